@@ -1,0 +1,116 @@
+# Everything here sets up what it needs: a virtual environment in .venv from the locked, hashed requirements, and in the
+# user's cache (STRATALOG_CACHE) Delta's jars and a MySQL server. What is there already is left alone.
+
+# What the environment has here must not lead pip or Python elsewhere.
+unexport PYTHONPATH PYTHONHOME SPARK_HOME VIRTUAL_ENV
+unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT PIP_REQUIREMENT PIP_EDITABLE PIP_REQUIRE_HASHES
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+PY := .venv/bin/python
+PIP := $(PY) -m pip install --no-deps --require-hashes --no-build-isolation
+LOCKS := requirements-build.txt requirements.txt requirements-dev.txt
+# Stamps carry what they stand for, so that a changed lock, or a tree that was moved, installs anew.
+HERE := $(shell printf %s '$(CURDIR)' | cksum | cut -d' ' -f1)
+KEY := $(shell cat $(LOCKS) pyproject.toml | cksum | cut -d' ' -f1)
+VENV := .venv/.made-$(HERE)
+RUN := .venv/.run-$(KEY)
+DEV := .venv/.dev-$(KEY)
+STEP = printf '\033[1m%s\033[0m\n'
+ifneq ($(TERM_IS_DUMB)$(CI)$(NO_COLOR),)
+STEP = printf '%s\n'
+endif
+
+##@ Targets
+.NOTPARALLEL:
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server, with a report at the end
+	@.venv/bin/stratalog demo
+
+.PHONY: test
+test: java lint delta mysql ## lint, then every test: minutes
+	@$(STEP) 'All tests'
+	@$(PY) -m pytest
+
+.PHONY: test-fast
+test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
+	@$(STEP) 'Tests without Spark and server'
+	@$(PY) -m pytest -q -m 'not spark and not mysql and not dagster and not slow'
+
+.PHONY: lint
+lint: $(DEV) ## ruff, mypy --strict and the import contracts
+	@$(STEP) 'Lint'
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+.PHONY: dev
+dev: java $(DEV) delta ## Dagster's UI on the pipeline of the demo's recorded binlogs
+	@test -f demo/pipeline.yaml || .venv/bin/stratalog demo --files
+	@mkdir -p demo/dagster
+	@STRATALOG_CONFIG='$(CURDIR)/demo/pipeline.yaml' DAGSTER_HOME='$(CURDIR)/demo/dagster' .venv/bin/dagster dev -w workspace.yaml
+
+.PHONY: bench
+bench: java $(DEV) delta mysql ## the benchmarks: minutes, results as a table
+	@$(PY) -m benchmarks
+
+.PHONY: lock
+lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_ARGS=--upgrade takes new versions
+	@$(STEP) 'Locking'
+	@set -e; lock() { \
+	  .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras \
+	    --no-emit-index-url --no-header $(LOCK_ARGS) "$$@"; \
+	}; \
+	lock pyproject.toml requirements.in -o requirements.txt; \
+	lock requirements-build.in -c requirements.txt -o requirements-build.txt; \
+	lock pyproject.toml requirements.in requirements-dev.in -c requirements.txt -o requirements-dev.txt
+
+.PHONY: clean
+clean: ## removes what was made in this tree: .venv, caches, demo; the user's cache stays
+	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './.git/*' -type d -exec rm -rf {} +
+
+# Set-up
+
+.PHONY: java delta mysql
+java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; said=$$("$$java" -version 2>&1) || { \
+	  echo "Java 17 or newer is needed and $$java does not start: install a JDK 17, and put it on the PATH or name it by JAVA_HOME." >&2; exit 1; }; \
+	version=$$(printf '%s\n' "$$said" | sed -n 's/.*version "\([^"]*\)".*/\1/p'); \
+	major=$$(printf '%s\n' "$$version" | sed 's/^1\.//; s/[^0-9].*//'); \
+	test "$${major:-0}" -ge 17 || { \
+	  echo "Java 17 or newer is needed, and $$java is $${version:-of an unknown version}: install a JDK 17, and put it on the PATH or name it by JAVA_HOME." >&2; exit 1; }
+
+delta mysql: $(RUN)
+	@$(PY) -m spark_jobs.provision $@
+
+$(VENV):
+	@set -e; for python in python3.11 python3.12 python3.13 python3; do \
+	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	test -n "$$found" || { echo "Python 3.11 or newer is needed, and none is on the PATH: install python3.11." >&2; exit 1; }; \
+	$$found -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$$found lacks its venv module: install it (Debian and Ubuntu have it in python3-venv or python3.11-venv)." >&2; exit 1; }; \
+	$(STEP) "A virtual environment in .venv, of $$($$found --version)"; \
+	$$found -m venv --clear .venv
+	@touch $@
+
+$(RUN): | $(VENV)
+	@$(STEP) 'The locked requirements: about 600 MB the first time, from the cache of pip later'
+	@$(PIP) -q -r requirements-build.txt
+	@$(PIP) -r requirements.txt
+	@$(PY) -m pip install -q --no-deps --no-build-isolation --no-index -e .
+	@rm -f .venv/.run-* .venv/.dev-* && touch $@
+
+$(DEV): $(RUN)
+	@$(STEP) 'What working on it needs besides'
+	@$(PIP) -q -r requirements-dev.txt
+	@rm -f .venv/.dev-* && touch $@
