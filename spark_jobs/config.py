@@ -1,0 +1,236 @@
+"""pipeline.yaml -> a frozen Pipeline, or every problem in it at once.
+
+Put here: the keys, their defaults and what makes a value wrong. Not here: what the values do.
+Secrets never stand in the file: ``${NAME}`` reads the environment, and passwords are held so that they do not print.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from spark_jobs.errors import ConfigError
+from spark_jobs.position import Position
+from spark_jobs.rules import Pattern, Route, Scope
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
+_SOURCE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _start(text: str) -> str:
+    if text not in ("earliest", "latest"):
+        try:
+            Position.parse(text)
+        except ConfigError as error:
+            raise ValueError("must be earliest, latest or a position like mysql-bin.000042:1337") from error
+    return text
+
+
+def _pattern(text: str) -> str:
+    try:
+        Pattern.parse(text.removeprefix("!"))
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+def _downstream(text: str) -> str:
+    _pattern(text)
+    if set(text) & set("*?!"):
+        raise ValueError(f"{text!r} must be one table, without * or ?")
+    return text
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Tls(_Model):
+    """How the connection to a server is encrypted; paths are local to the machine that connects."""
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    verify: bool = True
+
+
+class MySQL(_Model):
+    """A live MySQL or MariaDB server. The user needs REPLICATION SLAVE, REPLICATION CLIENT and SELECT."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(3306, ge=1, le=65535)
+    user: str
+    password: SecretStr = SecretStr("")
+    tls: Tls | None = None
+    connect_timeout: int = Field(10, ge=1, description="seconds")
+    read_timeout: int = Field(60, ge=1, description="seconds without a byte before a read is given up")
+
+
+class Source(_Model):
+    """Where a log comes from: a live server, or a directory of its binlog files."""
+
+    mysql: MySQL | None = None
+    files: Path | None = None
+    start: Annotated[str, AfterValidator(_start)] = "earliest"
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if (self.mysql is None) == (self.files is None):
+            raise ValueError("needs exactly one of mysql and files")
+        return self
+
+
+class RouteRule(_Model):
+    """One line of ``routes:``."""
+
+    source: Annotated[str, AfterValidator(_pattern)] = Field(alias="from")
+    to: Annotated[str, AfterValidator(_downstream)]
+
+    def route(self) -> Route:
+        target = Pattern.parse(self.to)
+        return Route(Pattern.parse(self.source), target.schema, target.table)
+
+
+class Spark(_Model):
+    """Where Spark runs: ``master`` in this process (the default), or ``remote``, a Spark Connect address."""
+
+    master: str = "local[*]"
+    remote: str | None = None
+    conf: dict[str, str] = {}
+
+
+class Pipeline(_Model):
+    """A whole pipeline.yaml. ``path`` is the file it was read from; relative paths count from its folder."""
+
+    path: Path
+    lake: str
+    sources: dict[str, Source] = Field(min_length=1)
+    tables: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
+    routes: tuple[RouteRule, ...] = ()
+    spark: Spark = Spark()
+    compat: Literal["full", "plain"] = "full"
+
+    @property
+    def scope(self) -> Scope:
+        return Scope.parse(self.tables)
+
+    @property
+    def route_list(self) -> tuple[Route, ...]:
+        return tuple(rule.route() for rule in self.routes)
+
+    @property
+    def tables_file(self) -> Path:
+        """The list of tables seen so far, beside pipeline.yaml; Dagster's graph is built from it."""
+        return self.path.with_suffix(".tables.json")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML, but a key given twice is an error instead of the last one winning."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key, _ in node.value:
+        name = loader.construct_object(key)  # type: ignore[no-untyped-call]
+        if name in seen:
+            raise ConfigError(f"line {key.start_mark.line + 1}: the key {name!r} is given twice")
+        seen.add(name)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
+    """Reads pipeline.yaml. Raises ConfigError with every problem found, each under its key's path."""
+    raw = _read(path)
+    problems: dict[str, str] = {}
+    values = _substituted(raw, "", environment, problems)
+    pipeline = None
+    try:
+        pipeline = Pipeline(**{**values, "path": path.resolve()})
+    except ValidationError as error:
+        problems = {**_problems(error), **problems}
+    problems |= dict(_cross_problems(values))
+    if problems or pipeline is None:
+        raise ConfigError({f"{path.name}: {key}": text for key, text in sorted(problems.items())})
+    return _anchored(pipeline, path.resolve().parent)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a subclass of SafeLoader
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: must hold keys such as lake: and sources:")
+    return raw
+
+
+def _substituted(value: Any, key: str, environment: Mapping[str, str], problems: dict[str, str]) -> Any:
+    """The value with every ``${NAME}`` replaced; missing names are noted under the key's path."""
+    if isinstance(value, dict):
+        return {k: _substituted(v, f"{key}.{k}".lstrip("."), environment, problems) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_substituted(v, f"{key}[{i}]", environment, problems) for i, v in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    for name in _VARIABLE.findall(value):
+        if name not in environment:
+            problems[key] = f"the environment has no variable {name}"
+    return _VARIABLE.sub(lambda found: environment.get(found[1], ""), value)
+
+
+def _problems(error: ValidationError) -> dict[str, str]:
+    """pydantic's findings under paths as a user writes them, without the input (it may hold a secret)."""
+    found: dict[str, str] = {}
+    for problem in error.errors(include_input=False, include_url=False, include_context=False):
+        key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
+        text = problem["msg"].removeprefix("Value error, ")
+        found[key] = "no such key" if problem["type"] == "extra_forbidden" else text
+    return found
+
+
+def _cross_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong between keys: names that make no path, two routes that can claim the same table."""
+    sources = values.get("sources")
+    for name in sources if isinstance(sources, dict) else ():
+        if not _SOURCE_NAME.fullmatch(str(name)):
+            yield f"sources.{name}", "a source's name is made of letters, digits and _, and begins with no digit"
+    routes = values.get("routes")
+    known = [(i, p) for i, r in enumerate(routes if isinstance(routes, list) else ()) if (p := _route_pattern(r))]
+    for at, (i, pattern) in enumerate(known):
+        for j, earlier in known[:at]:
+            if pattern.meets(earlier):
+                yield f"routes[{i}].from", f"a table can match routes[{j}].from too; a table has at most one route"
+
+
+def _route_pattern(rule: Any) -> Pattern | None:
+    """The rule's pattern where it has a valid one; an invalid one is reported by the model."""
+    found = _pattern_text(rule.get("from")) if isinstance(rule, dict) else None
+    return Pattern.parse(found) if found else None
+
+
+def _pattern_text(text: Any) -> str | None:
+    try:
+        return _pattern(text) if isinstance(text, str) else None
+    except ValueError:  # reported by the model under the same key
+        return None
+
+
+def _anchored(pipeline: Pipeline, folder: Path) -> Pipeline:
+    sources = {
+        name: source if source.files is None else source.model_copy(update={"files": folder / source.files})
+        for name, source in pipeline.sources.items()
+    }
+    lake = pipeline.lake if _REMOTE.match(pipeline.lake) else str(folder / pipeline.lake)
+    return pipeline.model_copy(update={"sources": sources, "lake": lake})

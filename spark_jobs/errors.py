@@ -1,0 +1,89 @@
+"""Every way in which Stratalog says no, and whose move is next.
+
+    StratalogError
+    ├── ConfigError          you: pipeline.yaml, an option, the machine's set-up
+    ├── SourceError          the server or the directory of files
+    ├── DecodeError          the bytes of the log
+    │   ├── Truncated        an event reaches beyond the end of what there is
+    │   ├── ChecksumMismatch a CRC32 that does not fit its event
+    │   └── Unsupported      understood well enough to be refused by name
+    ├── TableStopped         one table cannot go on; the others can
+    └── LakeError            the tables of the lake
+        └── LostRace         another writer moved the table's head first
+
+Put here: exception classes. Not here: the texts; they belong where the facts are.
+
+Only text survives the way from a Spark task to the driver, so a message carries everything: source, file, offset,
+table, column, and what to do. Arguments are positional, because keyword-only ones do not unpickle.
+"""
+
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class StratalogError(Exception):
+    """A failure that the user is told about in one message, without a traceback."""
+
+    exit_status = 1
+
+
+class ConfigError(StratalogError):
+    """The configuration or the command is wrong; nothing was started.
+
+    Holds every problem found, each with the path of its key: ``{"routes[1].to": "missing"}``.
+    """
+
+    exit_status = 2
+
+    def __init__(self, problems: dict[str, str] | str) -> None:
+        self.problems = {"": problems} if isinstance(problems, str) else problems
+        super().__init__("\n".join(f"{key}: {text}" if key else text for key, text in self.problems.items()))
+
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[dict[str, str]]]:
+        return type(self), (self.problems,)
+
+
+class SourceError(StratalogError):
+    """The server or the directory does not give what was asked for."""
+
+
+class DecodeError(StratalogError):
+    """Bytes of the log that do not mean what they should."""
+
+
+class Truncated(DecodeError):
+    """An event, a row or a value reaches beyond the end of its bytes."""
+
+
+class ChecksumMismatch(DecodeError):
+    """An event's CRC32 does not fit its bytes."""
+
+
+class Unsupported(DecodeError):
+    """Something known by name that this version does not handle; no row is guessed in its place."""
+
+
+class TableStopped(StratalogError):
+    """One table cannot go on from its checkpoint; its tables stay as they were."""
+
+
+class LakeError(StratalogError):
+    """A table of the lake cannot be read, written or trusted."""
+
+
+class LostRace(LakeError):
+    """Another writer committed first; nothing of this commit is in the table."""
+
+
+@contextmanager
+def about(where: str) -> Iterator[None]:
+    """Puts a source's or a table's name in front of what is raised inside, once."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except StratalogError as error:
+        if where in str(error):
+            raise
+        raise type(error)(f"{where}: {error}") from error

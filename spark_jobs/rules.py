@@ -1,0 +1,107 @@
+"""Which tables are in scope and where their rows go: patterns, scope, routes.
+
+Put here: rules over table names. Not here: how they are written in pipeline.yaml (config.py), or rules over rows.
+
+A pattern is ``schema.table`` where each part may hold ``*`` (any run of characters) and ``?`` (any one). Names compare
+case-sensitively, as the servers compare them where files do. A part may stand in back-ticks when it contains a dot.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Self
+
+from spark_jobs.errors import ConfigError
+
+SYSTEM_SCHEMAS = ("mysql", "information_schema", "performance_schema", "sys")
+
+_PART = r"`(?:[^`]|``)+`|[^`.]+"
+_PATTERN = re.compile(rf"({_PART})\.({_PART})")
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """``shop.orders_*``: one glob for the schema, one for the table."""
+
+    schema: str
+    table: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ConfigError where the text is not ``schema.table``."""
+        found = _PATTERN.fullmatch(text.strip())
+        if not found:
+            raise ConfigError(f"{text!r} is not a table pattern; write it like shop.orders or shop.*")
+        return cls(*(_unquoted(part) for part in found.groups()))
+
+    def matches(self, schema: str, table: str) -> bool:
+        return bool(self._compiled.fullmatch(f"{schema}\0{table}"))
+
+    def meets(self, other: Self) -> bool:
+        """Whether some name matches both."""
+        return _meet(self.schema, other.schema) and _meet(self.table, other.table)
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile("\0".join(map(_regex, (self.schema, self.table))), re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The ordered patterns of ``tables:``; the last one that matches decides."""
+
+    rules: tuple[tuple[Pattern, bool], ...] = ()
+
+    @classmethod
+    def parse(cls, texts: Sequence[str]) -> Self:
+        """``["shop.*", "!shop.audit_*"]``; an empty list means every table outside the system schemas."""
+        return cls(tuple((Pattern.parse(text.removeprefix("!")), not text.startswith("!")) for text in texts))
+
+    def holds(self, schema: str, table: str) -> bool:
+        if not any(wanted for _, wanted in self.rules):
+            verdict = schema not in SYSTEM_SCHEMAS
+        else:
+            verdict = False
+        for pattern, wanted in self.rules:
+            if pattern.matches(schema, table):
+                verdict = wanted
+        return verdict
+
+
+@dataclass(frozen=True)
+class Route:
+    """Rows of the tables that match ``source`` go to the downstream table ``schema.table``."""
+
+    source: Pattern
+    schema: str
+    table: str
+
+
+def target(routes: Sequence[Route], schema: str, table: str) -> tuple[str, str]:
+    """The downstream (schema, table) of a source table: its route's, or its own name. Raises ConfigError on two."""
+    found = [route for route in routes if route.source.matches(schema, table)]
+    if len(found) > 1:
+        raise ConfigError(f"{schema}.{table} matches {len(found)} routes; a table has at most one")
+    return (found[0].schema, found[0].table) if found else (schema, table)
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace("``", "`") if part.startswith("`") else part
+
+
+def _regex(glob: str) -> str:
+    special = {"*": "[^\0]*", "?": "[^\0]"}
+    return "".join(special.get(char) or re.escape(char) for char in glob)
+
+
+@lru_cache(maxsize=4096)
+def _meet(one: str, other: str) -> bool:
+    """Whether two globs have a name in common."""
+    if not one or not other:
+        return not (one + other).strip("*")
+    if one[0] == "*":
+        return _meet(one[1:], other) or _meet(one, other[1:])
+    if other[0] == "*":
+        return _meet(other, one)
+    return (one[0] == other[0] or "?" in (one[0], other[0])) and _meet(one[1:], other[1:])

@@ -1,0 +1,69 @@
+"""The one place where a SparkSession is built.
+
+Put here: settings that every job needs, and why. Not here: settings of one job; it makes a ``newSession()`` of its own.
+The same code runs in this process (``local[*]``), on a cluster (a master's address) and through Spark Connect.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Spark
+from spark_jobs.errors import ConfigError
+from spark_jobs.provision import delta_jars, require_java
+
+_EVERYWHERE = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_RUNTIME = {
+    "spark.sql.session.timeZone": "UTC",
+    # A task decodes its slices once; a second attempt of a slow one would open a second dump connection.
+    "spark.speculation": "false",
+}
+_LOCAL = {
+    # At their defaults (200 and 50) these cost seconds a commit on one machine.
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "4g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
+}
+
+
+def spark_session(settings: Spark) -> SparkSession:
+    """The process's session. Raises ConfigError where Java or the cluster's address is missing."""
+    if settings.remote:
+        return _configured(SparkSession.builder.remote(settings.remote), settings.conf).getOrCreate()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment, not the system's Python
+    local = settings.master.startswith("local")
+    if local:
+        require_java()
+    confs = _EVERYWHERE | _RUNTIME | (_LOCAL if local else {})
+    confs["spark.jars"] = ",".join(map(str, delta_jars()))
+    builder = SparkSession.builder.master(settings.master).appName("stratalog")
+    try:
+        return _configured(builder, confs | settings.conf).getOrCreate()
+    except (RuntimeError, OSError) as error:
+        raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
+
+
+def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
+    """A session beside the given one whose SQL settings nobody else sees."""
+    session = spark.newSession()
+    for key, value in (_RUNTIME | confs).items():
+        if key.startswith("spark.sql") or key.startswith("spark.databricks"):
+            session.conf.set(key, value)
+    return session
+
+
+def _configured(builder: Any, confs: dict[str, str]) -> Any:
+    for key, value in confs.items():
+        builder = builder.config(key, value)
+    return builder
