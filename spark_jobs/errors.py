@@ -17,7 +17,6 @@ Only text survives the way from a Spark task to the driver, so a message carries
 table, column, and what to do. Arguments are positional, because keyword-only ones do not unpickle.
 """
 
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -84,6 +83,6 @@ def about(where: str) -> Iterator[None]:
     except ConfigError:
         raise
     except StratalogError as error:
-        if where in str(error):
+        if str(error).startswith(f"{where}:"):
             raise
         raise type(error)(f"{where}: {error}") from error

@@ -59,10 +59,8 @@ class Scope:
         return cls(tuple((Pattern.parse(text.removeprefix("!")), not text.startswith("!")) for text in texts))
 
     def holds(self, schema: str, table: str) -> bool:
-        if not any(wanted for _, wanted in self.rules):
-            verdict = schema not in SYSTEM_SCHEMAS
-        else:
-            verdict = False
+        only_excludes = not any(wanted for _, wanted in self.rules)
+        verdict = only_excludes and schema not in SYSTEM_SCHEMAS
         for pattern, wanted in self.rules:
             if pattern.matches(schema, table):
                 verdict = wanted

@@ -24,6 +24,7 @@ _RUNTIME = {
     # A task decodes its slices once; a second attempt of a slow one would open a second dump connection.
     "spark.speculation": "false",
 }
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 _LOCAL = {
     # At their defaults (200 and 50) these cost seconds a commit on one machine.
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
@@ -33,7 +34,7 @@ _LOCAL = {
     "spark.driver.memory": "4g",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 }
 
 
@@ -58,7 +59,7 @@ def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
     """A session beside the given one whose SQL settings nobody else sees."""
     session = spark.newSession()
     for key, value in (_RUNTIME | confs).items():
-        if key.startswith("spark.sql") or key.startswith("spark.databricks"):
+        if key.startswith(("spark.sql", "spark.databricks")):
             session.conf.set(key, value)
     return session
 

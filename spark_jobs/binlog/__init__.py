@@ -1,0 +1,33 @@
+"""The binlog decoder: bytes of MySQL's and MariaDB's binary logs to slices, events and Arrow columns.
+
+It does no I/O and knows neither Spark nor Dagster: executors need nothing else of the project but ``errors`` and
+``position``. FORMAT.md beside this file gives the layouts as offset tables.
+
+Put here: what callers outside this package import. Not here: any code.
+"""
+
+from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
+from spark_jobs.binlog.events import Event, list_events
+from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check_magic
+from spark_jobs.binlog.rows import Changes, Decoder
+from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
+from spark_jobs.binlog.transactions import SLICE_SCHEMA, Slicer
+
+__all__ = [
+    "EVENT_TYPES",
+    "MAGIC",
+    "SLICE_SCHEMA",
+    "Changes",
+    "Column",
+    "Decoder",
+    "Event",
+    "EventType",
+    "FormatDescription",
+    "Slicer",
+    "TableDefinition",
+    "TableName",
+    "check_magic",
+    "list_events",
+    "parse_table_map",
+    "same_layout",
+]

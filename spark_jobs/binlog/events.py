@@ -1,0 +1,168 @@
+"""What SHOW BINLOG EVENTS would show, for files: every event with its type, transaction, table and a note.
+
+Put here: the listing. Not here: the registry of types (event_types.py) or slices (transactions.py).
+"""
+
+import struct
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.event_types import EVENT_TYPES, EventType, type_name
+from spark_jobs.binlog.feed import Feed
+from spark_jobs.binlog.format_description import HEADER, MAGIC
+from spark_jobs.binlog.framing import Scan, map_name
+from spark_jobs.binlog.query import read_query
+from spark_jobs.errors import Truncated
+
+__all__ = ["EVENT_TYPES", "Event", "EventType", "list_events", "type_name"]
+
+_LEAST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. offset and stop: where it begins and ends in its file, in bytes, counted."""
+
+    offset: int
+    type: str
+    """As SHOW BINLOG EVENTS spells it."""
+    server_id: int
+    stop: int
+    transaction: str | None
+    """GTID of the transaction it belongs to."""
+    table: str | None
+    """``schema.table`` of a TABLE_MAP or row event."""
+    note: str
+
+
+def list_events(chunks: Iterator[bytes], file: str) -> Iterator[Event]:
+    """Yields the events of one file, given in chunks from its first byte on; holds a chunk and an event at a time.
+
+    Every checksum is verified. Raises DecodeError where the bytes stop making sense, Truncated where they end inside
+    an event.
+    """
+    feed = Feed(file, 0, None, least=_LEAST)
+    for chunk in chunks:
+        for found in feed.add(chunk):
+            yield from _events(found, feed)
+            feed.keep(found.end)
+    for found in feed.scan():
+        yield from _events(found, feed)
+        feed.keep(found.end)
+    if len(feed.buffer):
+        raise Truncated(f"{file}:{feed.base}: the file ends inside an event, {len(feed.buffer)} bytes after its start")
+    if feed.base <= len(MAGIC):
+        raise Truncated(f"{file}: the file ends before its FORMAT_DESCRIPTION event")
+
+
+def _events(found: Scan, feed: Feed) -> Iterator[Event]:
+    columns = (found.offset, found.length, found.code, found.table, found.transaction)
+    cells = zip(*(column.tolist() for column in columns), strict=True)
+    gtids = [found.gtid(row) for row in range(len(found.transactions))]
+    for number, (offset, length, code, table, transaction) in enumerate(cells):
+        event = found.bytes_of(number)
+        place = found.base + offset
+        yield Event(
+            offset=place,
+            type=type_name(code),
+            server_id=int.from_bytes(event[5:9], "little"),
+            stop=place + length,
+            transaction=gtids[transaction] if transaction >= 0 else None,
+            table=".".join(feed.maps.names[table]) if table >= 0 else None,
+            note=_note(event, feed.format.footer, f"{feed.file}:{place}"),
+        )
+
+
+def _note(event: bytes, footer: int, where: str) -> str:
+    meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else kernels.UNKNOWN
+    note = _NOTES.get(event[4]) or _NOTES_BY_MEANING.get(meaning)
+    return note(event, footer, where) if note else ""
+
+
+def _body(event: bytes, footer: int) -> bytes:
+    return event[HEADER : len(event) - footer]
+
+
+def _format(event: bytes, _footer: int, _where: str) -> str:
+    version = event[HEADER + 2 : HEADER + 52].split(b"\0")[0].decode("ascii", "replace")
+    return f"Server ver: {version}, Binlog ver: {int.from_bytes(event[HEADER : HEADER + 2], 'little')}"
+
+
+def _query(event: bytes, footer: int, where: str) -> str:
+    database, text = read_query(event, footer, where)
+    return f"use `{database}`; {text}" if database and text not in ("BEGIN", "COMMIT", "ROLLBACK") else text
+
+
+def _rotate(event: bytes, footer: int, _where: str) -> str:
+    body = _body(event, footer)
+    return f"{body[8:].decode('utf-8', 'replace')};pos={int.from_bytes(body[:8], 'little')}"
+
+
+def _xid(event: bytes, footer: int, _where: str) -> str:
+    return f"COMMIT /* xid={int.from_bytes(_body(event, footer)[:8], 'little')} */"
+
+
+def _table_id(event: bytes) -> int:
+    return int.from_bytes(event[HEADER : HEADER + 6], "little")
+
+
+def _table_map(event: bytes, footer: int, _where: str) -> str:
+    return f"table_id: {_table_id(event)} ({'.'.join(map_name(_body(event, footer)))})"
+
+
+def _rows(event: bytes, _footer: int, _where: str) -> str:
+    ends = int.from_bytes(event[HEADER + 6 : HEADER + 8], "little") & 1
+    return f"table_id: {_table_id(event)}{' flags: STMT_END_F' if ends else ''}"
+
+
+def _rows_query(event: bytes, footer: int, _where: str) -> str:
+    return "# " + _body(event, footer)[1:].decode("utf-8", "backslashreplace")
+
+
+def _annotation(event: bytes, footer: int, _where: str) -> str:
+    return _body(event, footer).decode("utf-8", "backslashreplace")
+
+
+def _previous_gtids(event: bytes, footer: int, _where: str) -> str:
+    """A count, then for each UUID its intervals [start, stop) (sql/rpl_gtid_set.cc). Tagged sets begin otherwise."""
+    body = _body(event, footer)
+    if body[7:8] != b"\0":
+        return "a set with tags"
+    sets, place = [], 8
+    for _ in range(int.from_bytes(body[:8], "little")):
+        source = uuid.UUID(bytes=body[place : place + 16])
+        count = int.from_bytes(body[place + 16 : place + 24], "little")
+        place += 24
+        intervals = [_interval(body[at : at + 16]) for at in range(place, place + 16 * count, 16)]
+        sets.append(":".join([str(source), *intervals]))
+        place += 16 * count
+    return ",".join(sets)
+
+
+def _interval(raw: bytes) -> str:
+    first, after = int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
+    return f"{first}" if after == first + 1 else f"{first}-{after - 1}"
+
+
+def _gtid_list(event: bytes, footer: int, _where: str) -> str:
+    """MariaDB: a count in 28 bits, then domain 4, server 4, number 8 for each."""
+    body = _body(event, footer)
+    count = int.from_bytes(body[:4], "little") & 0x0FFFFFFF
+    entries = [struct.unpack_from("<IIQ", body, 4 + 16 * k) for k in range(count)]
+    return ",".join("-".join(map(str, entry)) for entry in entries)
+
+
+_Note = Callable[[bytes, int, str], str]
+
+_NOTES: dict[int, _Note] = {4: _rotate, 29: _rows_query, 35: _previous_gtids, 160: _annotation, 163: _gtid_list}
+_NOTES_BY_MEANING: dict[int, _Note] = {
+    kernels.FORMAT: _format,
+    kernels.QUERY: _query,
+    kernels.LOAD_QUERY: _query,
+    kernels.QUERY_COMPRESSED: _query,
+    kernels.TABLE_MAP: _table_map,
+    kernels.ROWS: _rows,
+    kernels.XID: _xid,
+}

@@ -1,0 +1,107 @@
+"""The bytes of one file as they come, joined into buffers that the scanner can read.
+
+Chunks may end anywhere; an event that is cut short waits for its rest, and what a caller still needs is kept.
+
+Put here: buffering between whoever reads a file and the scan. Not here: what is done with the events found.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_jobs.binlog.format_description import HEADER, IN_USE, FormatDescription, check_magic
+from spark_jobs.binlog.framing import Bytes, Scan, Scanner, TableMaps, first_event, view
+from spark_jobs.errors import Truncated
+
+_PIECE = 256 << 20
+"""Bytes taken up at once; a payload's Arrow offsets are 32 bits wide."""
+
+
+class Feed:
+    """Takes chunks of a file from ``offset`` on and scans them, each byte once.
+
+    At offset 0 the magic bytes and the FORMAT_DESCRIPTION are read first and its in-use flag is cleared in the buffer.
+    """
+
+    def __init__(self, file: str, offset: int, description: FormatDescription | None, *, least: int) -> None:
+        """least: bytes to gather before a scan is worth it."""
+        if offset and description is None:
+            raise ValueError(f"{file}:{offset}: a start inside a file needs the file's FORMAT_DESCRIPTION")
+        self.file = file
+        self.maps = TableMaps()
+        self.fed = offset
+        self.base = offset
+        """File offset of the buffer's first byte."""
+        self.buffer: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._scanned = 0
+        self._least = least
+        self._wanted = least
+        self._waiting: list[NDArray[np.uint8]] = []
+        self._format = description
+        self._scanner = Scanner(file, description, self.maps) if description and offset else None
+
+    @property
+    def format(self) -> FormatDescription:
+        """The file's. Raises Truncated before it has been fed."""
+        if self._format is None:
+            raise Truncated(f"{self.file}: it ends inside its FORMAT_DESCRIPTION event, at byte {self.fed}")
+        return self._format
+
+    @property
+    def undecided(self) -> bool:
+        """Whether what was scanned ends behind a GTID, before what tells which kind of transaction it begins."""
+        return self._scanner is not None and self._scanner.undecided
+
+    def add(self, chunk: Bytes) -> Iterator[Scan]:
+        """Takes the next bytes and yields what they complete, over a buffer that holds all that was kept.
+
+        The chunk may be reused by the caller once the iterator is exhausted. Raises DecodeError.
+        """
+        array = view(chunk)
+        for start in range(0, len(array), _PIECE):
+            piece = array[start : start + _PIECE]
+            self.fed += len(piece)
+            self._wanted -= len(piece)
+            if self._wanted > 0:
+                self._waiting.append(piece.copy())
+            else:
+                self._waiting.append(piece)
+                yield from self.scan()
+
+    def scan(self) -> Iterator[Scan]:
+        """Scans what has been gathered; yields once, or not at all before the file's head is complete."""
+        self.buffer = np.concatenate([self.buffer, *self._waiting])
+        self._waiting = []
+        if self._scanner is None:
+            self._open()
+        if self._scanner is None:
+            self._wanted = max(_missing(self.buffer[4:]), 1)
+            return
+        found = self._scanner.scan(self.buffer, self.base, self._scanned)
+        self._scanned = found.end
+        self._wanted = max(self._least, _missing(self.buffer[found.end :]))
+        yield found
+
+    def keep(self, begin: int) -> None:
+        """Forgets the bytes before ``begin``, an offset in the buffer that is not behind what was scanned."""
+        self.buffer = self.buffer[begin:]
+        self.base += begin
+        self._scanned -= begin
+
+    def _open(self) -> None:
+        """Reads the file head once it is there."""
+        if len(self.buffer) >= 4:
+            check_magic(self.buffer[:4].tobytes(), self.file)
+        head = first_event(self.buffer, 4)
+        if len(head) < HEADER or len(head) < int.from_bytes(head[9:13], "little"):
+            return
+        self._format = FormatDescription.parse(head, f"{self.file}:4")
+        self.buffer[4 + 17] &= ~IN_USE & 0xFF
+        self._scanner = Scanner(self.file, self._format, self.maps)
+        self._scanned = 4
+
+
+def _missing(rest: NDArray[np.uint8]) -> int:
+    """Bytes that the event at the beginning of ``rest`` still needs; 0 where its length is not there yet."""
+    return int.from_bytes(rest[9:13].tobytes(), "little") - len(rest) if len(rest) >= HEADER else 0

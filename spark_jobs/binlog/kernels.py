@@ -1,0 +1,1607 @@
+"""Every numba function of the decoder: loops over bytes and flat arrays, compiled once and cached on disk.
+
+Kernels take addresses (int64) of bytes and numpy arrays for results. They never raise: they report where they stopped
+and why, as a code and an offset, and their callers make an error of it that names file, table and column. They stand in
+one file because numba keys its cache by a function's own file: an edit of a helper elsewhere would leave old code in use.
+
+Put here: what must touch every event, row or value. Not here: anything that runs once a slice, a table or a batch.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# numba's and llvmlite's own functions have no types.
+
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+# ---- the head: how kernels are compiled, and how they read and write memory ---------------------------------------
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """The one decorator of every kernel. numpy's error model: a division by zero is no exception."""
+    return numba.njit(cache=True, boundscheck=False, nogil=True, error_model="numpy")(function)
+
+
+def _load(result: Any, bits: int, *, big_endian: bool = False) -> Any:
+    """An intrinsic ``load(address) -> unsigned`` that needs no alignment."""
+
+    @intrinsic
+    def load(_typing: Any, _address: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            value = builder.load(builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer()))
+            value.align = 1
+            return builder.bswap(value) if big_endian else value
+
+        return result(types.int64), generate
+
+    return load
+
+
+def _store(value_type: Any, bits: int) -> Any:
+    """An intrinsic ``store(address, unsigned)`` that needs no alignment."""
+
+    @intrinsic
+    def store(_typing: Any, _address: Any, _value: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            target = builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer())
+            builder.store(arguments[1], target).align = 1
+            return context.get_dummy_value()
+
+        return types.void(types.int64, value_type), generate
+
+    return store
+
+
+def _copy(count: int) -> Any:
+    """An intrinsic ``copy(target, source)`` of exactly ``count`` bytes in one vector."""
+
+    @intrinsic
+    def copy(_typing: Any, _target: Any, _source: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            pointer = ir.VectorType(ir.IntType(8), count).as_pointer()
+            value = builder.load(builder.inttoptr(arguments[1], pointer))
+            value.align = 1
+            builder.store(value, builder.inttoptr(arguments[0], pointer)).align = 1
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), generate
+
+    return copy
+
+
+load8 = _load(types.uint8, 8)
+load16 = _load(types.uint16, 16)
+load32 = _load(types.uint32, 32)
+load64 = _load(types.uint64, 64)
+load16_big = _load(types.uint16, 16, big_endian=True)
+load32_big = _load(types.uint32, 32, big_endian=True)
+load64_big = _load(types.uint64, 64, big_endian=True)
+store8 = _store(types.uint8, 8)
+store16 = _store(types.uint16, 16)
+store32 = _store(types.uint32, 32)
+store64 = _store(types.uint64, 64)
+copy16 = _copy(16)
+copy32 = _copy(32)
+
+
+def _memcpy() -> Any:
+    """An intrinsic ``memcpy(target, source, count)``: for runs longer than a few vectors."""
+
+    @intrinsic
+    def copy(_typing: Any, _target: Any, _source: Any, _count: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            byte = ir.IntType(8).as_pointer()
+            target, source = (builder.inttoptr(argument, byte) for argument in arguments[:2])
+            cgutils.raw_memcpy(builder, target, source, arguments[2], 1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), generate
+
+    return copy
+
+
+memcpy = _memcpy()
+
+
+@kernel
+def load48(address: int) -> Any:
+    """Six bytes, little-endian: a table id."""
+    return np.int64(load32(address)) | np.int64(load16(address + 4)) << 32
+
+
+# ---- CRC32 (the polynomial of zlib), checked for every event ------------------------------------------------------
+
+
+def _crc_tables() -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """The sixteen tables of slice-by-16: ``[k][b]`` is the state of byte b followed by k zero bytes."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ np.uint32(0xEDB88320), table >> 1).astype(np.uint32)
+    tables = [table]
+    for _ in range(15):
+        tables.append((tables[-1] >> 8) ^ table[tables[-1] & 0xFF])
+    return np.array(tables, dtype=np.uint32)
+
+
+_CRC = _crc_tables()
+HAS_CLMUL = bool(llvmlite.binding.get_host_cpu_features().get("pclmul"))
+"""Whether this processor multiplies polynomials (x86 PCLMULQDQ); elsewhere the tables do the work."""
+
+_FOLD_64 = (0x154442BD4, 0x1C6E41596)
+_FOLD_16 = (0x1751997D0, 0x0CCAA009E)
+"""x^(8n+32), x^(8n-32) mod P, bit-reflected: what moves 128 bits n = 64, 16 bytes on (Intel 323102, "Fast CRC")."""
+
+
+@kernel
+def _crc_16(low: Any, high: Any) -> Any:
+    """The state after sixteen bytes, given as two little-endian words with the state before mixed into the first."""
+    state = np.uint32(0)
+    for k in range(8):
+        state ^= _CRC[15 - k, (low >> np.uint64(8 * k)) & np.uint64(255)]
+        state ^= _CRC[7 - k, (high >> np.uint64(8 * k)) & np.uint64(255)]
+    return state
+
+
+@kernel
+def _crc_rest(address: int, count: int, state: int) -> Any:
+    while count >= 16:
+        state = _crc_16(load64(address) ^ np.uint64(state), load64(address + 8))
+        address += 16
+        count -= 16
+    for k in range(count):
+        state = _CRC[0, (state ^ load8(address + k)) & np.uint32(255)] ^ (state >> np.uint32(8))
+    return state
+
+
+def _fold(builder: Any, value: Any, constants: Any, following: Any) -> Any:
+    """128 bits moved on by the constants' distance, plus the 128 bits found there."""
+    pair, byte = ir.VectorType(ir.IntType(64), 2), ir.IntType(8)
+    multiply = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(pair, [pair, pair, byte]), "llvm.x86.pclmulqdq"
+    )
+    low = builder.call(multiply, [value, constants, ir.Constant(byte, 0x00)])
+    high = builder.call(multiply, [value, constants, ir.Constant(byte, 0x11)])
+    return builder.xor(builder.xor(low, high), following)
+
+
+def _fold_loop(builder: Any, lanes: list[Any], address: Any, count: Any, constants: Any) -> tuple[list[Any], Any, Any]:
+    """Emits ``while count >= 16 * lanes``: fold each lane onto the next bytes. Returns lanes, address, count."""
+    word, pair = ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
+    step = ir.Constant(word, 16 * len(lanes))
+    before = builder.block
+    test, body, after = (builder.append_basic_block(name) for name in ("fold.test", "fold.body", "fold.after"))
+    builder.branch(test)
+    builder.position_at_end(test)
+    carried = [builder.phi(pair) for _ in lanes] + [builder.phi(word), builder.phi(word)]
+    for phi, start in zip(carried, [*lanes, address, count], strict=True):
+        phi.add_incoming(start, before)
+    *values, place, left = carried
+    builder.cbranch(builder.icmp_unsigned(">=", left, step), body, after)
+    builder.position_at_end(body)
+    folded = [
+        _fold(builder, value, constants, _vector_at(builder, builder.add(place, ir.Constant(word, 16 * k))))
+        for k, value in enumerate(values)
+    ]
+    results = [*folded, builder.add(place, step), builder.sub(left, step)]
+    for phi, result in zip(carried, results, strict=True):
+        phi.add_incoming(result, body)
+    builder.branch(test)
+    builder.position_at_end(after)
+    return values, place, left
+
+
+def _vector_at(builder: Any, address: Any) -> Any:
+    value = builder.load(builder.inttoptr(address, ir.VectorType(ir.IntType(64), 2).as_pointer()))
+    value.align = 1
+    return value
+
+
+def _folding(lanes: int, distance: tuple[int, int]) -> Any:
+    """An intrinsic ``fold(address, count, state) -> (low, high, count left)``; needs count >= 16 * lanes.
+
+    The low and high words, followed by the bytes left, have the CRC that the whole has.
+    """
+
+    @intrinsic
+    def fold(_typing: Any, _address: Any, _count: Any, _state: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            word, pair = ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
+            address, count, state = arguments
+            values = [_vector_at(builder, builder.add(address, ir.Constant(word, 16 * k))) for k in range(lanes)]
+            mixed = builder.insert_element(ir.Constant(pair, [0, 0]), builder.zext(state, word), ir.Constant(word, 0))
+            values[0] = builder.xor(values[0], mixed)
+            place = builder.add(address, ir.Constant(word, 16 * lanes))
+            left = builder.sub(count, ir.Constant(word, 16 * lanes))
+            values, place, left = _fold_loop(builder, values, place, left, ir.Constant(pair, list(distance)))
+            near = ir.Constant(pair, list(_FOLD_16))
+            merged = values[0]
+            for value in values[1:]:
+                merged = _fold(builder, merged, near, value)
+            if lanes > 1:
+                [merged], place, left = _fold_loop(builder, [merged], place, left, near)
+            parts = [builder.extract_element(merged, ir.Constant(word, k)) for k in (0, 1)]
+            return context.make_tuple(builder, signature.return_type, [*parts, left])
+
+        result = types.Tuple((types.uint64, types.uint64, types.int64))
+        return result(types.int64, types.int64, types.uint32), generate
+
+    return fold
+
+
+_fold_wide = _folding(4, _FOLD_64)
+_fold_narrow = _folding(1, _FOLD_16)
+
+
+@kernel
+def _crc_folded(address: int, count: int, state: int) -> Any:
+    if count < 16:
+        return _crc_rest(address, count, state)
+    if count >= 64:
+        low, high, left = _fold_wide(address, count, state)
+    else:
+        low, high, left = _fold_narrow(address, count, state)
+    return _crc_rest(address + count - left, left, _crc_16(low, high))
+
+
+_crc_state = _crc_folded if HAS_CLMUL else _crc_rest
+
+
+@kernel
+def crc32(address: int, count: int) -> Any:
+    """What ``zlib.crc32`` gives for ``count`` bytes."""
+    return _crc_state(address, count, np.uint32(0xFFFFFFFF)) ^ np.uint32(0xFFFFFFFF)
+
+
+# ---- the scan: one walk over event headers ------------------------------------------------------------------------
+
+# What an event means for the walk. binlog/event_types.py gives every type code one of these.
+(
+    UNKNOWN,  # no type of this number is known
+    STOPS,  # known, and it cannot be passed over
+    FORMAT,
+    CONTROL,  # stands outside transactions: file head, rotation, stop
+    IGNORED,  # known to be irrelevant; counted
+    INNER,  # belongs to the statement whose QUERY follows; counted as irrelevant by itself
+    GTID,
+    GTID_TAGGED,
+    GTID_ANONYMOUS,
+    GTID_MARIADB,
+    QUERY,
+    LOAD_QUERY,  # EXECUTE_LOAD_QUERY: a QUERY with 13 more bytes of post-header
+    QUERY_COMPRESSED,
+    TABLE_MAP,
+    ROWS,
+    PAYLOAD,
+    XID,
+    XA_PREPARE,
+) = range(18)
+
+# Bits of a scanned event's mark.
+MARK_BEGINS = 1  # first event of a transaction
+MARK_ENDS = 2  # last event of a transaction
+MARK_CONTROL = 4  # outside any transaction
+MARK_STATEMENT = 8  # a QUERY whose text somebody has to read
+MARK_ROWS = 16  # a row event
+MARK_STATEMENT_ENDS = 32  # a row event with STMT_END_F: the table maps open until here are closed
+MARK_IGNORED = 64  # known to be irrelevant
+MARK_ANY_TABLE = 128  # may touch tables that its header does not name
+
+# Columns of the transactions' array (int64).
+TX_START = 0  # file offset of the first event
+TX_STOP = 1  # file offset after the last event; 0 while the end has not been seen
+TX_GTID = 2  # which GTID: one of GTID_NONE …
+TX_HIGH = 3  # MySQL: first 8 bytes of the UUID, little-endian; MariaDB: domain id
+TX_LOW = 4  # MySQL: last 8 bytes of the UUID, little-endian; MariaDB: server id
+TX_NUMBER = 5  # transaction number within the UUID or domain
+TX_COMMITTED = 6  # µs since 1970 UTC: immediate commit timestamp, else the first event's second
+TX_FLAGS = 7  # the bits TX_HAS_ROWS …
+TX_TAG = 8  # four cells: up to 32 characters of a GTID's tag, zeros behind them
+TX_COLUMNS = 12
+
+GTID_NONE, GTID_MYSQL, GTID_TAG, GTID_DOMAIN, GTID_GIVEN = range(5)
+TX_HAS_ROWS, TX_XA, TX_ROLLED_BACK = 1, 2, 4
+
+# Cells of the scan's state (int64), kept from one buffer to the next.
+S_EVENTS = 0  # events found in this buffer
+S_TRANSACTIONS = 1  # rows of the transactions' array in use; the last one may be open
+S_MAPS = 2  # table maps open in the statement
+S_PHASE = 3  # OUTSIDE …
+S_FLAVOR = 4  # 1 for MariaDB: its GTID event begins the transaction, a BEGIN may still follow
+S_CELLS = 5
+
+OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY decides
+
+# Why a scan stopped.
+(
+    SCANNED,  # every whole event is done
+    NEW_MAP,  # a TABLE_MAP body that was not seen before: register it and go on
+    MAPS_FULL,  # more maps open in one statement than the array holds: enlarge it and go on
+    BAD_LENGTH,  # shorter than its fixed parts, or longer than a server writes
+    BAD_CHECKSUM,
+    NOT_KNOWN,
+    CANNOT_PASS,
+    NO_MAP,  # a row event whose table id no open TABLE_MAP has
+    NOT_ENDED,  # a transaction begins, or the file ends by an event, inside another one
+    AGAIN_FORMAT,  # a second FORMAT_DESCRIPTION
+) = range(10)
+
+HEADER = 19
+LONGEST_EVENT = (1 << 30) + (1 << 16)  # max_allowed_packet is at most 1 GiB; an event adds its own head
+_DUMMY_TABLE = 0xFFFFFF  # a row event of this id only closes the statement's maps (server: rows_event.h)
+
+Q_OTHER, Q_BEGIN, Q_COMMIT, Q_ROLLBACK, Q_SAVEPOINT, Q_XA_START, Q_XA_END, Q_XA = range(8)
+
+
+@kernel
+def _word(address: int, count: int) -> Any:
+    """Up to eight bytes as one little-endian word, letters in lower case."""
+    value = np.uint64(0)
+    for k in range(count):
+        value |= np.uint64(load8(address + k) | np.uint8(0x20)) << np.uint64(8 * k)
+    return value
+
+
+def _spelled(text: bytes) -> int:
+    return int.from_bytes(bytes(byte | 0x20 for byte in text), "little")
+
+
+_BEGIN = _spelled(b"BEGIN")
+_COMMIT = _spelled(b"COMMIT")
+_ROLLBACK = _spelled(b"ROLLBACK")
+_SAVEPOINT = (_spelled(b"SAVEPOIN"), _spelled(b"T "))
+_TO = _spelled(b" TO ")
+_RELEASE = (_spelled(b"RELEASE "), _spelled(b"SAVEPOIN"))
+_XA = _spelled(b"XA ")
+_XA_START = (_spelled(b"START"), _spelled(b"BEGIN"), _spelled(b"END"))
+
+
+@kernel
+def query_class(text: int, count: int) -> Any:  # noqa: PLR0911 - one a keyword
+    """Which of Q_OTHER … the ``count`` bytes of a QUERY's text are. The server writes these words itself, bare."""
+    if count == 5 and _word(text, 5) == np.uint64(_BEGIN):
+        return Q_BEGIN
+    if count == 6 and _word(text, 6) == np.uint64(_COMMIT):
+        return Q_COMMIT
+    if count > 3 and _word(text, 3) == np.uint64(_XA):
+        if count > 8:
+            word = _word(text + 3, 5)
+            if word == np.uint64(_XA_START[0]) or word == np.uint64(_XA_START[1]):
+                return Q_XA_START
+        if count > 6 and _word(text + 3, 3) == np.uint64(_XA_START[2]):
+            return Q_XA_END
+        return Q_XA
+    if count < 8:
+        return Q_OTHER
+    word = _word(text, 8)
+    if word == np.uint64(_ROLLBACK):
+        if count == 8:
+            return Q_ROLLBACK
+        if count > 12 and _word(text + 8, 4) == np.uint64(_TO):
+            return Q_SAVEPOINT
+    if word == np.uint64(_SAVEPOINT[0]) and count > 10 and _word(text + 8, 2) == np.uint64(_SAVEPOINT[1]):
+        return Q_SAVEPOINT
+    if word == np.uint64(_RELEASE[0]) and count > 17 and _word(text + 8, 8) == np.uint64(_RELEASE[1]):
+        return Q_SAVEPOINT
+    return Q_OTHER
+
+
+@kernel
+def body_hash(address: int, count: int) -> Any:
+    """A spread of a TABLE_MAP's body over 32 bits; equal bodies are told by their bytes, not by this."""
+    state = np.uint64(count) * np.uint64(0x9E3779B97F4A7C15)
+    while count >= 8:
+        state = (state ^ load64(address)) * np.uint64(0xD6E8FEB86659FD93)
+        state ^= state >> np.uint64(32)
+        address += 8
+        count -= 8
+    for k in range(count):
+        state = (state ^ np.uint64(load8(address + k))) * np.uint64(0xD6E8FEB86659FD93)
+    return np.int64((state ^ (state >> np.uint64(32))) & np.uint64(0x7FFFFFFF))
+
+
+@kernel
+def _same(left: int, right: int, count: int) -> Any:
+    while count >= 8:
+        if load64(left) != load64(right):
+            return False
+        left += 8
+        right += 8
+        count -= 8
+    for k in range(count):  # noqa: SIM110 - numba compiles no generators
+        if load8(left + k) != load8(right + k):
+            return False
+    return True
+
+
+@kernel
+def find_map(address: int, count: int, slots: Array, bodies: Array) -> Any:
+    """Ordinal of a known TABLE_MAP body, or -1.
+
+    slots: ordinals by hash, -1 where free; bodies: [address, length] by ordinal.
+    """
+    mask = len(slots) - 1
+    slot = body_hash(address, count) & mask
+    while slots[slot] >= 0:
+        ordinal = slots[slot]
+        if bodies[ordinal, 1] == count and _same(bodies[ordinal, 0], address, count):
+            return np.int64(ordinal)
+        slot = (slot + 1) & mask
+    return np.int64(-1)
+
+
+@kernel
+def _begin(transaction: Array, start: int, header: int) -> Any:
+    transaction[:] = 0
+    transaction[TX_START] = start
+    transaction[TX_COMMITTED] = np.int64(load32(header)) * 1000000
+
+
+@kernel
+def _varlen(place: int, end: int) -> Any:
+    """(value, place after it) of a variable-length integer; place -1 where it reaches beyond ``end``.
+
+    As many ones as the first byte ends in, so many bytes follow; eight of them are the number itself
+    (libs/mysql/serialization/readme.md).
+    """
+    if place >= end:
+        return np.uint64(0), np.int64(-1)
+    first = load8(place)
+    more = 0
+    while more < 8 and (first >> np.uint8(more)) & np.uint8(1):
+        more += 1
+    if place + 1 + more > end:
+        return np.uint64(0), np.int64(-1)
+    value = np.uint64(0)
+    for k in range(more):
+        value |= np.uint64(load8(place + 1 + k)) << np.uint64(8 * k)
+    if more < 8:
+        value = value << np.uint64(7 - more) | np.uint64(first) >> np.uint64(more + 1)
+    return value, place + 1 + more
+
+
+@kernel
+def _tagged_uuid(transaction: Array, place: int, end: int) -> Any:
+    """Sixteen variable-length integers, a byte each."""
+    for k in range(16):
+        value, place = _varlen(place, end)
+        if place < 0:
+            return place
+        transaction[TX_HIGH + k // 8] |= np.int64((value & np.uint64(255)) << np.uint64(8 * (k % 8)))
+    return place
+
+
+@kernel
+def _tag(transaction: Array, place: int, end: int) -> Any:
+    """A length of at most 32 and as many characters."""
+    length, place = _varlen(place, end)
+    if place < 0 or length > np.uint64(32) or place + np.int64(length) > end:
+        return np.int64(-1)
+    for k in range(np.int64(length)):
+        transaction[TX_TAG + k // 8] |= np.int64(load8(place + k)) << np.int64(8 * (k % 8))
+    return place + np.int64(length)
+
+
+@kernel
+def _read_tagged(transaction: Array, body: int, count: int) -> Any:
+    """A GTID_TAGGED_LOG event (libs/mysql/binlog/event/control_events.h, Gtid_event): numbered fields in rising order.
+
+    Fields: 0 flags, 1 UUID, 2 number (signed), 3 tag, 4 and 5 logical clock, 6 immediate commit µs; the rest is not needed.
+    Returns whether it could be read.
+    """
+    end = body + count
+    version, place = _varlen(body, end)
+    if place < 0 or version != np.uint64(1):
+        return False
+    size, place = _varlen(place, end)
+    if place < 0 or size != np.uint64(count):
+        return False
+    needed, place = _varlen(place, end)
+    if place < 0 or needed > np.uint64(11):
+        return False
+    transaction[TX_GTID] = GTID_TAG
+    while place < end:
+        number, place = _varlen(place, end)
+        if place < 0:
+            return False
+        if number > np.uint64(6):
+            break
+        if number == np.uint64(1):
+            place = _tagged_uuid(transaction, place, end)
+        elif number == np.uint64(3):
+            place = _tag(transaction, place, end)
+        else:
+            value, place = _varlen(place, end)
+            if number == np.uint64(2):
+                transaction[TX_NUMBER] = np.int64(value >> np.uint64(1))
+            elif number == np.uint64(6):
+                transaction[TX_COMMITTED] = np.int64(value)
+        if place < 0:
+            return False
+    return transaction[TX_NUMBER] > 0
+
+
+@kernel
+def _read_gtid(transaction: Array, meaning: int, header: int, body: int, count: int) -> Any:
+    """Fills in GTID and commit time from a GTID event's ``count`` bytes of body (sql/log_event.h Gtid_log_event)."""
+    if meaning == GTID_MARIADB:
+        transaction[TX_GTID] = GTID_DOMAIN
+        transaction[TX_HIGH] = np.int64(load32(body + 8))
+        transaction[TX_LOW] = np.int64(load32(header + 5))
+        transaction[TX_NUMBER] = np.int64(load64(body))
+        return
+    if meaning == GTID:
+        transaction[TX_GTID] = GTID_MYSQL
+        transaction[TX_HIGH] = np.int64(load64(body + 1))
+        transaction[TX_LOW] = np.int64(load64(body + 9))
+        transaction[TX_NUMBER] = np.int64(load64(body + 17))
+    if count >= 49:  # 8.0.1 and later: 55 bits of µs, and a bit that tells of an original timestamp after them
+        transaction[TX_COMMITTED] = load48(body + 42) | np.int64(load8(body + 48) & np.uint8(0x7F)) << 48
+
+
+@kernel
+def _gtid_length(meaning: int) -> Any:
+    """The least body of a GTID event: flags 1, UUID 16, number 8; MariaDB: number 8, domain 4, flags 1."""
+    return 13 if meaning == GTID_MARIADB else 25
+
+
+@kernel
+def query_text(body: int, count: int, meaning: int) -> Any:
+    """Offset of a QUERY's text within its body, or -1 where its parts do not fit."""
+    fixed = 26 if meaning == LOAD_QUERY else 13
+    if count < fixed + 1:
+        return np.int64(-1)
+    text = fixed + np.int64(load16(body + 11)) + np.int64(load8(body + 8)) + 1
+    return text if text <= count else np.int64(-1)
+
+
+@kernel
+def _query(  # noqa: PLR0911 - one a keyword
+    body: int,
+    count: int,
+    meaning: int,
+    state: Array,
+    transaction: Array,
+) -> Any:
+    """The mark of a QUERY event in a transaction; moves the state on. -1: its parts do not fit; -2: nested BEGIN."""
+    text = query_text(body, count, meaning)
+    if text < 0:
+        return -1
+    found = Q_OTHER
+    if meaning == QUERY:
+        found = query_class(body + text, count - text)
+    if found in (Q_BEGIN, Q_XA_START):
+        if state[S_PHASE] == INSIDE and not state[S_FLAVOR]:
+            return -2
+        state[S_PHASE] = INSIDE
+        if found == Q_XA_START:
+            transaction[TX_FLAGS] |= TX_XA
+            return MARK_STATEMENT
+        return 0
+    if found == Q_COMMIT:
+        state[S_PHASE] = OUTSIDE
+        return MARK_ENDS
+    if found == Q_ROLLBACK:
+        state[S_PHASE] = OUTSIDE
+        transaction[TX_FLAGS] |= TX_ROLLED_BACK
+        return MARK_ENDS | MARK_STATEMENT
+    if found == Q_SAVEPOINT:
+        return MARK_IGNORED
+    if found == Q_XA_END:
+        transaction[TX_FLAGS] |= TX_XA
+        return MARK_STATEMENT
+    if found == Q_XA:
+        transaction[TX_FLAGS] |= TX_XA
+    elif state[S_PHASE] == INSIDE:
+        return MARK_STATEMENT
+    state[S_PHASE] = OUTSIDE
+    return MARK_ENDS | MARK_STATEMENT
+
+
+@kernel
+def scan(
+    address: int,
+    place: int,
+    size: int,
+    base: int,
+    checksum: int,
+    meanings: Array,
+    state: Array,
+    offsets: Array,
+    lengths: Array,
+    codes: Array,
+    tables: Array,
+    owners: Array,
+    marks: Array,
+    transactions: Array,
+    open_maps: Array,
+    slots: Array,
+    bodies: Array,
+) -> Any:
+    """Walks events from ``place`` while whole ones are there; returns (why it stopped, place).
+
+    address: of the buffer; base: file offset of its first byte; checksum: bytes of CRC32 after each event, 4 or 0.
+    meanings: uint8[256] by type code; offsets … marks: a cell an event; transactions: [n, TX_COLUMNS];
+    open_maps: [n, 2] table id, ordinal; slots, bodies: see find_map.
+    No byte outside [address, address + size) is read.
+    """
+    n = state[S_EVENTS]
+    why = SCANNED
+    while place + HEADER <= size:
+        header = address + place
+        length = np.int64(load32(header + 9))
+        if length < HEADER + checksum or length > LONGEST_EVENT:
+            why = BAD_LENGTH
+            break
+        if place + length > size:
+            break
+        code = load8(header + 4)
+        meaning = np.int64(meanings[code])
+        body = header + HEADER
+        count = length - HEADER - checksum
+        if checksum and crc32(header, length - 4) != load32(header + length - 4):
+            why = BAD_CHECKSUM
+            break
+        if meaning == UNKNOWN:
+            if not load16(header + 17) & np.uint16(0x80):  # LOG_EVENT_IGNORABLE_F
+                why = NOT_KNOWN
+                break
+            meaning = np.int64(IGNORED)
+        if meaning == STOPS:
+            why = CANNOT_PASS
+            break
+        table = np.int64(-1)
+        mark = 0
+        ends = False
+        if meaning in (CONTROL, FORMAT):
+            if state[S_PHASE] != OUTSIDE:
+                why = NOT_ENDED
+                break
+            if meaning == FORMAT and base + place > 4:
+                why = AGAIN_FORMAT
+                break
+            mark = MARK_CONTROL
+        elif meaning == IGNORED and state[S_PHASE] == OUTSIDE:
+            mark = MARK_CONTROL | MARK_IGNORED
+        else:
+            begins = state[S_PHASE] == OUTSIDE
+            is_gtid = meaning >= GTID and meaning <= GTID_MARIADB
+            if is_gtid:
+                if not begins:
+                    why = NOT_ENDED
+                    break
+                if meaning != GTID_TAGGED and count < _gtid_length(meaning):
+                    why = BAD_LENGTH
+                    break
+            if meaning == TABLE_MAP:
+                if count < 8 + 2:
+                    why = BAD_LENGTH
+                    break
+                table = find_map(body + 6, count - 6, slots, bodies)
+                if table < 0:
+                    why = NEW_MAP
+                    break
+                if state[S_MAPS] == len(open_maps):
+                    why = MAPS_FULL
+                    break
+                open_maps[state[S_MAPS], 0] = load48(body)
+                open_maps[state[S_MAPS], 1] = table
+                state[S_MAPS] += 1
+            elif meaning == ROWS:
+                if count < 8:
+                    why = BAD_LENGTH
+                    break
+                wanted = load48(body)
+                for k in range(state[S_MAPS] - 1, -1, -1):
+                    if open_maps[k, 0] == wanted:
+                        table = open_maps[k, 1]
+                        break
+                if table < 0 and wanted != _DUMMY_TABLE:
+                    why = NO_MAP
+                    break
+                mark = MARK_ROWS if table >= 0 else MARK_IGNORED
+            if begins:
+                row = transactions[state[S_TRANSACTIONS]]
+                _begin(row, base + place, header)
+                state[S_TRANSACTIONS] += 1
+                state[S_PHASE] = BEGUN
+                mark |= MARK_BEGINS
+            transaction = transactions[state[S_TRANSACTIONS] - 1]
+            if meaning == GTID_TAGGED:
+                if not _read_tagged(transaction, body, count):
+                    why = BAD_LENGTH
+                    break
+            elif is_gtid:
+                _read_gtid(transaction, meaning, header, body, count)
+                if meaning == GTID_MARIADB:
+                    flags = load8(body + 12)
+                    if not flags & np.uint8(1):  # FL_STANDALONE
+                        state[S_PHASE] = INSIDE
+                    if flags & np.uint8(0xC0):  # FL_PREPARED_XA, FL_COMPLETED_XA
+                        transaction[TX_FLAGS] |= TX_XA
+            elif meaning == TABLE_MAP:
+                state[S_PHASE] = INSIDE
+            elif meaning == ROWS:
+                state[S_PHASE] = INSIDE
+                transaction[TX_FLAGS] |= TX_HAS_ROWS
+                if load16(body + 6) & np.uint16(1):  # STMT_END_F
+                    mark |= MARK_STATEMENT_ENDS
+                    state[S_MAPS] = 0
+            elif meaning in (QUERY, LOAD_QUERY, QUERY_COMPRESSED):
+                found = _query(body, count, meaning, state, transaction)
+                if found < 0:
+                    why = BAD_LENGTH if found == -1 else NOT_ENDED
+                    break
+                mark |= found
+                ends = found & MARK_ENDS != 0
+            elif meaning in (XID, PAYLOAD, XA_PREPARE):
+                ends = True
+                if meaning == PAYLOAD:
+                    mark |= MARK_ANY_TABLE
+                elif meaning == XA_PREPARE:
+                    transaction[TX_FLAGS] |= TX_XA
+            else:
+                mark |= MARK_IGNORED
+            if ends:
+                mark |= MARK_ENDS
+                transaction[TX_STOP] = base + place + length
+                state[S_PHASE] = OUTSIDE
+                state[S_MAPS] = 0
+        offsets[n] = place
+        lengths[n] = length
+        codes[n] = code
+        tables[n] = table
+        owners[n] = -1 if mark & MARK_CONTROL else state[S_TRANSACTIONS] - 1
+        marks[n] = mark
+        n += 1
+        place += length
+    state[S_EVENTS] = n
+    return why, place
+
+
+# ---- the cut: where slices begin and end --------------------------------------------------------------------------
+
+SLICE_CONTROL, SLICE_ROWS, SLICE_STATEMENT = range(3)
+
+
+@kernel
+def _reach(offsets: Array, lengths: Array, first: int, last: int) -> Any:
+    """Bytes from the start of event ``first`` to the end of event ``last``."""
+    return offsets[last] + lengths[last] - offsets[first]
+
+
+@kernel
+def _put(slices: Array, count: int, first: int, after: int, kind: int) -> Any:
+    slices[count, 0] = first
+    slices[count, 1] = after
+    slices[count, 2] = kind
+    return count + 1
+
+
+@kernel
+def cut(
+    offsets: Array,
+    lengths: Array,
+    owners: Array,
+    marks: Array,
+    transactions: Array,
+    base: int,
+    target: int,
+    undecided: int,
+    final: int,
+    slices: Array,
+) -> Any:
+    """Groups scanned events into slices [first event, event after the last, kind]; returns (slices, first event left).
+
+    A small transaction is never split but around a statement; slices of whole ones grow until ``target`` bytes. One larger
+    than that, or begun in an earlier slice, shares no slice with another. One that is not complete stays while it is not
+    yet large, or ``undecided``: the next QUERY will tell what it is. So does the slice being filled, unless ``final``.
+    """
+    n = len(offsets)
+    count = 0
+    start = 0  # first event of the slice being filled
+    kind = -1  # of the slice being filled; -1: there is none
+    i = 0
+    while i < n:
+        owner = owners[i]
+        if owner < 0:
+            if kind >= 0 and kind != SLICE_CONTROL:
+                count = _put(slices, count, start, i, kind)
+                kind = -1
+            if kind < 0:
+                start = i
+                kind = SLICE_CONTROL
+            i += 1
+            continue
+        last = i
+        while last < n - 1 and not marks[last] & MARK_ENDS:
+            last += 1
+        complete = marks[last] & MARK_ENDS != 0
+        large = _reach(offsets, lengths, i, last) > target or transactions[owner, TX_START] < base + offsets[i]
+        if not complete and (final or undecided or not large):
+            break
+        ended_otherwise = transactions[owner, TX_FLAGS] & (TX_XA | TX_ROLLED_BACK) != 0
+        standalone = complete and not ended_otherwise and marks[last] & MARK_STATEMENT != 0
+        whole = ended_otherwise or standalone
+        if kind >= 0 and (large or whole or kind != SLICE_ROWS):
+            count = _put(slices, count, start, i, kind)
+            kind = -1
+        if kind < 0:
+            start = i
+        kind = SLICE_STATEMENT if whole else SLICE_ROWS
+        alone = large or whole
+        for j in range(i, last + 1):
+            if marks[j] & MARK_STATEMENT and not whole:
+                if j > start:
+                    count = _put(slices, count, start, j, kind)
+                count = _put(slices, count, j, j + 1, SLICE_STATEMENT)
+                start = j + 1
+                alone = True
+            elif large and not standalone and j < last and not marks[j] & MARK_BEGINS:
+                if _reach(offsets, lengths, start, j) >= target:
+                    count = _put(slices, count, start, j + 1, kind)
+                    start = j + 1
+        if not complete:
+            return count, start
+        i = last + 1
+        if start < i and (alone or _reach(offsets, lengths, start, last) >= target):
+            count = _put(slices, count, start, i, kind)
+            start = i
+        if start == i:
+            kind = -1
+    if kind >= 0 and final:
+        count = _put(slices, count, start, i, kind)
+        start = i
+    return count, start if kind >= 0 and not final else i
+
+
+# ---- decoding rows ------------------------------------------------------------------------------------------------
+# What the row kernel does with a column is its kind; types/ chooses it. Fixed kinds fill slots of a fixed width, kinds
+# of variable length fill int32 offsets and bytes.
+
+SKIP = 0  # parameter 0: size on the wire
+COPY_1, COPY_2, COPY_4, COPY_8 = 1, 2, 3, 4
+UINT8_TO_16, UINT16_TO_32, UINT32_TO_64, UINT64_TO_128 = 5, 6, 7, 8
+INT24_TO_32, UINT24_TO_32 = 9, 10
+LITTLE_TO_64, BIG_TO_64, BIG_TO_128 = 11, 12, 13  # parameter 0: size on the wire, 1 to 8
+YEAR_TO_16, DATE_TO_32, DATETIME_TO_64, TIMESTAMP_TO_64, TIME_TO_64 = 14, 15, 16, 17, 18  # parameters: size, fraction bytes
+DECIMAL_18, DECIMAL_38 = 19, 20  # parameters: size, lead bytes, whole groups, tail bytes, 10^tail digits, 10^lead digits
+COPY_N = 21  # parameter 0: size on the wire and of the slot
+TEXT_1, TEXT_2, TEXT_3, TEXT_4 = 24, 25, 26, 27  # a length of 1 to 4 bytes, then bytes
+PADDED = 28  # a length of 1 byte, then bytes; parameter 0: the length to which zero bytes are added
+SKIP_1, SKIP_2, SKIP_3, SKIP_4 = 32, 33, 34, 35  # lengths as above, nothing kept
+
+DONE, BLOCK_FULL, CUT_SHORT, BAD_VALUE, PARTIAL_IMAGE, OTHER_COLUMN_COUNT = 0, 1, 2, 3, 4, 5
+"""Why decode_rows came back. CUT_SHORT and BAD_VALUE name a column in ``state[4]`` (-1: the row's null bitmap)."""
+
+DATE_MARK = -(1 << 31)
+TIME_MARK = -(1 << 63)
+"""A date that no calendar has stands in its slot as mark + packed bits, under a null; no real one is that small."""
+
+_MARK_64 = np.uint64(1 << 63)
+
+
+def _calendar() -> tuple[np.ndarray[Any, np.dtype[np.int32]], np.ndarray[Any, np.dtype[np.uint8]]]:
+    """Days since 1970-01-01 before a month's first day, and the month's length, by ``year * 13 + month``.
+
+    The length is 0 where year or month is 0: no date there has a place in a calendar.
+    """
+    year, month = np.divmod(np.arange(1 << 17), 13)
+    starts = np.zeros(1 << 17, np.int32)
+    lengths = np.zeros(1 << 17, np.uint8)
+    real = (year >= 1) & (year <= 9999) & (month >= 1)
+    first = (year[real] - 1970).astype("M8[Y]").astype("M8[M]") + (month[real] - 1)
+    starts[real] = first.astype("M8[D]").astype(np.int64) - 1
+    lengths[real] = ((first + 1).astype("M8[D]") - first.astype("M8[D]")).astype(np.int64)
+    return starts, lengths
+
+
+MONTH_START, MONTH_LENGTH = _calendar()
+
+
+@kernel
+def _is_full(bitmap, columns):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """Whether all of the first ``columns`` bits are set."""
+    whole = columns >> 3
+    for k in range(whole):
+        if load8(bitmap + k) != np.uint8(255):
+            return False
+    rest = np.uint8((1 << (columns & 7)) - 1)
+    return rest == 0 or (load8(bitmap + whole) & rest) == rest
+
+
+@kernel
+def _zero_slot(slot, width):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    if width == 8:
+        store64(slot, np.uint64(0))
+    elif width == 4:
+        store32(slot, np.uint32(0))
+    elif width == 2:
+        store16(slot, np.uint16(0))
+    elif width == 16:
+        store64(slot, np.uint64(0))
+        store64(slot + 8, np.uint64(0))
+    else:
+        for k in range(width):
+            store8(slot + k, np.uint8(0))
+
+
+@kernel
+def _decimal_18(q, slot, lead, whole, tail, tail_scale, lead_scale):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """DECIMAL of at most 18 digits (decimal.cc, bin2decimal) into 16 bytes. False where a group has too many digits."""
+    negative = (load8(q) & np.uint8(128)) == 0
+    flip = np.uint64(0xFFFFFFFF) if negative else np.uint64(0)
+    sign = np.uint64(0x80000000)
+    value = np.int64(0)
+    good = True
+    if lead:
+        part = ((np.uint64(load32_big(q)) ^ sign) ^ flip) >> np.uint64(32 - 8 * lead)
+        value = np.int64(part)
+        good = value < lead_scale
+        sign = np.uint64(0)
+        q += lead
+    for _ in range(whole):
+        part = (np.uint64(load32_big(q)) ^ sign) ^ flip
+        value = value * 1000000000 + np.int64(part)
+        good &= part < np.uint64(1000000000)
+        sign = np.uint64(0)
+        q += 4
+    if tail:
+        part = ((np.uint64(load32_big(q)) ^ sign) ^ flip) >> np.uint64(32 - 8 * tail)
+        value = value * tail_scale + np.int64(part)
+        good &= np.int64(part) < tail_scale
+    if negative:
+        value = -value
+    store64(slot, np.uint64(value))
+    store64(slot + 8, np.uint64(value >> 63))
+    return good
+
+
+@kernel
+def _decimal_38(q, slot, lead, whole, tail, tail_scale, lead_scale):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """As _decimal_18, for up to 38 digits, in 128 bits."""
+    negative = (load8(q) & np.uint8(128)) == 0
+    flip = np.uint64(0xFFFFFFFF) if negative else np.uint64(0)
+    sign = np.uint64(0x80000000)
+    mask = np.uint64(0xFFFFFFFF)
+    low = np.uint64(0)
+    high = np.uint64(0)
+    good = True
+    for k in range(whole + 2):
+        if k == 0:
+            size, scale = lead, lead_scale
+        elif k <= whole:
+            size, scale = np.int64(4), np.int64(1000000000)
+        else:
+            size, scale = tail, tail_scale
+        if size == 0:
+            continue
+        part = ((np.uint64(load32_big(q)) ^ sign) ^ flip) >> np.uint64(32 - 8 * size)
+        good &= np.int64(part) < scale
+        sign = np.uint64(0)
+        q += size
+        factor = np.uint64(scale)
+        first = (low & mask) * factor + part
+        second = (low >> np.uint64(32)) * factor + (first >> np.uint64(32))
+        low = (second << np.uint64(32)) | (first & mask)
+        high = high * factor + (second >> np.uint64(32))
+    if negative:
+        low = ~low + np.uint64(1)
+        high = ~high + (np.uint64(1) if low == np.uint64(0) else np.uint64(0))
+    store64(slot, low)
+    store64(slot + 8, high)
+    return good
+
+
+@kernel
+def _date(q, slot, month_start, month_length):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """DATE: day, month, year in 5, 4, 15 bits. False (and the mark in the slot) where no calendar has it."""
+    packed = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
+    day = packed & 31
+    month = (packed >> 5) & 15
+    year = packed >> 9
+    if month <= 12 and year <= 9999 and 0 < day <= np.int64(load8(month_length + year * 13 + month)):
+        store32(slot, np.uint32(np.int64(np.int32(load32(month_start + 4 * (year * 13 + month)))) + day))
+        return True
+    store32(slot, np.uint32(np.int64(0x80000000) + packed))
+    return False
+
+
+@kernel
+def _datetime(q, slot, fraction_size, unit, month_start, month_length):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """DATETIME(f) (my_time.cc, my_datetime_packed_from_binary). 0: in the slot, 1: marked there, 2: not a value."""
+    bits = load64_big(q)
+    packed = np.int64(bits >> np.uint64(24)) - 0x8000000000
+    fraction = np.int64((bits & np.uint64(0xFFFFFF)) >> np.uint64(24 - 8 * fraction_size)) * unit
+    if packed < 0 or fraction > 999999:
+        return 2
+    month = packed >> 22
+    day = (packed >> 17) & 31
+    hour = (packed >> 12) & 31
+    minute = (packed >> 6) & 63
+    second = packed & 63
+    if 0 < day <= np.int64(load8(month_length + month)) and hour < 24 and minute < 60 and second < 60:
+        seconds = (np.int64(np.int32(load32(month_start + 4 * month))) + day) * 86400 + hour * 3600 + minute * 60 + second
+        store64(slot, np.uint64(seconds * 1000000 + fraction))
+        return 0
+    store64(slot, _MARK_64 | np.uint64(packed << 20 | fraction))
+    return 1
+
+
+@kernel
+def _timestamp(q, slot, fraction_size, unit):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """TIMESTAMP(f): seconds since 1970, big-endian, then the fraction. Codes as for _datetime; second 0 is no time."""
+    bits = load64_big(q)
+    seconds = np.int64(bits >> np.uint64(32))
+    fraction = np.int64(((bits >> np.uint64(8)) & np.uint64(0xFFFFFF)) >> np.uint64(24 - 8 * fraction_size)) * unit
+    if fraction > 999999:
+        return 2
+    if seconds == 0:
+        store64(slot, _MARK_64 | np.uint64(fraction))
+        return 1
+    store64(slot, np.uint64(seconds * 1000000 + fraction))
+    return 0
+
+
+@kernel
+def _time(q, slot, size, fraction_size, unit):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """TIME(f): the slot's magnitude is hour, minute, second in 10, 6, 6 bits, then microseconds in 24."""
+    number = np.int64(load64_big(q) >> np.uint64(64 - 8 * size)) - (np.int64(0x800000) << (8 * fraction_size))
+    magnitude = abs(number)
+    clock = magnitude >> (8 * fraction_size)
+    fraction = (magnitude & ((np.int64(1) << (8 * fraction_size)) - 1)) * unit
+    packed = clock << 24 | fraction
+    store64(slot, np.uint64(-packed if number < 0 else packed))
+    return (clock & 63) < 60 and ((clock >> 6) & 63) < 60 and fraction <= 999999 and clock < (1 << 22)
+
+
+@kernel
+def _copy_text(target, source, length):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """Copies in whole vectors: up to 31 bytes behind both may be touched."""
+    copy32(target, source)
+    if length > 256:
+        memcpy(target + 32, source + 32, length - 32)
+    else:
+        for k in range(32, length, 32):
+            copy32(target + k, source + k)
+
+
+@kernel
+def decode_rows(  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    addresses, offsets, commits, transactions, checksum, state, columns,
+    kinds, parameters, widths, slots, texts, used, capacity, variable,
+    rows, nulls, has_before, marked,
+    ops, places, ordinals, committed, transaction, month_start, month_length,
+):  # fmt: skip
+    """Fills one block of at most ``rows`` changes from row events, and says why it came back; ``state[0]`` rows are filled.
+
+    Program 0 (first index of kinds, widths, slots, texts, used, capacity, marked) is the row: the after image, or a
+    delete's. Program 1 is the before image of updates.
+
+    addresses, offsets, commits, transactions: per event its address in memory (64 readable bytes behind it), its offset
+        in the file, its transaction's commit time (µs) and ordinal.
+    state: rows filled, next event, address inside it (0: at its start), row ordinal inside it, column, address of a
+        failure. All but the first carry over from block to block.
+    variable: (program, column) of the kinds whose bytes are not bounded by ``rows``; ``capacity`` of these is checked.
+    nulls: [program, row, word], a set bit for a null. month_start, month_length: addresses of MONTH_START, MONTH_LENGTH.
+    """
+    n = np.int64(0)
+    event = state[1]
+    q = state[2]
+    ordinal = state[3]
+    bitmap_bytes = (columns + 7) >> 3
+    room = np.int64(-1)
+    reason = DONE
+    column = np.int64(-1)
+    while event < len(addresses) and reason == DONE:
+        header = addresses[event]
+        code = load8(header + 4)
+        end = header + np.int64(load32(header + 9)) - checksum
+        is_update = code == 31 or code == 24
+        if q == 0:
+            q = header + 27
+            if code >= 30:
+                q += np.int64(load16(q))
+            count = np.int64(load8(q))
+            q += 1
+            if count > 250:
+                count = np.int64(load16(q))
+                q += 2
+            if count != columns:
+                reason = OTHER_COLUMN_COUNT
+                q = np.int64(0)
+                break
+            images = 2 if is_update else 1
+            if q + images * bitmap_bytes > end:
+                reason = CUT_SHORT
+                break
+            for _ in range(images):
+                if not _is_full(q, columns):
+                    reason = PARTIAL_IMAGE
+                q += bitmap_bytes
+            if reason != DONE:
+                break
+            ordinal = np.int64(0)
+        room -= end - q
+        if room < 32:
+            room = np.int64(1) << 62
+            for k in range(len(variable)):
+                room = min(room, capacity[variable[k, 0], variable[k, 1]] - used[variable[k, 0], variable[k, 1]])
+            room -= end - q
+            if room < 32:
+                reason = BLOCK_FULL
+                break
+        op = np.uint8(1)
+        if is_update:
+            op = np.uint8(2)
+        elif code == 32 or code == 25:
+            op = np.uint8(3)
+        while q < end:
+            if n == rows:
+                reason = BLOCK_FULL
+                break
+            row_start = q
+            for image in range(2 if is_update else 1):
+                program = 1 if is_update and image == 0 else 0
+                bitmap = q
+                q += bitmap_bytes
+                column = np.int64(-1)
+                if q > end:
+                    reason = CUT_SHORT
+                    break
+                word = np.uint64(0)
+                for c in range(columns):
+                    if c & 63 == 0:
+                        word = load64(bitmap + (c >> 3))
+                        nulls[program, n, c >> 6] = word
+                    kind = kinds[program, c]
+                    slot = slots[program, c]
+                    if (word >> np.uint64(c & 63)) & np.uint64(1):
+                        if kind >= TEXT_1:
+                            if kind <= PADDED:
+                                store32(slot + 4 * n, np.uint32(used[program, c]))
+                        elif kind != SKIP:
+                            _zero_slot(slot + widths[program, c] * n, widths[program, c])
+                        continue
+                    if kind == COPY_8:
+                        store64(slot + 8 * n, load64(q))
+                        q += 8
+                    elif kind == COPY_4:
+                        store32(slot + 4 * n, load32(q))
+                        q += 4
+                    elif kind == COPY_2:
+                        store16(slot + 2 * n, load16(q))
+                        q += 2
+                    elif kind == COPY_1:
+                        store8(slot + n, load8(q))
+                        q += 1
+                    elif kind == TEXT_1 or kind == TEXT_2:
+                        length = np.int64(load8(q))
+                        q += 1
+                        if kind == TEXT_2:
+                            length |= np.int64(load8(q)) << 8
+                            q += 1
+                        if q + length > end:
+                            reason = CUT_SHORT
+                            column = c
+                            break
+                        place = used[program, c]
+                        store32(slot + 4 * n, np.uint32(place))
+                        _copy_text(texts[program, c] + place, q, length)
+                        used[program, c] = place + length
+                        q += length
+                    elif kind == SKIP:
+                        q += parameters[c, 0]
+                    elif kind == SKIP_1:
+                        q += 1 + np.int64(load8(q))
+                    elif kind == SKIP_2:
+                        q += 2 + np.int64(load16(q))
+                    elif kind == UINT8_TO_16:
+                        store16(slot + 2 * n, np.uint16(load8(q)))
+                        q += 1
+                    elif kind == UINT16_TO_32:
+                        store32(slot + 4 * n, np.uint32(load16(q)))
+                        q += 2
+                    elif kind == UINT32_TO_64:
+                        store64(slot + 8 * n, np.uint64(load32(q)))
+                        q += 4
+                    elif kind == UINT64_TO_128:
+                        store64(slot + 16 * n, load64(q))
+                        store64(slot + 16 * n + 8, np.uint64(0))
+                        q += 8
+                    elif kind == INT24_TO_32:
+                        number = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
+                        store32(slot + 4 * n, np.uint32((number ^ 0x800000) - 0x800000))
+                        q += 3
+                    elif kind == UINT24_TO_32:
+                        store32(slot + 4 * n, np.uint32(load16(q)) | np.uint32(load8(q + 2)) << np.uint32(16))
+                        q += 3
+                    elif kind == DECIMAL_18 or kind == DECIMAL_38:
+                        if kind == DECIMAL_18:
+                            good = _decimal_18(
+                                q, slot + 16 * n, parameters[c, 1], parameters[c, 2], parameters[c, 3],
+                                parameters[c, 4], parameters[c, 5],
+                            )
+                        else:
+                            good = _decimal_38(
+                                q, slot + 16 * n, parameters[c, 1], parameters[c, 2], parameters[c, 3],
+                                parameters[c, 4], parameters[c, 5],
+                            )
+                        q += parameters[c, 0]
+                        if not good:
+                            reason = BAD_VALUE
+                    elif kind == DATETIME_TO_64 or kind == TIMESTAMP_TO_64:
+                        if kind == DATETIME_TO_64:
+                            result = _datetime(
+                                q, slot + 8 * n, parameters[c, 1], parameters[c, 2], month_start, month_length
+                            )
+                        else:
+                            result = _timestamp(q, slot + 8 * n, parameters[c, 1], parameters[c, 2])
+                        q += parameters[c, 0]
+                        if result == 1:
+                            nulls[program, n, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
+                            marked[program, c] = 1
+                        elif result == 2:
+                            reason = BAD_VALUE
+                    elif kind == DATE_TO_32:
+                        if not _date(q, slot + 4 * n, month_start, month_length):
+                            nulls[program, n, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
+                            marked[program, c] = 1
+                        q += 3
+                    elif kind == TIME_TO_64:
+                        if not _time(q, slot + 8 * n, parameters[c, 0], parameters[c, 1], parameters[c, 2]):
+                            reason = BAD_VALUE
+                        q += parameters[c, 0]
+                    elif kind == YEAR_TO_16:
+                        year = np.int64(load8(q))
+                        store16(slot + 2 * n, np.uint16(1900 + year if year else 0))
+                        q += 1
+                    elif kind == LITTLE_TO_64:
+                        store64(slot + 8 * n, load64(q) & (~np.uint64(0) >> np.uint64(64 - 8 * parameters[c, 0])))
+                        q += parameters[c, 0]
+                    elif kind == BIG_TO_64:
+                        store64(slot + 8 * n, load64_big(q) >> np.uint64(64 - 8 * parameters[c, 0]))
+                        q += parameters[c, 0]
+                    elif kind == BIG_TO_128:
+                        store64(slot + 16 * n, load64_big(q) >> np.uint64(64 - 8 * parameters[c, 0]))
+                        store64(slot + 16 * n + 8, np.uint64(0))
+                        q += parameters[c, 0]
+                    elif kind == COPY_N:
+                        memcpy(slot + parameters[c, 0] * n, q, parameters[c, 0])
+                        q += parameters[c, 0]
+                    elif kind == TEXT_3 or kind == TEXT_4:
+                        length = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
+                        q += 3
+                        if kind == TEXT_4:
+                            length |= np.int64(load8(q)) << 24
+                            q += 1
+                        if q + length > end:
+                            reason = CUT_SHORT
+                            column = c
+                            break
+                        place = used[program, c]
+                        store32(slot + 4 * n, np.uint32(place))
+                        memcpy(texts[program, c] + place, q, length)
+                        used[program, c] = place + length
+                        q += length
+                    elif kind == PADDED:
+                        length = np.int64(load8(q))
+                        q += 1
+                        if q + length > end or length > parameters[c, 0]:
+                            reason = CUT_SHORT if q + length > end else BAD_VALUE
+                            column = c
+                            break
+                        place = used[program, c]
+                        store32(slot + 4 * n, np.uint32(place))
+                        memcpy(texts[program, c] + place, q, length)
+                        for k in range(length, parameters[c, 0]):
+                            store8(texts[program, c] + place + k, np.uint8(0))
+                        used[program, c] = place + parameters[c, 0]
+                        q += length
+                    elif kind == SKIP_3:
+                        q += 3 + (np.int64(load16(q)) | np.int64(load8(q + 2)) << 16)
+                    else:
+                        q += 4 + np.int64(load32(q))
+                    if q > end:
+                        reason = CUT_SHORT
+                    if reason != DONE:
+                        column = c
+                        break
+                if reason != DONE:
+                    break
+                if is_update and image == 0 and q == end:
+                    reason = CUT_SHORT  # an update ends in an after image
+                    column = np.int64(-1)
+                    break
+            if reason != DONE:
+                q = row_start
+                break
+            if has_before and not is_update:
+                for k in range(nulls.shape[2]):
+                    nulls[1, n, k] = ~np.uint64(0)
+                for c in range(columns):
+                    if TEXT_1 <= kinds[1, c] <= PADDED:
+                        store32(slots[1, c] + 4 * n, np.uint32(used[1, c]))
+            ops[n] = op
+            places[n] = offsets[event]
+            ordinals[n] = ordinal
+            committed[n] = commits[event]
+            transaction[n] = transactions[event]
+            n += 1
+            ordinal += 1
+        if reason != DONE:
+            break
+        event += 1
+        q = np.int64(0)
+    state[0] = n
+    state[1] = event
+    state[2] = q
+    state[3] = ordinal
+    state[4] = column
+    for program in range(2):
+        for c in range(columns):
+            if TEXT_1 <= kinds[program, c] <= PADDED:
+                store32(slots[program, c] + 4 * n, np.uint32(used[program, c]))
+    return reason
+
+
+@kernel
+def validity(nulls, rows, column, bitmap):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """Fills a column's Arrow validity bitmap from ``nulls[row, word]``; returns the number of nulls."""
+    word = column >> 6
+    shift = np.uint64(column & 63)
+    count = np.int64(0)
+    for i in range(rows >> 3):
+        bits = np.uint64(0)
+        for k in range(8):
+            bits |= ((nulls[8 * i + k, word] >> shift) & np.uint64(1)) << np.uint64(k)
+        bitmap[i] = np.uint8(~bits)
+        while bits:
+            bits &= bits - np.uint64(1)
+            count += 1
+    if rows & 7:
+        bits = np.uint64(0)
+        for k in range(rows & 7):
+            bit = (nulls[(rows & ~7) + k, word] >> shift) & np.uint64(1)
+            bits |= bit << np.uint64(k)
+            count += np.int64(bit)
+        bitmap[rows >> 3] = np.uint8(~bits)
+    return count
+
+
+# ---- text of columns ----------------------------------------------------------------------------------------------
+
+
+@kernel
+def _valid_utf8(address, count):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """Whether the bytes are UTF-8 as RFC 3629 has it: shortest form, no surrogates, at most U+10FFFF."""
+    i = np.int64(0)
+    while i < count:
+        if i + 8 <= count and load64(address + i) & np.uint64(0x8080808080808080) == 0:
+            i += 8
+            continue
+        lead = load8(address + i)
+        if lead < 0x80:
+            i += 1
+            continue
+        if lead < 0xC2 or lead > 0xF4:
+            return False
+        size = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+        if i + size > count:
+            return False
+        second = load8(address + i + 1)
+        least = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+        most = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
+        if second < least or second > most:
+            return False
+        for k in range(2, size):
+            if load8(address + i + k) & np.uint8(0xC0) != np.uint8(0x80):
+                return False
+        i += size
+    return True
+
+
+@kernel
+def is_ascii(address, count):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """Whether no byte has its highest bit set."""
+    seen = np.uint64(0)
+    i = np.int64(0)
+    while i + 8 <= count:
+        seen |= load64(address + i)
+        i += 8
+    while i < count:
+        seen |= np.uint64(load8(address + i))
+        i += 1
+    return (seen & np.uint64(0x8080808080808080)) == 0
+
+
+@kernel
+def invalid_utf8(offsets, address, bad):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """Marks in ``bad`` the rows whose bytes are not UTF-8; returns how many."""
+    rows = len(offsets) - 1
+    whole = _valid_utf8(address + offsets[0], np.int64(offsets[rows] - offsets[0]))
+    for row in range(rows):
+        if not whole:
+            break
+        # A run that is UTF-8 as a whole is so in parts where no part begins inside a character.
+        if offsets[row] < offsets[rows] and load8(address + offsets[row]) & np.uint8(0xC0) == np.uint8(0x80):
+            whole = False
+    count = 0
+    if not whole:
+        for row in range(rows):
+            if not _valid_utf8(address + offsets[row], np.int64(offsets[row + 1] - offsets[row])):
+                bad[row] = 1
+                count += 1
+    return count
+
+
+@kernel
+def map_bytes(offsets, address, table, sizes, new_offsets, out, bad):  # type: ignore[no-untyped-def]  # typed by numba
+    """Single-byte text to UTF-8: ``table[byte]`` holds ``sizes[byte]`` bytes, 0 for a byte without a character.
+
+    Rows with such a byte are marked in ``bad`` and left empty. ``out`` needs 3 bytes a byte and 1 more. Returns the
+    number of marked rows.
+    """
+    place = np.int64(0)
+    count = 0
+    for row in range(len(offsets) - 1):
+        new_offsets[row] = place
+        for i in range(offsets[row], offsets[row + 1]):
+            byte = load8(address + i)
+            if sizes[byte] == 0:
+                bad[row] = 1
+                break
+            store32(out + place, table[byte])
+            place += sizes[byte]
+        if bad[row]:
+            place = np.int64(new_offsets[row])
+            count += 1
+    new_offsets[len(offsets) - 1] = place
+    return count
+
+
+@kernel
+def hex_text(offsets, address, rows, new_offsets, out):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """Lower-case hex of the bytes of the chosen rows."""
+    place = np.int64(0)
+    for k in range(len(rows)):
+        new_offsets[k] = place
+        for i in range(offsets[rows[k]], offsets[rows[k] + 1]):
+            byte = load8(address + i)
+            for half in (byte >> np.uint8(4), byte & np.uint8(15)):
+                out[place] = half + np.uint8(48 if half < 10 else 87)
+                place += 1
+    new_offsets[len(rows)] = place
+
+
+@kernel
+def _digits(out, place, number, count):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """Writes ``number`` in ``count`` digits; returns the place after them."""
+    for k in range(count):
+        out[place + count - 1 - k] = np.uint8(48 + number % 10)
+        number //= 10
+    return place + count
+
+
+@kernel
+def time_text(packed, nulls, digits, new_offsets, out):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """TIME as the server prints it (my_time.cc, my_time_to_str) from the slots of TIME_TO_64; 18 bytes a row suffice."""
+    place = np.int64(0)
+    for row in range(len(packed)):
+        new_offsets[row] = place
+        if nulls[row]:
+            continue
+        value = packed[row]
+        if value < 0:
+            out[place] = 45
+            place += 1
+            value = -value
+        hour = (value >> 36) & 1023
+        place = _digits(out, place, hour, 3 if hour > 99 else 2)
+        for part in (value >> 30, value >> 24):
+            out[place] = 58
+            place = _digits(out, place + 1, part & 63, 2)
+        if digits:
+            out[place] = 46
+            fraction = value & 0xFFFFFF
+            for _ in range(6 - digits):
+                fraction //= 10
+            place = _digits(out, place + 1, fraction, digits)
+    new_offsets[len(packed)] = place
+
+
+@kernel
+def decimal_text(values, nulls, sizes, whole, new_offsets, out):  # type: ignore[no-untyped-def]  # typed by numba
+    """DECIMAL as the server prints it, from its own bytes ``values[row, byte]``; ``nulls`` marks rows to leave empty.
+
+    sizes: the number of digits of each group; whole: how many groups stand before the point. Returns the first row with
+    a group of too many digits, or -1.
+    """
+    place = np.int64(0)
+    for row in range(len(values)):
+        new_offsets[row] = place
+        if nulls[row]:
+            continue
+        negative = values[row, 0] < 128
+        start = place
+        if negative:
+            out[place] = 45
+            place += 1
+        first = place
+        q = 0
+        zero = True
+        for k in range(len(sizes)):
+            if k == whole:
+                place = _without_zeros(out, first, place)
+                out[place] = 46
+                place += 1
+            size = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)[sizes[k]]
+            number = np.int64(0)
+            for _ in range(size):
+                byte = values[row, q] ^ np.uint8(128 if q == 0 else 0)
+                number = number << 8 | np.int64(~byte & np.uint8(255) if negative else byte)
+                q += 1
+            if number >= 10 ** sizes[k]:
+                return row
+            zero &= number == 0
+            place = _digits(out, place, number, sizes[k])
+        if whole == len(sizes):
+            place = _without_zeros(out, first, place)
+        if negative and zero:
+            for k in range(start, place - 1):
+                out[k] = out[k + 1]
+            place -= 1
+    new_offsets[len(values)] = place
+    return -1
+
+
+@kernel
+def _without_zeros(out, first, place):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+    """Takes leading zeros away from the digits in [first, place), leaving at least one digit."""
+    if first == place:
+        out[place] = 48
+        return place + 1
+    skip = 0
+    while first + skip < place - 1 and out[first + skip] == 48:
+        skip += 1
+    for k in range(first, place - skip):
+        out[k] = out[k + skip]
+    return place - skip
+
+
+@kernel
+def join_labels(masks, nulls, starts, labels, new_offsets, out):  # type: ignore[no-untyped-def]  # typed by numba
+    """SET members in the order of their definition, joined by commas; ``out`` needs the text of all labels a row.
+
+    Label k is ``labels[starts[k]:starts[k + 1]]``. Returns the first row with a bit beyond the labels, or -1.
+    """
+    count = len(starts) - 1
+    place = np.int64(0)
+    for row in range(len(masks)):
+        new_offsets[row] = place
+        if nulls[row]:
+            continue
+        mask = masks[row]
+        if count < 64 and mask >> np.uint64(count):
+            return row
+        first = True
+        for k in range(count):
+            if (mask >> np.uint64(k)) & np.uint64(1):
+                if not first:
+                    out[place] = 44
+                    place += 1
+                first = False
+                for i in range(starts[k], starts[k + 1]):
+                    out[place] = labels[i]
+                    place += 1
+    new_offsets[len(masks)] = place
+    return -1

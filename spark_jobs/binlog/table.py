@@ -1,0 +1,316 @@
+"""A table's columns as its TABLE_MAP events tell them.
+
+Source: MySQL libs/mysql/binlog/event/rows_event.h (Table_map_event, Optional_metadata_fields); MariaDB sql/log_event.h.
+Servers differ in two places: MariaDB counts GEOMETRY among the columns with a character set, MySQL VECTOR; and YEAR
+counts among the columns with a sign in some.
+
+Put here: definitions and how they are read from TABLE_MAP. Not here: definitions from DDL (schema.py), rows (rows.py).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from spark_jobs.binlog.framing import HEADER, FormatDescription, map_name
+from spark_jobs.binlog.types import GEOMETRY_CODE, TYPES, VECTOR_CODE, real_code
+from spark_jobs.binlog.types.base import ColumnType, Reading
+from spark_jobs.binlog.types.charsets import charset_of, text_of
+from spark_jobs.binlog.types.temporal import YEAR
+from spark_jobs.errors import DecodeError, Truncated, Unsupported
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. What neither the log nor a statement told is None: its name, sign, character set, labels."""
+
+    name: str | None
+    type_code: int
+    """Of MySQL's enum_field_types; ENUM and SET under their own numbers."""
+    meta: int = 0
+    """The type's metadata as its ColumnType.meta reads it: precision and scale, length in bytes, fraction digits …."""
+    unsigned: bool | None = False
+    nullable: bool = True
+    charset: int | None = None
+    """Collation id; 63 is bytes."""
+    labels: tuple[str, ...] | None = None
+    """Of ENUM and SET."""
+
+    @property
+    def type(self) -> ColumnType:
+        return TYPES[self.type_code]
+
+    @property
+    def sql_type(self) -> str:
+        """As SHOW CREATE TABLE would print it: ``decimal(12,2)``, ``varchar(32)``."""
+        return self.type.sql(self)
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """Its type in silver. Raises Unsupported for a type, sign or character set that this version does not read."""
+        return self.type.arrow(self)
+
+    def reading(self) -> Reading:
+        """How its values are read. Raises as ``arrow``."""
+        return self.type.reading(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """A table's columns in the order of its rows.
+
+    key: ordinals of the primary key's columns; None: not known, (): it has none. A key on a column's prefix
+    names the column: what is unique by a prefix is unique as a whole.
+    """
+
+    name: TableName
+    columns: tuple[Column, ...]
+    key: tuple[int, ...] | None = None
+
+    def named(self) -> bool:
+        """Whether the names of all columns are known."""
+        return all(column.name is not None for column in self.columns)
+
+    def column_names(self) -> list[str]:
+        """The names, ``@1``, ``@2``, … by place where unknown."""
+        return [f"@{place}" if column.name is None else column.name for place, column in enumerate(self.columns, 1)]
+
+    def __str__(self) -> str:
+        parts = [f"{n} {column.sql_type}" for n, column in zip(self.column_names(), self.columns, strict=True)]
+        return f"{self.name} ({', '.join(parts)})"
+
+
+def same_layout(a: TableDefinition, b: TableDefinition) -> bool:
+    """Whether the row bytes of one can be read with the other: types and metadata equal, column by column."""
+    return [(c.type_code, c.meta) for c in a.columns] == [(c.type_code, c.meta) for c in b.columns]
+
+
+class _Bytes:
+    """Reads forward over bytes; beyond their end it raises Truncated."""
+
+    def __init__(self, wire: bytes) -> None:
+        self.wire = wire
+        self.place = 0
+
+    def __bool__(self) -> bool:
+        return self.place < len(self.wire)
+
+    def take(self, count: int) -> bytes:
+        taken = self.wire[self.place : self.place + count]
+        if len(taken) < count:
+            raise Truncated(f"{count} bytes wanted, {len(taken)} left")
+        self.place += count
+        return taken
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "little")
+
+    def packed(self) -> int:
+        """An integer of 1, 3, 4 or 9 bytes (MySQL manual, "Integer types", length-encoded)."""
+        first = self.number(1)
+        return first if first < 251 else self.number({252: 2, 253: 3, 254: 8}[first])
+
+    def text(self) -> bytes:
+        return self.take(self.packed())
+
+
+def _packed_numbers(wire: bytes) -> Iterator[int]:
+    numbers = _Bytes(wire)
+    while numbers:
+        yield numbers.packed()
+
+
+def parse_table_map(event: bytes, format: FormatDescription, where: str) -> TableDefinition:
+    """From a whole TABLE_MAP event. ``where`` (``file:offset``) opens every message.
+
+    Raises Truncated, DecodeError, and Unsupported for a type number that is not known. Types that are known but not read
+    in this version are refused when their column is decoded, not here. Unknown optional metadata is passed over.
+    """
+    body = event[HEADER : len(event) - format.footer]
+    try:
+        name = TableName(*map_name(body))
+    except (IndexError, UnicodeDecodeError):
+        raise DecodeError(f"{where}: TABLE_MAP: no schema and table name in it") from None
+    try:
+        return _parse_body(name, body, format)
+    except DecodeError as error:
+        raise type(error)(f"{where}: TABLE_MAP of {name}: {error}") from None
+    except (UnicodeDecodeError, IndexError, KeyError) as error:
+        raise DecodeError(f"{where}: TABLE_MAP of {name}: its metadata does not fit its columns ({error!r})") from None
+
+
+def _parse_body(name: TableName, body: bytes, format: FormatDescription) -> TableDefinition:
+    wire = _Bytes(body)
+    wire.take(8)
+    for _ in ("schema", "table"):
+        wire.take(wire.number(1) + 1)
+    codes = wire.take(wire.packed())
+    columns = _plain_columns(codes, _Bytes(wire.text()), wire.take((len(codes) + 7) // 8))
+    return _Metadata(name, columns, format.flavor == "mariadb", _year_counts(format)).read(wire)
+
+
+def _plain_columns(codes: bytes, metadata: _Bytes, nullable: bytes) -> list[Column]:
+    columns = []
+    for ordinal, code in enumerate(codes):
+        if code not in TYPES:
+            raise Unsupported(f"column {ordinal + 1} has type number {code}, which is not known")
+        meta = metadata.take(TYPES[code].meta_size)
+        code = real_code(code, meta)
+        may_be_null = bool(nullable[ordinal >> 3] >> (ordinal & 7) & 1)
+        unsigned = None if TYPES[code].is_numeric else False
+        columns.append(Column(None, code, TYPES[code].meta(meta), unsigned, may_be_null))
+    if metadata:
+        raise DecodeError(f"{len(metadata.wire) - metadata.place} bytes of type metadata left over")
+    return columns
+
+
+@dataclass(slots=True)
+class _Metadata:
+    """What TABLE_MAP's optional fields add to the columns, field by field."""
+
+    name: TableName
+    columns: list[Column]
+    is_mariadb: bool
+    year_counts: tuple[bool, ...]
+    key: tuple[int, ...] | None = None
+    labels: list[tuple[int, bytes]] = field(default_factory=list)
+    named: bool = False
+
+    def read(self, wire: _Bytes) -> TableDefinition:
+        while wire:
+            kind = wire.number(1)
+            content = wire.text()
+            if kind in _FIELDS:
+                _FIELDS[kind](self, content)
+        for code, content in self.labels:
+            self._set_labels(code, content)
+        if self.named and self.key is None:
+            self.key = ()  # a server that logs names logs the key too, where there is one
+        return TableDefinition(self.name, tuple(self.columns), self.key)
+
+    def _where(self, test: Callable[[ColumnType], bool]) -> list[int]:
+        return [ordinal for ordinal, column in enumerate(self.columns) if test(column.type)]
+
+    def _textual(self) -> list[int]:
+        also = GEOMETRY_CODE if self.is_mariadb else VECTOR_CODE
+        return [o for o, column in enumerate(self.columns) if column.type.is_character or column.type_code == also]
+
+    def signs(self, content: bytes) -> None:
+        """A bit for each numeric column from the highest bit down, set where UNSIGNED.
+
+        Servers differ in whether YEAR counts. Where that is open, a column has no sign unless it has the same both ways.
+        """
+        found = [self._signs(content, year) for year in self.year_counts]
+        found = [signs for signs in found if (len(signs) + 7) // 8 == len(content)]
+        if not found:
+            raise Truncated(f"{len(content)} bytes of signedness do not fit the numeric columns")
+        for ordinal in self._where(lambda kind: kind.is_numeric):
+            signs = {each.get(ordinal, False) for each in found}
+            self.columns[ordinal] = replace(self.columns[ordinal], unsigned=signs.pop() if len(signs) == 1 else None)
+
+    def _signs(self, content: bytes, year: bool) -> dict[int, bool]:
+        counted = self._where(lambda kind: kind.is_numeric and (year or kind is not YEAR))
+        bits = "".join(f"{byte:08b}" for byte in content).ljust(len(counted), "0")
+        return {ordinal: bit == "1" for ordinal, bit in zip(counted, bits, strict=False)}
+
+    def _charsets(self, ordinals: Iterable[int], collations: Iterable[int]) -> None:
+        for ordinal, collation in zip(ordinals, collations, strict=False):
+            self.columns[ordinal] = replace(self.columns[ordinal], charset=collation)
+
+    def _default_charset(self, ordinals: list[int], content: bytes) -> None:
+        default, *pairs = _packed_numbers(content)
+        others = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        self._charsets(ordinals, (others.get(place, default) for place in range(len(ordinals))))
+
+    def default_charset(self, content: bytes) -> None:
+        """One collation for most character columns, then pairs (place among these, collation) for the rest."""
+        self._default_charset(self._textual(), content)
+
+    def column_charsets(self, content: bytes) -> None:
+        self._charsets(self._textual(), _packed_numbers(content))
+
+    def default_label_charset(self, content: bytes) -> None:
+        self._default_charset(self._where(lambda kind: kind.has_labels), content)
+
+    def label_charsets(self, content: bytes) -> None:
+        self._charsets(self._where(lambda kind: kind.has_labels), _packed_numbers(content))
+
+    def names(self, content: bytes) -> None:
+        names = _Bytes(content)
+        for ordinal, column in enumerate(self.columns):
+            self.columns[ordinal] = replace(column, name=names.text().decode())
+        self.named = True
+
+    def set_labels(self, content: bytes) -> None:
+        self.labels.append((_SET, content))
+
+    def enum_labels(self, content: bytes) -> None:
+        self.labels.append((_ENUM, content))
+
+    def _set_labels(self, code: int, content: bytes) -> None:
+        """Labels come before the fields that name their character sets, so they are read last."""
+        wire = _Bytes(content)
+        for ordinal, column in enumerate(self.columns):
+            if column.type_code == code:
+                texts = [wire.text() for _ in range(wire.packed())]
+                self.columns[ordinal] = replace(column, labels=_label_texts(texts, column.charset))
+
+    def simple_key(self, content: bytes) -> None:
+        self.key = tuple(_packed_numbers(content))
+
+    def prefixed_key(self, content: bytes) -> None:
+        """Pairs: ordinal, length of the prefix (0: all of it)."""
+        self.key = tuple(_packed_numbers(content))[::2]
+
+
+def _label_texts(labels: list[bytes], collation: int | None) -> tuple[str, ...] | None:
+    """None where the text cannot be told: then values are their numbers, unless a definition has the labels.
+
+    MySQL before 8.0.17 does not log the labels' character set; what is printable ASCII needs none.
+    """
+    if collation is None:
+        plain = all(0x20 <= byte < 0x7F for label in labels for byte in label)
+        return tuple(label.decode("ascii") for label in labels) if plain else None
+    try:
+        return tuple(text_of(label, charset_of(collation)) for label in labels)
+    except Unsupported:
+        return None
+
+
+def _year_counts(format: FormatDescription) -> tuple[bool, ...]:
+    """Whether YEAR has a bit among the signs: in MariaDB, and in MySQL since log_event.cc shares field.h's list of types.
+
+    Seen without it in 8.0.12 and with it in 8.0.20; in between, both readings are tried.
+    """
+    if format.flavor == "mariadb":
+        return (True,)
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", format.server_version)
+    version = tuple(int(number) for number in numbers.groups()) if numbers else (0, 0, 0)
+    if version <= (8, 0, 12):
+        return (False,)
+    return (True,) if version >= (8, 0, 20) else (False, True)
+
+
+_SET, _ENUM = 248, 247
+_FIELDS: dict[int, Callable[[_Metadata, bytes], None]] = {
+    1: _Metadata.signs,
+    2: _Metadata.default_charset,
+    3: _Metadata.column_charsets,
+    4: _Metadata.names,
+    5: _Metadata.set_labels,
+    6: _Metadata.enum_labels,
+    8: _Metadata.simple_key,
+    9: _Metadata.prefixed_key,
+    10: _Metadata.default_label_charset,
+    11: _Metadata.label_charsets,
+}

@@ -1,0 +1,56 @@
+"""The types of columns: one file a family, one registry.
+
+TYPES maps a type code (MySQL include/field_types.h) to how a column of it is named and read. A new type is a class in
+the file of its family and a line here.
+
+Put here: the registry. Not here: what any type does.
+"""
+
+from spark_jobs.binlog.types.base import ColumnType, Refused
+from spark_jobs.binlog.types.decimal import DECIMAL
+from spark_jobs.binlog.types.labels import ENUM, SET
+from spark_jobs.binlog.types.numeric import BIGINT, BIT, DOUBLE, FLOAT, INT, MEDIUMINT, SMALLINT, TINYINT
+from spark_jobs.binlog.types.strings import BLOB, CHAR, VARCHAR
+from spark_jobs.binlog.types.temporal import DATE, DATETIME, TIME, TIMESTAMP, YEAR
+
+STRING_CODE = 254
+ENUM_CODE = 247
+SET_CODE = 248
+VECTOR_CODE = 242
+GEOMETRY_CODE = 255
+
+TYPES: dict[int, ColumnType] = {
+    0: Refused("decimal before MySQL 5.0"),
+    1: TINYINT,
+    2: SMALLINT,
+    3: INT,
+    4: FLOAT,
+    5: DOUBLE,
+    7: Refused("timestamp before MySQL 5.6.4"),
+    8: BIGINT,
+    9: MEDIUMINT,
+    10: DATE,
+    11: Refused("time before MySQL 5.6.4"),
+    12: Refused("datetime before MySQL 5.6.4"),
+    13: YEAR,
+    14: DATE,
+    15: VARCHAR,
+    16: BIT,
+    17: TIMESTAMP,
+    18: DATETIME,
+    19: TIME,
+    VECTOR_CODE: Refused("vector", 1),
+    245: Refused("json", 1),
+    246: DECIMAL,
+    ENUM_CODE: ENUM,
+    SET_CODE: SET,
+    252: BLOB,
+    253: VARCHAR,
+    STRING_CODE: CHAR,
+    GEOMETRY_CODE: Refused("geometry", 1),
+}
+
+
+def real_code(code: int, wire: bytes) -> int:
+    """The type that a column has: ENUM and SET hide behind the code of CHAR, their own stands in the metadata."""
+    return wire[0] if code == STRING_CODE and wire[0] in {ENUM_CODE, SET_CODE} else code

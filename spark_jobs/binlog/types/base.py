@@ -1,0 +1,170 @@
+"""What it takes to read a column: the words that every type family is written in.
+
+A type is compiled once a table into a Reading: what the row kernel does with the column's bytes (a kind and its
+parameters), and what is done with the filled slots once a block (``finish``). A new type is a class with the methods of
+ColumnType in the file of its family, and its place in TYPES (types/__init__.py).
+
+Put here: the shapes that families share. Not here: any one type.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.binlog import kernels
+from spark_jobs.errors import Unsupported
+
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+
+class BadValue(Exception):
+    """A row holds what its type has no value for; the caller knows table, file and offset."""
+
+    def __init__(self, row: int, text: str) -> None:
+        self.row = row
+        self.text = text
+        super().__init__(row, text)
+
+
+class Declared(Protocol):
+    """What a type needs to know of a column; table.Column is one."""
+
+    @property
+    def type_code(self) -> int: ...
+    @property
+    def meta(self) -> int: ...
+    @property
+    def unsigned(self) -> bool | None: ...
+    @property
+    def charset(self) -> int | None: ...
+    @property
+    def labels(self) -> tuple[str, ...] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What the kernel left for one column of one block.
+
+    slots: ``rows`` values of the kind's width, or ``rows + 1`` int32 offsets into ``text``.
+    validity: Arrow's bitmap, None where ``nulls`` is 0. marked: some slots hold marks (kernels.DATE_MARK, TIME_MARK).
+    """
+
+    rows: int
+    slots: pa.Buffer
+    text: pa.Buffer | None
+    validity: pa.Buffer | None
+    nulls: int
+    marked: bool
+
+    def numbers(self, kind: str) -> Numbers:
+        """The slots as numbers of a numpy type."""
+        return np.frombuffer(self.slots, kind)
+
+    def array(self, arrow: pa.DataType) -> pa.Array:
+        """The slots as they are, as an Arrow array."""
+        buffers = [self.validity, self.slots] if self.text is None else [self.validity, self.slots, self.text]
+        return pa.Array.from_buffers(arrow, self.rows, buffers, self.nulls)
+
+    def is_null(self) -> Numbers:
+        """One byte a row, 1 for a null."""
+        if self.validity is None:
+            return np.zeros(self.rows, np.uint8)
+        bits = np.unpackbits(np.frombuffer(self.validity, np.uint8), bitorder="little")[: self.rows]
+        return (1 - bits).astype(np.uint8)
+
+    def texts(self, offsets: Numbers, text: Numbers | pa.Buffer) -> pa.Array:
+        """A string array with this column's nulls."""
+        buffers = [self.validity, pa.py_buffer(offsets), pa.py_buffer(text)]
+        return pa.Array.from_buffers(pa.string(), self.rows, buffers, self.nulls)
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Values that the typed column cannot hold: their rows, ascending, and their exact text or hex."""
+
+    rows: Numbers
+    texts: pa.Array
+
+
+Finished: TypeAlias = tuple[pa.Array, Exact | None]
+Finish: TypeAlias = Callable[[Filled], Finished]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How one column is read.
+
+    kind, skip: what the row kernel does to read it, or to pass over it; parameters: see kernels. width: bytes of a slot
+    (4 for the offsets of text). bounded: the most text bytes a row gives, or 0 where only the event's length bounds it.
+    """
+
+    kind: int
+    parameters: tuple[int, ...]
+    width: int
+    arrow: pa.DataType
+    finish: Finish
+    skip: int = kernels.SKIP
+    bounded: int = 0
+
+    @property
+    def is_text(self) -> bool:
+        return self.kind >= kernels.TEXT_1
+
+
+def as_is(arrow: pa.DataType) -> Finish:
+    """For slots that are Arrow values already."""
+
+    def finish(filled: Filled) -> Finished:
+        return filled.array(arrow), None
+
+    return finish
+
+
+def fixed(kind: int, size: int, arrow: pa.DataType, *parameters: int, finish: Finish | None = None) -> Reading:
+    """A value of ``size`` bytes on the wire whose slot has the width of ``arrow``."""
+    return Reading(kind, (size, *parameters), arrow.bit_width // 8, arrow, finish or as_is(arrow))
+
+
+class ColumnType(ABC):
+    """One wire type. ``meta_size``: bytes that TABLE_MAP holds about each column of it."""
+
+    meta_size: int = 0
+    is_numeric: ClassVar[bool] = False
+    """Whether TABLE_MAP's signedness bits may count it."""
+    is_character: ClassVar[bool] = False
+    """Whether TABLE_MAP's character sets count it."""
+    has_labels: ClassVar[bool] = False
+
+    def meta(self, wire: bytes) -> int:
+        """The metadata bytes of TABLE_MAP as one number."""
+        return int.from_bytes(wire, "little")
+
+    @abstractmethod
+    def sql(self, column: Declared) -> str:
+        """The type as SHOW CREATE TABLE would print it."""
+
+    @abstractmethod
+    def reading(self, column: Declared) -> Reading:
+        """Raises Unsupported where values of it cannot be read in this version."""
+
+    def arrow(self, column: Declared) -> pa.DataType:
+        """The type of the column in Arrow, and so in the lake."""
+        return self.reading(column).arrow
+
+
+class Refused(ColumnType):
+    """A type known by name only."""
+
+    def __init__(self, name: str, meta_size: int = 0) -> None:
+        self.name = name
+        self.meta_size = meta_size
+
+    def sql(self, column: Declared) -> str:
+        return self.name
+
+    def reading(self, column: Declared) -> Reading:
+        raise Unsupported(f"type {self.name} is not read in this version; leave the table out")

@@ -1,0 +1,82 @@
+"""Integers, BIT, FLOAT and DOUBLE.
+
+Put here: types whose bytes are a binary number. Not here: DECIMAL (decimal.py), YEAR (temporal.py).
+"""
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.types.base import ColumnType, Declared, Reading, fixed
+from spark_jobs.errors import Unsupported
+
+UINT64 = pa.decimal128(20, 0)
+"""Arrow's and Delta's home for 64 unsigned bits: Spark has no unsigned type."""
+
+
+class Integer(ColumnType):
+    """TINYINT to BIGINT: little-endian, two's complement; UNSIGNED widens to the next type that holds all of it."""
+
+    is_numeric: ClassVar[bool] = True
+
+    def __init__(self, name: str, size: int, signed: tuple[int, pa.DataType], unsigned: tuple[int, pa.DataType]) -> None:
+        self.name = name
+        self.size = size
+        self.signed = signed
+        self.unsigned = unsigned
+
+    def sql(self, column: Declared) -> str:
+        return f"{self.name} unsigned" if column.unsigned else self.name
+
+    def reading(self, column: Declared) -> Reading:
+        if column.unsigned is None:
+            raise Unsupported(f"whether it is signed is unknown: {self.name} comes without signedness metadata")
+        kind, arrow = self.unsigned if column.unsigned else self.signed
+        return fixed(kind, self.size, arrow)
+
+
+class Float(ColumnType):
+    """FLOAT and DOUBLE: IEEE 754, little-endian."""
+
+    meta_size: int = 1
+    is_numeric: ClassVar[bool] = True
+
+    def __init__(self, name: str, kind: int, arrow: pa.DataType) -> None:
+        self.name = name
+        self.kind = kind
+        self.type = arrow
+
+    def sql(self, column: Declared) -> str:
+        return f"{self.name} unsigned" if column.unsigned else self.name
+
+    def reading(self, column: Declared) -> Reading:
+        return fixed(self.kind, self.type.bit_width // 8, self.type)
+
+
+class Bit(ColumnType):
+    """BIT(n): big-endian in (n + 7) / 8 bytes. Metadata: bits beyond whole bytes, then whole bytes."""
+
+    meta_size: int = 2
+
+    def meta(self, wire: bytes) -> int:
+        return wire[1] * 8 + wire[0]
+
+    def sql(self, column: Declared) -> str:
+        return f"bit({column.meta})"
+
+    def reading(self, column: Declared) -> Reading:
+        size = (column.meta + 7) // 8
+        if column.meta == 64:
+            return fixed(kernels.BIG_TO_128, size, UINT64)
+        return fixed(kernels.BIG_TO_64, size, pa.int64())
+
+
+TINYINT = Integer("tinyint", 1, (kernels.COPY_1, pa.int8()), (kernels.UINT8_TO_16, pa.int16()))
+SMALLINT = Integer("smallint", 2, (kernels.COPY_2, pa.int16()), (kernels.UINT16_TO_32, pa.int32()))
+MEDIUMINT = Integer("mediumint", 3, (kernels.INT24_TO_32, pa.int32()), (kernels.UINT24_TO_32, pa.int32()))
+INT = Integer("int", 4, (kernels.COPY_4, pa.int32()), (kernels.UINT32_TO_64, pa.int64()))
+BIGINT = Integer("bigint", 8, (kernels.COPY_8, pa.int64()), (kernels.UINT64_TO_128, UINT64))
+FLOAT = Float("float", kernels.COPY_4, pa.float32())
+DOUBLE = Float("double", kernels.COPY_8, pa.float64())
+BIT = Bit()

@@ -1,0 +1,91 @@
+"""CHAR, VARCHAR and the TEXT family, and their twins of bytes: BINARY, VARBINARY and the BLOB family.
+
+On the wire the two are one type; the collation tells them apart (63 is bytes). Put here: types whose bytes come with a
+length. Not here: character sets (charsets.py), ENUM and SET (labels.py).
+"""
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.types.base import ColumnType, Declared, Reading, as_is
+from spark_jobs.binlog.types.charsets import BINARY, charset_of, finish_for, width_of
+
+_KINDS = ((kernels.TEXT_1, kernels.SKIP_1), (kernels.TEXT_2, kernels.SKIP_2), (kernels.TEXT_3, kernels.SKIP_3))
+_KINDS += ((kernels.TEXT_4, kernels.SKIP_4),)
+
+
+def _charset(column: Declared) -> str | None:
+    return None if column.charset is None else charset_of(column.charset)
+
+
+def _reading(column: Declared, length_size: int) -> Reading:
+    kind, skip = _KINDS[length_size - 1]
+    charset = _charset(column)
+    arrow = pa.binary() if charset == BINARY else pa.string()
+    finish = as_is(arrow) if charset == BINARY else finish_for(charset)
+    return Reading(kind, (0,), 4, arrow, finish, skip)
+
+
+def _length(column: Declared) -> int:
+    """The declared length, in characters where there is a character set."""
+    charset = _charset(column)
+    return column.meta // (1 if charset is None else width_of(charset))
+
+
+class Varchar(ColumnType):
+    """VARCHAR and VARBINARY, metadata: the most bytes of a value; beyond 255 its length has two bytes."""
+
+    meta_size: int = 2
+    is_character: ClassVar[bool] = True
+
+    def sql(self, column: Declared) -> str:
+        return f"{'varbinary' if _charset(column) == BINARY else 'varchar'}({_length(column)})"
+
+    def reading(self, column: Declared) -> Reading:
+        return _reading(column, 1 if column.meta < 256 else 2)
+
+
+class Char(ColumnType):
+    """CHAR and BINARY, stored without trailing spaces or zero bytes; metadata as packed_length reads it."""
+
+    meta_size: int = 2
+    is_character: ClassVar[bool] = True
+
+    def meta(self, wire: bytes) -> int:
+        return packed_length(wire)
+
+    def sql(self, column: Declared) -> str:
+        return f"{'binary' if _charset(column) == BINARY else 'char'}({_length(column)})"
+
+    def reading(self, column: Declared) -> Reading:
+        if _charset(column) == BINARY:
+            parameters = (column.meta,)
+            arrow = pa.binary()
+            return Reading(kernels.PADDED, parameters, 4, arrow, as_is(arrow), kernels.SKIP_1, bounded=column.meta)
+        return _reading(column, 1 if column.meta < 256 else 2)
+
+
+class Blob(ColumnType):
+    """TINYTEXT to LONGTEXT, TINYBLOB to LONGBLOB, metadata: bytes of the length, 1 to 4."""
+
+    meta_size: int = 1
+    is_character: ClassVar[bool] = True
+
+    def sql(self, column: Declared) -> str:
+        size = ("", "tiny", "", "medium", "long")[column.meta]
+        return f"{size}{'blob' if _charset(column) == BINARY else 'text'}"
+
+    def reading(self, column: Declared) -> Reading:
+        return _reading(column, column.meta)
+
+
+def packed_length(wire: bytes) -> int:
+    """The length in bytes of a CHAR: bits 8 and 9 stand inverted in bits 4 and 5 of the type (log_event.cc, type 254)."""
+    return (((wire[0] >> 4) & 3) ^ 3) << 8 | wire[1]
+
+
+VARCHAR = Varchar()
+CHAR = Char()
+BLOB = Blob()

@@ -1,0 +1,171 @@
+"""Row changes as JSON lines, in the log's order.
+
+Put here: how a decoded value is written as JSON. Not here: decoding (binlog/).
+One slice is in memory at a time. This is the one place where values become Python objects: text is made of them.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_jobs import bronze
+from spark_jobs.binlog import Changes, Column, Decoder, Slicer, TableDefinition, TableName, definitions_of
+from spark_jobs.errors import LakeError, Truncated
+from spark_jobs.lake import Lake
+from spark_jobs.position import Position, Range
+from spark_jobs.rules import Pattern
+
+OPERATIONS = {1: "insert", 2: "update", 3: "delete"}
+_DECIMAL = 246
+Wanted = Callable[[TableName], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One JSON line and where its change stands."""
+
+    offset: int
+    row: int
+    line: str
+
+
+class JsonChanges:
+    """Turns slices (rows of SLICE_SCHEMA or of bronze) into JSON lines."""
+
+    def __init__(self, source: str | None, wanted: Wanted) -> None:
+        self.source = source
+        self.wanted = wanted
+
+    def lines(self, batch: pa.RecordBatch) -> Iterator[Written]:
+        """The changes of the batch's slices, in order of offset and row. Raises DecodeError, Unsupported."""
+        for at in range(batch.num_rows):
+            yield from self._slice({name: batch.column(name)[at] for name in batch.schema.names})
+
+    def _slice(self, cells: dict[str, pa.Scalar]) -> list[Written]:
+        file, start = cells["file"].as_py(), cells["start"].as_py()
+        context, payload = cells["context"].as_py(), cells["payload"].as_buffer()
+        found: list[Written] = []
+        for definition in definitions_of(file, start, context, payload):
+            if self.wanted(definition.name):
+                decoder = Decoder(definition, before="all", gtids=True)
+                begun = {name: cells[name].as_py() for name in ("transaction_start", "gtid")}
+                for changes in decoder.decode(
+                    file, start, context, payload, committed_us=cells["committed_at"].value, **begun
+                ):
+                    found += self._written(file, definition, changes)
+        return sorted(found, key=lambda one: (one.offset, one.row))
+
+    def _written(self, file: str, definition: TableDefinition, changes: Changes) -> Iterator[Written]:
+        after = _images(definition, changes.after, _listed(changes.raw, len(changes)))
+        before = _images(definition, changes.before, _listed(changes.before_raw, len(changes)))
+        gtids = _listed(changes.gtid, len(changes))
+        places = zip(changes.op.to_pylist(), changes.offset.to_pylist(), changes.row.to_pylist(), strict=True)
+        committed = changes.committed_at.to_pylist()
+        for at, (op, offset, row) in enumerate(places):
+            name = definition.name
+            change = {
+                "source": self.source,
+                "file": file,
+                "offset": offset,
+                "row": row,
+                "gtid": gtids[at],
+                "committed_at": _instant(committed[at], 6),
+                "schema": name.schema,
+                "table": name.table,
+                "op": OPERATIONS[op],
+                "before": {1: None, 2: before[at], 3: after[at]}[op],
+                "after": None if op == 3 else after[at],
+            }
+            yield Written(offset, row, json.dumps(change, ensure_ascii=False))
+
+
+def wanted_tables(names: Sequence[str]) -> Wanted:
+    """A test for tables named ``DB.TABLE`` (patterns are fine); any table passes where none is named.
+
+    Raises ConfigError.
+    """
+    patterns = [Pattern.parse(name) for name in names]
+    return lambda name: not patterns or any(one.matches(name.schema, name.table) for one in patterns)
+
+
+def changes_of_files(files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wanted) -> Iterator[str]:
+    """The changes in binlog files, given by name and chunks of bytes. Raises DecodeError where a file is cut."""
+    for file, chunks in files:
+        slicer, written = Slicer(file, 0, None), JsonChanges(None, wanted)
+        for chunk in chunks:
+            for batch in slicer.feed(chunk):
+                yield from (one.line for one in written.lines(batch))
+        for batch in slicer.finish():
+            yield from (one.line for one in written.lines(batch))
+        if slicer.pending:
+            raise Truncated(f"{file}:{slicer.complete}: {slicer.pending} bytes at the end are no complete transaction")
+
+
+def changes_of_bronze(  # noqa: PLR0913 - where to read, which part, and what of it
+    spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None, wanted: Wanted
+) -> Iterator[str]:
+    """The changes of a range of bronze; all of it where no end is given. Raises LakeError."""
+    table = lake.bronze(source)
+    head = table.head()
+    if head is None or head.checkpoint is None:
+        raise LakeError(f"{source}: bronze holds nothing yet")
+    begin = Position.parse(start) if start else bronze.begin(head.checkpoint)
+    end = Position.parse(stop) if stop else head.checkpoint.position
+    written = JsonChanges(source, wanted)
+    slices = bronze.read(spark, table, head.version, Range(begin, end)).where("kind != 'control'")
+    for row in slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
+        cells = {name: [row[name]] for name in bronze.ARROW.names}
+        yield from (one.line for one in written.lines(pa.RecordBatch.from_pydict(cells, schema=bronze.ARROW)))
+
+
+def _images(definition: TableDefinition, image: pa.RecordBatch, raw: list[Any]) -> list[dict[str, Any]]:
+    """One dict a row: column name to JSON value; ``@1``, ``@2`` … where names are unknown."""
+    columns = [
+        (column.name or f"@{at + 1}", _json_values(column, image.column(at)))
+        for at, column in enumerate(definition.columns)
+    ]
+    rows = [{name: values[at] for name, values in columns} for at in range(image.num_rows)]
+    for row, exact in zip(rows, raw, strict=True):
+        for name, text in exact or ():
+            row[name] = text
+    return rows
+
+
+def _listed(values: pa.Array | None, length: int) -> list[Any]:
+    return [None] * length if values is None else values.to_pylist()
+
+
+def _json_values(column: Column, values: pa.Array) -> list[Any]:
+    write = _writer(column, values.type)
+    return [None if value is None else write(value) for value in values.to_pylist()]
+
+
+def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:
+    if pa.types.is_decimal(arrow):
+        return str if column.type_code == _DECIMAL else int
+    if pa.types.is_float32(arrow):
+        return lambda value: float(str(np.float32(value)))
+    if pa.types.is_binary(arrow):
+        return lambda value: {"base64": base64.b64encode(value).decode()}
+    if pa.types.is_timestamp(arrow):
+        digits = column.meta
+        return (lambda value: _instant(value, digits)) if arrow.tz else (lambda value: _local(value, digits))
+    if pa.types.is_date(arrow):
+        return date.isoformat
+    return lambda value: value
+
+
+def _instant(value: datetime | None, digits: int) -> str | None:
+    return None if value is None else f"{_local(value.astimezone(UTC), digits).replace(' ', 'T')}Z"
+
+
+def _local(value: datetime, digits: int) -> str:
+    text = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
+    return f"{text}.{value.microsecond:06d}"[: 20 + digits] if digits else text

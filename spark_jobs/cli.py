@@ -1,0 +1,455 @@
+"""``stratalog``: one function a verb.
+
+Put here: options, and how results are printed. Not here: work; each verb calls what Dagster's assets call.
+Results go to standard output, everything else to standard error. Exit status: 0 done, 1 failed, 2 wrong use or
+configuration.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.table import Table as Grid
+
+from spark_jobs.config import Pipeline, load
+from spark_jobs.errors import ConfigError, StratalogError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.pipeline import Outcome
+
+_ERRORS = Console(stderr=True, soft_wrap=True)
+
+config_option = click.option(
+    "-c", "--config", "path", required=True, type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml"
+)
+source_option = click.option("--source", metavar="NAME", help="Only this source of the configuration.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("-v", "--verbose", is_flag=True, help="Say more of what is being done.")
+@click.version_option(package_name="stratalog")
+def cli(*, verbose: bool) -> None:
+    """Binary logs of MySQL and MariaDB into Delta tables: bronze, silver, downstream."""
+    handler = RichHandler(console=_ERRORS, show_path=False, markup=False, highlighter=None)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", datefmt="%H:%M:%S", handlers=[handler], force=True)
+    logging.getLogger("spark_jobs").setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+@cli.command()
+@config_option
+@click.option("--connect", is_flag=True, help="Also ask every server and directory.")
+def check(path: Path, *, connect: bool) -> None:
+    """Read the configuration and list every problem at once.
+
+    Example: stratalog check -c pipeline.yaml --connect
+    """
+    pipeline = load(path)
+    problems = dict(_connection_problems(pipeline)) if connect else {}
+    if problems:
+        raise ConfigError(problems)
+    click.echo(f"{path}: no problems found")
+
+
+def _connection_problems(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    from spark_jobs.source.open import open_source
+    from spark_jobs.source.server import Server
+
+    for name, settings in pipeline.sources.items():
+        source = open_source(name, settings)
+        try:
+            found = source.problems() if isinstance(source, Server) else []
+            if not found:
+                source.log()
+        except StratalogError as error:
+            found = [str(error).removeprefix(f"{name}: ")]
+        yield from ((f"sources.{name}" + (f" ({at + 1})" if at else ""), text) for at, text in enumerate(found))
+
+
+@cli.command()
+@config_option
+@source_option
+def run(path: Path, source: str | None) -> None:
+    """Extract, compact and merge until caught up with the source's end as it was at the start.
+
+    Example: stratalog run -c pipeline.yaml
+    """
+    from spark_jobs.pipeline import run_source
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        extracted, outcome = run_source(spark, pipeline, name)
+        _say_extracted(extracted)
+        _say_outcome(name, outcome)
+        return outcome
+
+    _each_source(path, source, one)
+
+
+@cli.command()
+@config_option
+@source_option
+def extract(path: Path, source: str | None) -> None:
+    """Source to bronze alone.
+
+    Example: stratalog extract -c pipeline.yaml --source shop
+    """
+    from spark_jobs.pipeline import extract_source
+
+    _each_source(path, source, lambda spark, pipeline, name: _say_extracted(extract_source(spark, pipeline, name)))
+
+
+@cli.command()
+@config_option
+@source_option
+def compact(path: Path, source: str | None) -> None:
+    """Bronze to silver alone, up to bronze's end.
+
+    Example: stratalog compact -c pipeline.yaml
+    """
+    from spark_jobs.pipeline import compact_source, publish
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        outcome = compact_source(spark, pipeline, name)
+        publish(spark, pipeline, name, outcome)
+        _say_outcome(name, outcome)
+        return outcome
+
+    _each_source(path, source, one)
+
+
+@cli.command()
+@config_option
+@source_option
+def merge(path: Path, source: str | None) -> None:
+    """Silver to downstream alone, up to silver's checkpoint.
+
+    Example: stratalog merge -c pipeline.yaml
+    """
+    from spark_jobs.pipeline import merge_source, publish
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        outcome = merge_source(spark, pipeline, name)
+        publish(spark, pipeline, name, outcome)
+        _say_outcome(name, outcome)
+        return outcome
+
+    _each_source(path, source, one)
+
+
+@cli.command()
+@config_option
+@source_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def status(path: Path, source: str | None, *, as_json: bool) -> None:
+    """How far every layer is: positions, backlog, lag, retention margin, stopped tables.
+
+    Example: stratalog status -c pipeline.yaml --json
+    """
+    from spark_jobs.pipeline import lake_of
+    from spark_jobs.status import status as status_of
+
+    pipeline = load(path)
+    found = [status_of(pipeline, lake_of(pipeline), name) for name in _chosen(pipeline, source)]
+    if as_json:
+        click.echo(json.dumps({"sources": {one.source: one.to_json() for one in found}}, indent=2))
+        return
+    for one in found:
+        click.echo(
+            f"{one.source}: end {one.end or 'unknown'}, bronze {one.bronze or 'empty'}, "
+            f"backlog {_or_unknown(one.backlog_bytes)} bytes, "
+            f"lag {_or_unknown(one.lag_seconds)} s, retention margin {_or_unknown(one.retention_margin_bytes)} bytes, "
+            f"quarantined events {one.quarantined_events}"
+        )
+        if one.error:
+            click.echo(f"{one.source}: {one.error}", err=True)
+        _print_grid(
+            ["table", "state", "silver", "downstream"],
+            [[t.table, t.state, t.silver or "", t.downstream or ""] for t in one.tables],
+        )
+        for table in one.tables:
+            if table.reason:
+                click.echo(f"{table.table} stopped: {table.reason}", err=True)
+
+
+@cli.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def events(files: tuple[Path, ...], *, as_json: bool) -> None:
+    """What SHOW BINLOG EVENTS would show, for files.
+
+    Example: stratalog events mysql-bin.000001
+    """
+    from dataclasses import asdict
+
+    from spark_jobs.binlog import list_events
+
+    for file in files:
+        for event in list_events(_chunks(file), file.name):
+            if as_json:
+                click.echo(json.dumps({"file": file.name} | asdict(event), ensure_ascii=False))
+            else:
+                said = (
+                    event.offset,
+                    event.type,
+                    event.server_id,
+                    event.stop,
+                    event.transaction,
+                    event.table,
+                    event.note,
+                )
+                click.echo(f"{file.name}\t" + "\t".join("" if cell is None else str(cell) for cell in said))
+
+
+@cli.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "-c", "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml, to read bronze"
+)
+@click.option("--source", metavar="NAME", help="The source whose bronze is read.")
+@click.option("--from", "start", metavar="P", help="From this position on; snapped outward to transactions.")
+@click.option("--to", "stop", metavar="P", help="Up to this position.")
+@click.option(
+    "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
+)
+def changes(  # noqa: PLR0913 - one argument an option
+    files: tuple[Path, ...],
+    path: Path | None,
+    source: str | None,
+    start: str | None,
+    stop: str | None,
+    tables: tuple[str, ...],
+) -> None:
+    """Row changes as JSON lines, from binlog files or out of bronze.
+
+    Example: stratalog changes mysql-bin.000001 --table shop.orders
+
+    Example: stratalog changes -c pipeline.yaml --source shop --from mysql-bin.000001:4
+    """
+    from spark_jobs.changes import changes_of_bronze, changes_of_files, wanted_tables
+
+    if bool(files) == bool(path):
+        raise click.UsageError("give binlog files, or -c FILE with --source, and not both")
+    wanted = wanted_tables(tables)
+    if files:
+        if source or start or stop:
+            raise click.UsageError("--source, --from and --to go with -c FILE")
+        lines = changes_of_files(((file.name, _chunks(file)) for file in files), wanted)
+    else:
+        assert path is not None
+        lines = _bronze_changes(path, source, start, stop, wanted, changes_of_bronze)
+    for line in lines:
+        click.echo(line)
+
+
+def _bronze_changes(
+    path: Path, source: str | None, start: str | None, stop: str | None, wanted: Any, read: Any
+) -> Iterator[str]:
+    from spark_jobs.pipeline import lake_of
+
+    pipeline = load(path)
+    names = _chosen(pipeline, source)
+    if len(names) != 1:
+        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    spark = _spark(pipeline)
+    yield from read(spark, lake_of(pipeline), names[0], start, stop, wanted)
+
+
+@cli.command()
+@config_option
+@click.option("--source", required=True, metavar="NAME", help="The source whose log is written.")
+@click.option("--to", "folder", required=True, type=click.Path(path_type=Path), metavar="DIR", help="An empty folder.")
+def export(path: Path, source: str, folder: Path) -> None:
+    """Bronze back as binlog files, byte for byte what the server wrote.
+
+    Example: stratalog export -c pipeline.yaml --source shop --to ./restored
+    """
+    from spark_jobs.export import export as write
+    from spark_jobs.pipeline import lake_of
+
+    pipeline = load(path)
+    _chosen(pipeline, source)
+    for one in write(_spark(pipeline), lake_of(pipeline), source, folder):
+        part = f", from byte {one.start} on: bronze does not hold its beginning" if one.start else ""
+        click.echo(f"{one.path}\t{one.size} bytes{part}")
+
+
+@cli.command()
+@config_option
+@click.option("--source", required=True, metavar="NAME")
+@click.option("--from", "start", required=True, metavar="P", help="First position; snapped outward to whole windows.")
+@click.option("--to", "stop", required=True, metavar="P", help="The position behind the last.")
+@click.option(
+    "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
+)
+def backfill(path: Path, source: str, start: str, stop: str, tables: tuple[str, ...]) -> None:
+    """Do a range again from bronze, through silver and downstream.
+
+    Example: stratalog backfill -c pipeline.yaml --source shop --from mysql-bin.000001:4 --to mysql-bin.000003:4
+    """
+    from spark_jobs.backfill import backfill_source
+    from spark_jobs.changes import wanted_tables
+    from spark_jobs.position import Position, Range
+
+    wanted = Range(Position.parse(start), Position.parse(stop))
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        outcome = backfill_source(spark, pipeline, name, wanted, wanted_tables(tables))
+        _say_outcome(name, outcome)
+        return outcome
+
+    _each_source(path, source, one)
+
+
+@cli.command()
+@click.option("--files", is_flag=True, help="From the recorded binlogs shipped with the project, without a server.")
+@click.option(
+    "--dir",
+    "folder",
+    default="demo",
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Where it leaves its lake.",
+)
+@click.option("--rows", default=100_000, show_default=True, help="About how many rows to load.")
+def demo(folder: Path, rows: int, *, files: bool) -> None:
+    """The main job, whole, on an embedded real MySQL server: load, change, extract, compact, merge, verify.
+
+    Example: stratalog demo
+    """
+    from spark_jobs.demo.live import run_live
+    from spark_jobs.demo.recorded import run_recorded
+
+    report = run_recorded(folder) if files else run_live(folder, rows)
+    click.echo(report.text())
+    if not report.equal:
+        sys.exit(1)
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        cli(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        _ERRORS.print("interrupted", style="red")
+        sys.exit(130)
+    except StratalogError as error:
+        _ERRORS.print(str(error), style="red", markup=False, highlight=False)
+        sys.exit(error.exit_status)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _chosen(pipeline: Pipeline, source: str | None) -> list[str]:
+    if source is not None and source not in pipeline.sources:
+        raise ConfigError(f"{pipeline.path.name}: no source {source!r}; it has {', '.join(pipeline.sources)}")
+    return [source] if source else list(pipeline.sources)
+
+
+def _spark(pipeline: Pipeline) -> "SparkSession":
+    from spark_jobs.session import spark_session
+
+    with _ERRORS.status("starting Spark"):
+        return spark_session(pipeline.spark)
+
+
+def _each_source(
+    path: Path, source: str | None, do: Callable[["SparkSession", Pipeline, str], "Outcome | None"]
+) -> None:
+    """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then."""
+    pipeline = load(path)
+    names = _chosen(pipeline, source)
+    spark = _spark(pipeline)
+    failed = False
+    for name in names:
+        try:
+            outcome = do(spark, pipeline, name)
+        except ConfigError:
+            raise
+        except StratalogError as error:
+            _ERRORS.print(str(error), style="red", markup=False, highlight=False)
+            failed = True
+        else:
+            failed = failed or bool(outcome and outcome.stopped)
+    if failed:
+        sys.exit(1)
+
+
+def _say_extracted(extracted: Any) -> None:
+    if not extracted.bytes:
+        click.echo(f"{extracted.source}: bronze is at {extracted.range.stop}; nothing new")
+        return
+    click.echo(
+        f"{extracted.source}: bronze {extracted.range}: {extracted.bytes} bytes, "
+        f"{extracted.transactions} transactions, {extracted.events} events in {extracted.seconds:.1f} s"
+    )
+
+
+def _say_outcome(source: str, outcome: "Outcome") -> None:
+    rows = [
+        [
+            str(one.name),
+            str(one.changes),
+            str(one.inserts),
+            str(one.updates),
+            str(one.deletes),
+            str(one.range.stop),
+            f"{one.seconds:.1f}",
+        ]
+        for one in outcome.compacted
+    ]
+    _print_grid(["silver", "changes", "insert", "update", "delete", "position", "seconds"], rows)
+    merged = [
+        [
+            str(one.name),
+            str(one.inserted),
+            str(one.updated),
+            str(one.deleted),
+            str(one.range.stop),
+            f"{one.seconds:.1f}",
+        ]
+        for one in outcome.merged
+    ]
+    _print_grid(["downstream", "inserted", "updated", "deleted", "position", "seconds"], merged)
+    if not rows and not merged and not outcome.stopped:
+        click.echo(f"{source}: silver and downstream have nothing new")
+    for reason in outcome.stopped.values():
+        _ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
+    if outcome.new:
+        _ERRORS.print(f"{len(outcome.new)} new tables; Dagster shows them after its code location is reloaded")
+
+
+def _print_grid(head: list[str], rows: list[list[str]]) -> None:
+    if not rows:
+        return
+    grid = Grid(*head, box=None, pad_edge=False)
+    for row in rows:
+        grid.add_row(*row)
+    Console(soft_wrap=True, highlight=False).print(grid)
+
+
+def _or_unknown(value: float | None) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _chunks(file: Path) -> Iterator[bytes]:
+    try:
+        with file.open("rb") as stream:
+            while chunk := stream.read(4 << 20):
+                yield chunk
+    except OSError as error:
+        raise StratalogError(f"{file}: cannot be read: {error.strerror}") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Bronze -> silver: the net change per key of a window of the log.
+
+Put here: windows, the decoding task, and the reduction to one row a key. Not here: how bytes become columns (binlog/), or
+what becomes of silver rows (merge.py).
+
+A table's window runs from its checkpoint to bronze's end. Its slices are decoded where they lie, reduced to one row a key
+inside the task, and only what is left is shuffled. Last and first are told by position, so order of arrival is free.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import bronze, silver
+from spark_jobs.binlog import Decoder, TableDefinition, TableName
+from spark_jobs.errors import about
+from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch
+from spark_jobs.net import Place, net_rows, reduce
+from spark_jobs.position import Range
+
+log = logging.getLogger(__name__)
+
+_REDUCE_AT = 1 << 19
+"""Rows that a task gathers before it reduces them again: a hot key costs no more than this."""
+_BATCH = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What one window added to a silver table: rows by net operation, and how many changes they came from."""
+
+    source: str
+    name: TableName
+    range: Range
+    head: Head
+    definition: TableDefinition
+    changes: int = 0
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    committed_at: datetime | None = None
+    seconds: float = 0.0
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return self.inserts + self.updates + self.deletes
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of bronze (one Delta version of it) that becomes one or more windows of a silver table."""
+
+    table: Table
+    version: int
+    ranges: tuple[Range, ...]
+
+    @property
+    def whole(self) -> Range:
+        return Range(self.ranges[0].start, self.ranges[-1].stop)
+
+
+def compact(
+    spark: SparkSession, source: str, window: Window, definition: TableDefinition, table: Table, head: Head | None
+) -> Compacted:
+    """Appends a window to a silver table. Raises TableStopped, DecodeError, LostRace."""
+    began = time.monotonic()
+    with about(f"{source}: {definition.name}"):
+        head, columns = prepared(spark, table, definition, head)
+        rows, seen, decoded = net_changes(spark, window, definition, columns)
+        notes = {"start": str(window.whole.start), "bronze_version": window.version, "key": list(columns.key)}
+        checkpoint = Checkpoint(window.whole.stop, new_batch(), notes=notes)
+        landed = table.append(rows, head, checkpoint)
+    return summary(source, window, definition, landed, seen, decoded, began)
+
+
+def prepared(spark: SparkSession, table: Table, definition: TableDefinition, head: Head | None) -> tuple[Head, silver.Columns]:
+    """The silver table, made where it is new, and its columns."""
+    columns = silver.columns(definition)
+    wanted = columns.types | silver.ADDED
+    if head is None:
+        return table.create(spark, wanted, silver.properties(table)), columns
+    silver.require_same_columns(table, wanted, str(definition.name))
+    return head, columns
+
+
+def net_changes(
+    spark: SparkSession, window: Window, definition: TableDefinition, columns: silver.Columns
+) -> tuple[DataFrame, Observation, Observation]:
+    """Silver rows of the window's ranges; the observations count rows by operation, and decoded changes."""
+    decoded, seen = Observation(), Observation()
+    slices = _slices(spark, window, definition.name)
+    changes = slices.mapInArrow(decoding_task(definition, columns), _decoded_ddl(columns))
+    changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
+    rows = _last_per_key(changes, columns, window.ranges)
+    return rows.observe(seen, *(F.count_if(F.col("_op") == op).alias(op) for op in ("insert", "update", "delete"))), seen, decoded
+
+
+def summary(
+    source: str, window: Window, definition: TableDefinition, head: Head, seen: Observation, decoded: Observation, began: float
+) -> Compacted:
+    counts, micros = seen.get, decoded.get["micros"]
+    return Compacted(
+        source=source,
+        name=definition.name,
+        range=window.whole,
+        head=head,
+        definition=definition,
+        changes=decoded.get["changes"] or 0,
+        inserts=counts["insert"],
+        updates=counts["update"],
+        deletes=counts["delete"],
+        committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _slices(spark: SparkSession, window: Window, name: TableName) -> DataFrame:
+    slices = bronze.read(spark, window.table, window.version, window.whole)
+    slices = slices.where((F.col("kind") == "rows") & bronze.holding(name.schema, name.table))
+    names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload")
+    return slices.select(*names, _ordinal(window.ranges).alias("window")).where("window IS NOT NULL")
+
+
+def _ordinal(ranges: Sequence[Range]) -> Column:
+    """Which of the ranges, which touch or have gaps but do not overlap, a slice begins in; null for none."""
+    found = F.lit(None).cast("int")
+    for ordinal, part in enumerate(ranges):
+        found = F.when(bronze.inside(part), ordinal).otherwise(found)
+    return found
+
+
+def _last_per_key(changes: DataFrame, columns: silver.Columns, ranges: Sequence[Range]) -> DataFrame:
+    """One row a key and window: the last image, and whether the key existed before the first."""
+    keys = [F.col(identifier(name)) for name in columns.key]
+    rest = F.struct(*(F.col(identifier(name)) for name in columns.rest), "_exists", "_position", "_committed_at", "_raw")
+    grouped = changes.groupBy("_window", *keys).agg(
+        F.max_by(rest, "_position").alias("last"), F.min_by("_existed", "_position").alias("_existed")
+    )
+    starts = F.array(*(silver.place(part.start) for part in ranges))
+    stops = F.array(*(silver.place(part.stop) for part in ranges))
+    kept = F.col("last._exists")
+    op = F.when(~kept, "delete").when(F.col("_existed"), "update").otherwise("insert")
+    values = {name: F.col(identifier(name)) for name in columns.key}
+    values |= {name: F.col(f"last.{identifier(name)}") for name in columns.rest}
+    values |= {
+        "_op": op,
+        "_existed": F.col("_existed"),
+        "_position": F.col("last._position"),
+        "_committed_at": F.col("last._committed_at"),
+        "_window_start": F.get(starts, "_window"),
+        "_window_stop": F.get(stops, "_window"),
+        "_raw": F.col("last._raw"),
+    }
+    return grouped.select(*(values[name].alias(name) for name in [*columns.types, *silver.ADDED]))
+
+
+_DECODED = {
+    "_window": "INT",
+    "_existed": "BOOLEAN",
+    "_exists": "BOOLEAN",
+    "_position": silver.CHANGE_PLACE,
+    "_committed_at": "TIMESTAMP",
+    "_raw": "MAP<STRING, STRING>",
+    "_changes": "BIGINT",
+    "_micros": "BIGINT",
+}
+
+
+def _decoded_ddl(columns: silver.Columns) -> str:
+    return ", ".join(f"{identifier(name)} {kind}" for name, kind in (columns.types | _DECODED).items())
+
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def decoding_task(definition: TableDefinition, columns: silver.Columns) -> Callable[[Batches], Batches]:
+    """A mapInArrow function from slices to one row a key and gathered run of changes."""
+
+    def run(slices: Batches) -> Batches:
+        gathered: list[pa.Table] = []
+        for rows in _decoded(Decoder(definition), slices, columns):
+            gathered.append(rows)
+            if sum(map(len, gathered)) >= _REDUCE_AT:
+                gathered = [reduce(pa.concat_tables(gathered), columns.key)]
+                if len(gathered[0]) >= _REDUCE_AT // 2:  # few keys repeat; holding on to them gains nothing
+                    yield from gathered.pop().combine_chunks().to_batches(_BATCH)
+        if gathered:
+            yield from reduce(pa.concat_tables(gathered), columns.key).combine_chunks().to_batches(_BATCH)
+
+    return run
+
+
+def _decoded(decoder: Decoder, slices: Batches, columns: silver.Columns) -> Iterator[pa.Table]:
+    names = list(columns.types)
+    for batch in slices:
+        for cells in ({name: batch.column(name)[at] for name in batch.schema.names} for at in range(batch.num_rows)):
+            given = {name: cells[name].as_py() for name in ("file", "stretch", "number", "window")}
+            start, context = cells["start"].as_py(), cells["context"].as_py()
+            begun = {"transaction_start": cells["transaction_start"].as_py(), "committed_us": cells["committed_at"].value}
+            for changes in decoder.decode(given["file"], start, context, cells["payload"].as_buffer(), **begun):
+                yield from net_rows(changes, Place(**given), names, columns.key)

@@ -1,0 +1,202 @@
+"""Source -> bronze: whole transactions, byte for byte, with the position in the same commit.
+
+Put here: what a run reads and how it is landed. Not here: where bytes come from (source/), how they are cut into slices
+(binlog/transactions.py), what they mean.
+
+Ranges, not bytes, go through the driver: it lists what there is to read, a task a file, and every task opens its own
+file or dump connection and must end exactly where the driver said, at the end of a transaction.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import bronze
+from spark_jobs.binlog import Slicer
+from spark_jobs.errors import DecodeError, SourceError, about
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.position import Position, Range, file_number
+from spark_jobs.source import Part, Reading, Source, require_boundary
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What one run added to a bronze table. ``range`` is empty where nothing was new."""
+
+    source: str
+    range: Range
+    head: Head
+    files: int = 0
+    bytes: int = 0
+    slices: int = 0
+    transactions: int = 0
+    events: int = 0
+    ignored: int = 0
+    committed_at: datetime | None = None
+    gtid: str | None = None
+    seconds: float = 0.0
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be read, and the head that it is read upon."""
+
+    source: str
+    head: Head
+    range: Range
+    parts: tuple[Part, ...]
+    uuid: str | None
+    begin: Position
+
+    def checkpoint(self) -> Checkpoint:
+        said = {"start": str(self.range.start), "begin": str(self.begin), "uuid": self.uuid}
+        return Checkpoint(self.range.stop, new_batch(), notes=said)
+
+
+def extract(spark: SparkSession, lake: Lake, source: Source, start: str) -> Extracted:
+    """Reads a source from bronze's head to its end as it is now. Raises SourceError, DecodeError, LakeError.
+
+    ``start`` (``earliest``, ``latest`` or a position) counts only while bronze is empty.
+    """
+    began = time.monotonic()
+    table = lake.bronze(source.name)
+    with about(source.name):
+        planned = plan(spark, table, source, start)
+        if not planned.parts:
+            log.info("%s: nothing new; the log ends at %s", source.name, planned.range.stop)
+            return _settled(spark, table, planned)
+        log.info("%s: reading %s, %d bytes in %d files", source.name, planned.range, _size(planned), len(planned.parts))
+        return land(spark, table, planned, source.reading(), began)
+
+
+def plan(spark: SparkSession, table: Table, source: Source, start: str) -> Plan:
+    """The range from bronze's head to the source's end. Creates bronze where the source is read for the first time."""
+    head = table.head()
+    now = source.log()
+    if head is None or head.checkpoint is None:
+        first = {"earliest": now.first, "latest": now.end}.get(start) or Position.parse(start)
+        parts = now.parts_from(first)
+        require_boundary(source, first)
+        head = head or table.create(spark, bronze.COLUMNS, bronze.PROPERTIES)
+        return Plan(source.name, head, Range(first, max(first, now.end)), tuple(parts), now.uuid, first)
+    _require_same_server(head.checkpoint, now.uuid)
+    held = head.checkpoint.position
+    parts = now.parts_from(held)
+    return Plan(source.name, head, Range(held, max(held, now.end)), tuple(parts), now.uuid, bronze.begin(head.checkpoint))
+
+
+def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:
+    """Reads the planned parts in parallel and commits them. Raises LostRace where the head has moved since."""
+    seen = Observation()
+    slices = _slices(spark, planned, reading).observe(seen, *(F.expr(sql).alias(name) for name, sql in _SUMS.items()))
+    head = table.append(slices, planned.head, planned.checkpoint())
+    sums = seen.get
+    return Extracted(
+        source=planned.source,
+        range=planned.range,
+        head=head,
+        files=len(planned.parts),
+        bytes=_size(planned),
+        slices=sums["slices"],
+        transactions=sums["transactions"] or 0,
+        events=sums["events"] or 0,
+        ignored=sums["ignored"] or 0,
+        committed_at=_utc(sums["committed_at"]),
+        gtid=sums["gtid"],
+        seconds=time.monotonic() - began,
+    )
+
+
+_SUMS = {
+    "slices": "count(*)",
+    "transactions": "sum(transactions)",
+    "events": "sum(events)",
+    "ignored": "sum(ignored)",
+    "committed_at": "max(unix_micros(committed_at))",
+    "gtid": "max_by(gtid, struct(number, start))",
+}
+"""What is counted of the slices while they are written, as SQL."""
+
+
+def _utc(micros: int | None) -> datetime | None:
+    return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
+
+
+def _settled(spark: SparkSession, table: Table, planned: Plan) -> Extracted:
+    """Nothing to read. A source begun at its end still gets a checkpoint, or later runs would begin later still."""
+    head = planned.head
+    if head.checkpoint is None:
+        head = table.append(spark.createDataFrame([], bronze.DDL), head, planned.checkpoint())
+    return Extracted(planned.source, planned.range, head)
+
+
+def _size(planned: Plan) -> int:
+    return sum(part.stop - part.start for part in planned.parts)
+
+
+def _require_same_server(checkpoint: Checkpoint, uuid: str | None) -> None:
+    known = checkpoint.notes.get("uuid")
+    if known and uuid and known != uuid:
+        raise SourceError(
+            f"the server is another one: bronze holds the log of {known}, the server there now is {uuid}; "
+            "point the source at the first server, or give the new one a source name of its own"
+        )
+
+
+def _slices(spark: SparkSession, planned: Plan, reading: Reading) -> DataFrame:
+    """One partition a part; each task reads the part that its row's id stands for."""
+    ids = spark.range(0, len(planned.parts), 1, len(planned.parts))
+    task = slicing_task(planned.source, planned.range.start.stretch, planned.parts, planned.uuid, reading)
+    return ids.mapInArrow(task, bronze.DDL)
+
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def slicing_task(
+    source: str, stretch: int, parts: tuple[Part, ...], uuid: str | None, reading: Reading
+) -> Callable[[Batches], Batches]:
+    """A mapInArrow function from ids of parts to bronze rows."""
+
+    def run(ids: Batches) -> Batches:
+        for batch in ids:
+            for at in batch.column(0).to_pylist():
+                with about(source):
+                    yield from _read(parts[at], stretch, uuid, reading)
+
+    return run
+
+
+def _read(part: Part, stretch: int, uuid: str | None, reading: Reading) -> Batches:
+    format_, chunks = reading(part)
+    slicer = Slicer(part.file, part.start, format_)
+    for chunk in chunks:
+        for cut in slicer.feed(chunk):
+            yield _bronze_rows(cut, stretch, uuid)
+    for cut in slicer.finish():
+        yield _bronze_rows(cut, stretch, uuid)
+    if slicer.complete != part.stop:
+        raise DecodeError(
+            f"{part.file}:{slicer.complete}: the log was to be read to {part.stop}, but its last complete transaction "
+            "ends here; the file is cut, or was changed while it was read"
+        )
+
+
+def _bronze_rows(cut: pa.RecordBatch, stretch: int, uuid: str | None) -> pa.RecordBatch:
+    file = cut.column("file")[0].as_py()
+    added = {"stretch": stretch, "number": file_number(file), "server_uuid": uuid}
+    columns = [
+        pa.repeat(pa.scalar(added[field.name], field.type), cut.num_rows) if field.name in added else cut.column(field.name)
+        for field in bronze.ARROW
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=bronze.ARROW)

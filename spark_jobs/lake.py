@@ -1,0 +1,277 @@
+"""The lake's Delta tables: their paths, their heads, and commits that carry a position.
+
+Put here: where a table lies, what its head says, and how a commit is made so that it lands once or not at all.
+Not here: what the rows mean (extract.py, compact.py, merge.py).
+
+Every table has one transaction id (``APPLICATION``) and a **commit counter** as its version: head + 1, read together
+with the head's checkpoint when the work is planned. Delta skips a commit whose counter is not above the table's, so a
+plan made on an old head can not land, however late it comes. A skipped commit says nothing; the writer looks for its
+own batch in the log afterwards (``_landed``) and reports ``LostRace`` where it is not there.
+"""
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import quote
+
+import deltalake
+from deltalake.exceptions import TableNotFoundError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.errors import LakeError, LostRace
+from spark_jobs.position import Position
+from spark_jobs.session import own_session
+
+APPLICATION = "stratalog"
+_CONFLICT = re.compile(r"Concurrent\w*Exception|DELTA_CONCURRENT_\w+|DELTA_PROTOCOL_CHANGED|METADATA_CHANGED")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a commit of ours says of itself, in its metadata: one JSON object under the application's name."""
+
+    position: Position
+    batch: str
+    kind: str = "live"
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        said = {"position": str(self.position), "batch": self.batch, "kind": self.kind} | self.notes
+        return json.dumps({APPLICATION: said})
+
+    @classmethod
+    def from_json(cls, text: str | None) -> "Checkpoint | None":
+        """None for the commit of somebody else (an OPTIMIZE by hand, a CREATE)."""
+        said = json.loads(text).get(APPLICATION) if text and text.startswith("{") else None
+        if not said:
+            return None
+        notes = {key: value for key, value in said.items() if key not in ("position", "batch", "kind")}
+        return cls(Position.parse(said["position"]), said["batch"], said["kind"], notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A table as it was read: Delta version, commit counter, newest checkpoint (None in a table without rows yet)."""
+
+    version: int
+    counter: int
+    checkpoint: Checkpoint | None
+
+    @property
+    def position(self) -> Position | None:
+        return self.checkpoint.position if self.checkpoint else None
+
+
+class Lake:
+    """The paths under one root: ``bronze/<source>``, ``silver/<source>/<schema>/<table>``, ``downstream/…``."""
+
+    def __init__(self, root: str, *, plain: bool = False) -> None:
+        self.root = root.rstrip("/")
+        self.plain = plain
+
+    def bronze(self, source: str) -> "Table":
+        return self._table("bronze", source)
+
+    def definitions(self, source: str) -> "Table":
+        """Table definitions read from a server, by position."""
+        return self._table("definitions", source)
+
+    def silver(self, source: str, schema: str, table: str) -> "Table":
+        return self._table("silver", source, schema, table)
+
+    def downstream(self, schema: str, table: str) -> "Table":
+        return self._table("downstream", schema, table)
+
+    def published(self) -> "Table":
+        return self._table("published")
+
+    def _table(self, *names: str) -> "Table":
+        return Table("/".join([self.root, *(_encoded(name) for name in names)]), self.plain)
+
+
+def _encoded(name: str) -> str:
+    """A name as one folder: percent-encoded where a path or Spark's own reading of one needs it."""
+    coded = quote(name, safe=" $@+,;=()[]{}!'~^&#-_.") if not name.startswith(".") else quote(name, safe="")
+    return coded.replace(".", "%2E") if name.startswith((".", "_")) else coded
+
+
+class Table:
+    """One Delta table by path."""
+
+    def __init__(self, path: str, plain: bool) -> None:
+        self.path = path
+        self.plain = plain
+
+    @property
+    def sql(self) -> str:
+        """The table's name in SQL."""
+        return f"delta.{identifier(self.path)}"
+
+    def head(self) -> Head | None:
+        """The newest version, without a JVM; None where there is no table. Raises LakeError."""
+        opened = self._open()
+        if opened is None:
+            return None
+        counter = opened.transaction_version(APPLICATION) or 0
+        checkpoint = next((found for _, found in _checkpoints(opened)), None)
+        if counter and not checkpoint:
+            raise LakeError(f"{self.path}: no commit in the log's history names a position; restore the table's _delta_log")
+        return Head(opened.version(), counter, checkpoint)
+
+    def since(self, version: int) -> list[tuple[int, Checkpoint]]:
+        """Our commits after a Delta version, newest first."""
+        opened = self._open()
+        return [] if opened is None else [pair for pair in _checkpoints(opened) if pair[0] > version]
+
+    def columns(self) -> dict[str, str]:
+        """Name and Spark type (as in DDL, upper case) of every column; empty where there is no table."""
+        opened = self._open()
+        return {} if opened is None else {f.name: spark_type(json.loads(f.type.to_json())) for f in opened.schema().fields}
+
+    def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
+        reader = spark.read.format("delta")
+        return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)
+
+    def create(self, spark: SparkSession, columns: dict[str, str], properties: dict[str, str]) -> Head:
+        """The table, made where it does not exist. Raises LakeError where it cannot be written."""
+        listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
+        said = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+        with_properties = f" TBLPROPERTIES ({said})" if said else ""
+        with _translated(self.path):
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {self.sql} ({listed}) USING delta{with_properties}")
+        head = self.head()
+        if head is None:
+            raise LakeError(f"{self.path}: created, but not there")
+        return head
+
+    def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+        """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""
+        writer = rows.write.format("delta").mode("append").options(**_commit_options(head, checkpoint))
+        return self._commit(head, checkpoint, lambda: writer.save(self.path))
+
+    def replace(self, rows: DataFrame, where: str, head: Head, checkpoint: Checkpoint) -> Head:
+        """Replaces the rows that satisfy ``where`` in one commit upon ``head``. Raises LostRace."""
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
+        writer = writer.options(**_commit_options(head, checkpoint))
+        return self._commit(head, checkpoint, lambda: writer.save(self.path))
+
+    def statement(self, spark: SparkSession, head: Head, checkpoint: Checkpoint, run: Callable[[SparkSession], Any]) -> Head:
+        """Runs one DML statement as one commit upon ``head``, in a session of its own. Raises LostRace.
+
+        The transaction id is a session setting here; in a shared session it would make later statements of others
+        do nothing.
+        """
+        session = own_session(
+            spark,
+            {
+                "spark.databricks.delta.write.txnAppId": APPLICATION,
+                "spark.databricks.delta.write.txnVersion": str(head.counter + 1),
+                "spark.databricks.delta.commitInfo.userMetadata": checkpoint.to_json(),
+            },
+        )
+        return self._commit(head, checkpoint, lambda: run(session))
+
+    def _commit(self, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
+        with _translated(self.path):
+            write()
+        return self._landed(head, checkpoint)
+
+    def _landed(self, head: Head, checkpoint: Checkpoint) -> Head:
+        for version, found in self.since(head.version):
+            if found.batch == checkpoint.batch:
+                return Head(version, head.counter + 1, found)
+        raise LostRace(
+            f"{self.path}: planned on version {head.version}, but another writer committed first; "
+            "nothing of this run is in the table, and the next run goes on from its head"
+        )
+
+    def _open(self) -> deltalake.DeltaTable | None:
+        try:
+            return deltalake.DeltaTable(_object_store(self.path))
+        except TableNotFoundError:
+            return None
+        except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
+            raise LakeError(f"{self.path}: cannot be read: {error}") from error
+
+
+def new_batch() -> str:
+    """The id by which a writer finds its own commit again."""
+    return uuid.uuid4().hex
+
+
+def identifier(name: str) -> str:
+    """A name quoted for Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def spark_type(kind: Any) -> str:
+    """A Delta schema's type, as Spark writes it in DDL, upper case: ``DECIMAL(12,2)``, ``MAP<STRING, STRING>``."""
+    if isinstance(kind, str):
+        return _NAMES.get(kind, kind).upper().replace(" ", "")
+    match kind["type"]:
+        case "array":
+            return f"ARRAY<{spark_type(kind['elementType'])}>"
+        case "map":
+            return f"MAP<{spark_type(kind['keyType'])}, {spark_type(kind['valueType'])}>"
+        case _:
+            return "STRUCT<" + ", ".join(f"{f['name']}: {spark_type(f['type'])}" for f in kind["fields"]) + ">"
+
+
+_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+
+
+def _commit_options(head: Head, checkpoint: Checkpoint) -> dict[str, str]:
+    return {
+        "txnAppId": APPLICATION,
+        "txnVersion": str(head.counter + 1),
+        "userMetadata": checkpoint.to_json(),
+    }
+
+
+def _checkpoints(opened: deltalake.DeltaTable) -> Iterator[tuple[int, Checkpoint]]:
+    """Our commits, newest first, each with its Delta version."""
+    for commit in opened.history():
+        found = Checkpoint.from_json(commit.get("userMetadata"))
+        if found:
+            yield cast(int, commit["version"]), found
+
+
+def _object_store(path: str) -> str:
+    """Spark writes s3a://, deltalake reads s3://."""
+    return re.sub(r"^s3[an]://", "s3://", path)
+
+
+class _translated:
+    """Turns what Spark and Delta raise in a commit into LostRace or LakeError."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, PySparkException):
+            text = str(error)
+            if _CONFLICT.search(text):
+                raise LostRace(f"{self.path}: another writer committed at the same time; run again") from error
+            raise_from_task(text)
+            raise LakeError(f"{self.path}: {_first_lines(text)}") from error
+
+
+def raise_from_task(text: str) -> None:
+    """Raises the error of ours that stands in a failed Spark task's text, if one does: only text comes back."""
+    from spark_jobs import errors
+
+    found = re.findall(r"spark_jobs\.errors\.(\w+): ((?:.|\n)*?)(?=\n\s*\n|\n\tat |\Z)", text)
+    if found:
+        name, message = found[-1]
+        raise getattr(errors, name, errors.StratalogError)(message.strip())
+
+
+def _first_lines(text: str, most: int = 3) -> str:
+    return " ".join(line.strip() for line in text.strip().splitlines()[:most])

@@ -1,0 +1,188 @@
+"""Silver -> downstream: one MERGE a table, exactly once.
+
+Put here: which silver rows a merge takes, and the statement. Not here: how silver came about (compact.py).
+
+Live, the windows after the downstream table's checkpoint are folded per key and merged; a row is taken where its position
+is newer than the target's. Where windows were **done again** since the silver version that was last merged, the keys
+of their old and new rows are folded over all of silver and written where the content differs: a mended decoder takes
+effect, an unchanged range changes nothing, and no key goes back, because the fold always holds the newest state.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import silver
+from spark_jobs.binlog import TableName
+from spark_jobs.errors import TableStopped, about
+from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch
+from spark_jobs.position import Position, Range
+
+log = logging.getLogger(__name__)
+
+REDO = "redo"
+"""Kind of a silver commit that replaced windows; its notes name them as ``ranges``."""
+
+ADDED = {"_position": silver.CHANGE_PLACE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What one merge did to a downstream table, in rows; ``range`` is what it took from silver."""
+
+    source: str
+    name: TableName
+    target: str
+    head: Head
+    range: Range
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    redone: int = 0
+    seconds: float = 0.0
+
+
+def merge(
+    spark: SparkSession, source: str, name: TableName, columns: silver.Columns, origin: Table, pinned: Head, target: Table
+) -> Merged | None:
+    """Brings a downstream table up to a silver table's pinned head; None where it is there already.
+
+    Raises TableStopped, LakeError, LostRace.
+    """
+    began = time.monotonic()
+    with about(f"{source}: {name}"):
+        head = _prepared(spark, target, columns, name, source)
+        start = head.position or _first(origin)
+        stop = pinned.position
+        redone = _redone(origin, head, pinned)
+        if stop is None or start is None or (start >= stop and not redone):
+            return None
+        statement = _statement(target, columns, again=bool(redone))
+        said = {"source": source, "table": str(name), "silver_version": pinned.version, "start": str(start)}
+        counts: list[Any] = []
+
+        def run(session: SparkSession) -> None:
+            silver_rows = Origin(session, origin, pinned, columns)
+            rows = silver_rows.again(head, redone) if redone else silver_rows.pending(head.position)
+            counts.extend(session.sql(statement, source=rows).collect())
+
+        landed = target.statement(spark, head, Checkpoint(stop, new_batch(), notes=said), run)
+    done = counts[0]
+    return Merged(
+        source=source,
+        name=name,
+        target=target.path,
+        head=landed,
+        range=Range(start, max(start, stop)),
+        inserted=done["num_inserted_rows"],
+        updated=done["num_updated_rows"],
+        deleted=done["num_deleted_rows"],
+        redone=len(redone),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _prepared(spark: SparkSession, target: Table, columns: silver.Columns, name: TableName, source: str) -> Head:
+    wanted = columns.types | ADDED
+    head = target.head()
+    if head is None:
+        return target.create(spark, wanted, silver.properties(target))
+    silver.require_same_columns(target, wanted, str(name))
+    notes = head.checkpoint.notes if head.checkpoint else {}
+    owner = (notes.get("source", source), notes.get("table", str(name)))
+    if owner != (source, str(name)):
+        raise TableStopped(
+            f"{target.path} is merged from {owner[1]} of source {owner[0]}; several source tables into one downstream "
+            "table are not handled yet: route them to tables of their own"
+        )
+    return head
+
+
+def _first(origin: Table) -> Position | None:
+    """Where silver's first window starts: its oldest checkpoint says it."""
+    known = origin.since(-1)
+    return Position.parse(known[-1][1].notes["start"]) if known else None
+
+
+def _redone(origin: Table, head: Head, pinned: Head) -> list[Range]:
+    """Windows that silver has replaced since the version that was merged last."""
+    if head.checkpoint is None:
+        return []
+    merged = int(head.checkpoint.notes["silver_version"])
+    found = []
+    for version, checkpoint in origin.since(merged):
+        if checkpoint.kind == REDO and version <= pinned.version:
+            found += [Range(Position.parse(start), Position.parse(stop)) for start, stop in checkpoint.notes["ranges"]]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A silver table as one merge reads it: at one version, in the session of the statement."""
+
+    session: SparkSession
+    table: Table
+    pinned: Head
+    columns: silver.Columns
+
+    def pending(self, after: Position | None) -> DataFrame:
+        """The newest row of every key in the windows after a position."""
+        return _newest(self._rows(_after(after)), self.columns)
+
+    def again(self, head: Head, redone: list[Range]) -> DataFrame:
+        """The state, by all of silver, of every key that replaced windows had or have, and of the pending ones."""
+        keys = list(self.columns.key)
+        merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else self.pinned.version
+        ranges = " OR ".join(f"({silver.within(part)})" for part in redone)
+        old = self.table.read(self.session, merged).where(ranges)
+        new = self._rows(f"{ranges} OR {_after(head.position)}")
+        touched = old.select(*_named(keys)).union(new.select(*_named(keys))).distinct()
+        state = _newest(self._rows("TRUE").join(touched, on=keys, how="left_semi"), self.columns)
+        gone = F.coalesce("_gone", F.lit(True))  # noqa: FBT003 - a literal
+        return touched.join(state, on=keys, how="left").withColumn("_gone", gone)
+
+    def _rows(self, condition: str) -> DataFrame:
+        return self.table.read(self.session, self.pinned.version).where(condition)
+
+
+def _after(position: Position | None) -> str:
+    return f"_window_start >= {silver.place_sql(position)}" if position else "TRUE"
+
+
+def _named(names: Sequence[str]) -> list[str]:
+    return [identifier(name) for name in names]
+
+
+def _newest(rows: DataFrame, columns: silver.Columns) -> DataFrame:
+    keys = [identifier(name) for name in columns.key]
+    gone = (F.col("_op") == "delete").alias("_gone")
+    rest = F.struct(*(identifier(name) for name in columns.rest), *ADDED, gone)
+    last = rows.groupBy(*keys).agg(F.max_by(rest, "_position").alias("last"))
+    named = [F.col(f"last.{identifier(name)}").alias(name) for name in (*columns.rest, *ADDED, "_gone")]
+    return last.select(*keys, *named)
+
+
+def _statement(target: Table, columns: silver.Columns, *, again: bool) -> str:
+    names = [identifier(name) for name in (*columns.types, *ADDED)]
+    on = " AND ".join(f"t.{identifier(name)} = s.{identifier(name)}" for name in columns.key)
+    newer = _differs(columns) if again else "s._position > t._position"
+    delete = "s._gone" if again else f"s._gone AND {newer}"
+    return (
+        f"MERGE INTO {target.sql} t USING {{source}} s ON {on} "
+        f"WHEN MATCHED AND {delete} THEN DELETE "
+        f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)} "
+        f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({', '.join(names)}) "
+        f"VALUES ({', '.join(f's.{name}' for name in names)})"
+    )
+
+
+def _differs(columns: silver.Columns) -> str:
+    """Whether source and target rows differ; maps compare as arrays of their entries."""
+    plain = [identifier(name) for name in (*columns.rest, "_position", "_committed_at")]
+    same = [f"t.{name} <=> s.{name}" for name in plain] + ["map_entries(t._raw) <=> map_entries(s._raw)"]
+    return f"NOT ({' AND '.join(same)})"

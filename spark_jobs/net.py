@@ -1,0 +1,142 @@
+"""Decoded changes -> one row a key, in Arrow: what a compacting task does with what it decoded.
+
+Put here: the net effect of changes and the reduction inside a task. Not here: Spark (compact.py), decoding (binlog/).
+
+A row says whether its key existed before its first change (``_existed``) and after its last (``_exists``). That pair
+composes: (a, b) then (c, d) is (a, d), in any grouping, which the four operations' names alone would not.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.binlog import Changes
+from spark_jobs.errors import Unsupported
+
+INSERT, UPDATE, DELETE = 1, 2, 3
+_RAW = pa.map_(pa.string(), pa.string())
+_ORDER = ("row", "offset", "number", "stretch")
+"""Fields of ``_position``, the least significant first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a slice stands: its file, what its rows' positions begin with, and the ordinal of its window."""
+
+    file: str
+    stretch: int
+    number: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Effects:
+    """What is added to an image: one value a row, and how many changes each row stands for."""
+
+    existed: pa.Array
+    exists: pa.Array
+    counted: int
+
+
+def net_rows(changes: Changes, place: Place, names: Sequence[str], key: Sequence[str]) -> Iterator[pa.Table]:
+    """One row a change; where an update changed the key, a delete of the old one besides, and the new one did not exist.
+
+    Raises Unsupported where a key's value cannot be held by its column.
+    """
+    _require_keys(changes.after, place, changes, key)
+    moved = _moved(changes, key)
+    existed = pc.and_not(pc.not_equal(changes.op, INSERT), moved)
+    image = {name: changes.after.column(name) for name in names}
+    yield _table(image, changes, place, _Effects(existed, pc.not_equal(changes.op, DELETE), 1))
+    where = pc.indices_nonzero(moved)
+    if len(where):
+        yield _old_keys(changes, place, names, key, where)
+
+
+def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The last row of each window and key by position, ``_existed`` of the first; changes summed, latest commit kept."""
+    place = rows.column("_position").combine_chunks()
+    order = np.lexsort([place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER])
+    rows = rows.take(pa.array(order)).append_column("_at", pa.array(np.arange(len(order))))
+    grouped = rows.group_by(["_window", *key], use_threads=False)
+    found = grouped.aggregate([("_at", "min"), ("_at", "max"), ("_changes", "sum"), ("_micros", "max")])
+    last = rows.take(found.column("_at_max")).drop_columns(["_at"])
+    replaced = {
+        "_existed": rows.column("_existed").take(found.column("_at_min")),
+        "_changes": found.column("_changes_sum"),
+        "_micros": found.column("_micros_max"),
+    }
+    for name, column in replaced.items():
+        last = last.set_column(last.schema.get_field_index(name), name, column)
+    return last
+
+
+def _moved(changes: Changes, key: Sequence[str]) -> pa.Array:
+    """Which updates changed the key, by the bytes stored."""
+    differs = pa.repeat(pa.scalar(False), len(changes))
+    for name in key:
+        here = pc.not_equal(changes.after.column(name), changes.before.column(name))
+        differs = pc.or_(differs, pc.fill_null(here, False))
+    return pc.and_(pc.equal(changes.op, UPDATE), differs)
+
+
+def _old_keys(changes: Changes, place: Place, names: Sequence[str], key: Sequence[str], where: pa.Array) -> pa.Table:
+    """Deletes of the keys that updates left; a deleted row's other columns say nothing."""
+    image = {
+        name: changes.before.column(name).take(where)
+        if name in key
+        else pa.nulls(len(where), changes.after.schema.field(name).type)
+        for name in names
+    }
+    taken = Changes(
+        op=changes.op.take(where),
+        offset=changes.offset.take(where),
+        row=changes.row.take(where),
+        committed_at=changes.committed_at.take(where),
+        gtid=None,
+        after=changes.after,
+        before=changes.before,
+        raw=None,
+        before_raw=None,
+    )
+    _require_keys(image, place, taken, key)
+    yes, no = (pa.repeat(pa.scalar(value), len(where)) for value in (True, False))
+    return _table(image, taken, place, _Effects(yes, no, 0))
+
+
+def _table(image: dict[str, pa.Array], changes: Changes, place: Place, effects: _Effects) -> pa.Table:
+    length = len(changes)
+    constants = [
+        pa.repeat(pa.scalar(place.stretch, pa.int32()), length),
+        pa.repeat(pa.scalar(place.number, pa.int64()), length),
+    ]
+    position = pa.StructArray.from_arrays(
+        [*constants, changes.offset, changes.row], ["stretch", "number", "offset", "row"]
+    )
+    added = {
+        "_window": pa.repeat(pa.scalar(place.window, pa.int32()), length),
+        "_existed": effects.existed,
+        "_exists": effects.exists,
+        "_position": position,
+        "_committed_at": changes.committed_at,
+        "_raw": pa.nulls(length, _RAW) if changes.raw is None else changes.raw,
+        "_changes": pa.repeat(pa.scalar(effects.counted, pa.int64()), length),
+        "_micros": changes.committed_at.cast(pa.int64()),
+    }
+    return pa.table(image | added)
+
+
+def _require_keys(
+    image: "pa.RecordBatch | dict[str, pa.Array]", place: Place, changes: Changes, key: Sequence[str]
+) -> None:
+    for name in key:
+        column = image[name]
+        if column.null_count:
+            at = changes.offset[pc.index(pc.is_null(column), True).as_py()]
+            raise Unsupported(
+                f"{place.file}:{at}: column {name}: a value of the primary key is none that the column's type can hold "
+                "(a zero date, or bytes that are not text); such keys are not merged"
+            )

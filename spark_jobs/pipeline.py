@@ -1,0 +1,291 @@
+"""A source through the layers: which tables a run works on, and what becomes of each.
+
+Put here: planning over all tables of a source, keeping a stopped table from stopping the others, publishing.
+Not here: the work on one table (compact.py, merge.py), or who asked for it (cli.py, Dagster's assets).
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+from spark_jobs import bronze, published, seen, silver
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.compact import Compacted, Window, compact
+from spark_jobs.config import Pipeline
+from spark_jobs.errors import ConfigError, StratalogError, TableStopped
+from spark_jobs.extract import Extracted, extract
+from spark_jobs.lake import Checkpoint, Head, Lake, Table
+from spark_jobs.merge import Merged, merge
+from spark_jobs.position import Position, Range
+from spark_jobs.published import Entry
+from spark_jobs.rules import target
+from spark_jobs.schema.definitions import named, record
+from spark_jobs.source import Source
+from spark_jobs.source.open import open_source
+from spark_jobs.survey import Survey, agreed, survey
+
+log = logging.getLogger(__name__)
+
+_TABLES_AT_ONCE = 4
+"""Tables worked on side by side: commits wait for disks more than for cores."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one layer's run did to a source's tables. ``stopped`` says why, by table."""
+
+    entries: list[Entry]
+    position: Position | None
+    compacted: list[Compacted] = field(default_factory=list)
+    merged: list[Merged] = field(default_factory=list)
+    stopped: dict[TableName, str] = field(default_factory=dict)
+    new: set[seen.Seen] = field(default_factory=set)
+
+
+def lake_of(pipeline: Pipeline) -> Lake:
+    return Lake(pipeline.lake, plain=pipeline.compat == "plain")
+
+
+def extract_source(spark: SparkSession, pipeline: Pipeline, name: str) -> Extracted:
+    """Source -> bronze. Raises SourceError, DecodeError, LakeError."""
+    source: Source = open_source(name, pipeline.sources[name])
+    lake = lake_of(pipeline)
+    definitions = record(spark, lake, source)
+    extracted = extract(spark, lake, source, pipeline.sources[name].start)
+    definitions.land(extracted.head)
+    return extracted
+
+
+def compact_source(
+    spark: SparkSession, pipeline: Pipeline, name: str, *, tables: frozenset[TableName] | None = None
+) -> Outcome:
+    """Bronze -> silver for every table in scope (of ``tables``, where given) that has something new, up to bronze's end."""
+    lake = lake_of(pipeline)
+    table = lake.bronze(name)
+    head = table.head()
+    entries = published.read(lake, name)
+    if head is None or head.checkpoint is None:
+        return Outcome(entries, None)
+    planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables)
+    planned = planner.plan(spark, entries)
+    done = _each(
+        planned.work, lambda one: compact(spark, name, one.window, one.definition, one.table, one.head), planned.stopped
+    )
+    new = seen.add(pipeline.tables_file, {(name, one.name.schema, one.name.table) for one in done})
+    after = planner.after(planned, done)
+    return Outcome(after, planner.end, compacted=done, stopped=planned.stopped, new=new)
+
+
+def merge_source(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    name: str,
+    before: Outcome | None = None,
+    *,
+    tables: frozenset[TableName] | None = None,
+) -> Outcome:
+    """Silver -> downstream for every table in scope (of ``tables``, where given), up to silver's checkpoint."""
+    lake = lake_of(pipeline)
+    entries = before.entries if before else published.read(lake, name)
+    scope = pipeline.scope
+    stopped = dict(before.stopped) if before else {}
+    pending = [entry for entry in entries if scope.holds(*entry.name) and entry.position]
+    work = [MergeWork(TableName(*entry.name), entry) for entry in pending if tables is None or TableName(*entry.name) in tables]
+    brought = {one.name: one for one in _each(work, lambda one: _merge(spark, pipeline, lake, name, one), stopped)}
+    after = [_after_merge(entry, brought.get(TableName(*entry.name)), stopped) for entry in entries]
+    done = [one.merged for one in brought.values() if one.merged]
+    position = before.position if before else published.surveyed(entries)
+    compacted, new = (before.compacted, before.new) if before else ([], set())
+    return Outcome(after, position, compacted=compacted, merged=done, stopped=stopped, new=new)
+
+
+def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome) -> None:
+    """Writes what a run left, in one commit, where it differs from what is published."""
+    lake = lake_of(pipeline)
+    if outcome.position is None or _same(outcome.entries, published.read(lake, name)):
+        return
+    now = datetime.now(UTC)
+    entries = [replace(entry, published_at=now) for entry in outcome.entries]
+    published.write(spark, lake, name, entries, outcome.position)
+
+
+def run_source(spark: SparkSession, pipeline: Pipeline, name: str) -> tuple[Extracted, Outcome]:
+    """All three layers of one source, and the publication. Tables that stop are in the outcome."""
+    extracted = extract_source(spark, pipeline, name)
+    outcome = merge_source(spark, pipeline, name, compact_source(spark, pipeline, name))
+    publish(spark, pipeline, name, outcome)
+    return extracted, outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One table that has something new."""
+
+    name: TableName
+    window: Window
+    definition: TableDefinition
+    table: Table
+    head: Head | None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeWork:
+    name: TableName
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is to do: windows to compact, tables that cannot go on, and the rows to publish after it."""
+
+    entries: list[Entry]
+    work: list[Work]
+    stopped: dict[TableName, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Decides which tables of a source have a window to compact, from what bronze shows and what is published."""
+
+    pipeline: Pipeline
+    lake: Lake
+    source: str
+    bronze: Table
+    head: Head
+    checkpoint: Checkpoint
+    tables: frozenset[TableName] | None = None
+
+    @property
+    def end(self) -> Position:
+        return self.checkpoint.position
+
+    @property
+    def begin(self) -> Position:
+        return bronze.begin(self.checkpoint)
+
+    def plan(self, spark: SparkSession, entries: list[Entry]) -> Plan:
+        start = min([published.surveyed(entries) or self.begin, *map(self._since, self._in_scope(entries))])
+        if start >= self.end:
+            return Plan(entries, [], {})
+        found = survey(bronze.read(spark, self.bronze, self.head.version, Range(start, self.end)))
+        planned = Plan(self._with_new(entries, found), [], {})
+        for entry in filter(self._wanted, self._in_scope(planned.entries)):
+            try:
+                one = self._work(found, entry)
+            except TableStopped as error:
+                planned.stopped[TableName(*entry.name)] = str(error)
+            else:
+                planned.work.extend([one] if one else [])
+        return planned
+
+    def after(self, planned: Plan, done: Iterable[Compacted]) -> list[Entry]:
+        """The rows to publish: what was done, what stopped, and that the rest has nothing new."""
+        by_name = {one.name: one for one in done}
+        return [self._after(entry, by_name.get(TableName(*entry.name)), planned.stopped) for entry in planned.entries]
+
+    def _after(self, entry: Entry, one: Compacted | None, stopped: dict[TableName, str]) -> Entry:
+        entry = replace(entry, surveyed=str(self.end))
+        name = TableName(*entry.name)
+        if name in stopped:
+            return replace(entry, state="stopped", reason=stopped[name])
+        if not self.pipeline.scope.holds(*entry.name):
+            return replace(entry, state="ignored", reason=None)
+        if not self._wanted(entry):
+            return entry
+        if one:
+            entry = replace(entry, silver_version=one.head.version, committed_at=one.committed_at or entry.committed_at)
+        return replace(entry, state="current", reason=None, position=str(self.end))
+
+    def _work(self, found: Survey, entry: Entry) -> Work | None:
+        name = TableName(*entry.name)
+        seen_here = found.tables.get(name)
+        table = self.lake.silver(self.source, name.schema, name.table)
+        head = table.head() if seen_here else None
+        own = head.position if head else None
+        since = max([self._since(entry), *([own] if own else [])])
+        obstacle = found.obstacle(name, since, fresh=own is None and entry.silver_version is None)
+        if obstacle:
+            raise TableStopped(f"{self.source}: {name}: {obstacle}")
+        if seen_here is None or seen_here.last < since:
+            return None
+        definition = agreed(name, [pair for pair in seen_here.definitions if pair[0] >= since])
+        definition = named(self.lake, self.source, definition, found.last_change(name))
+        window = Window(self.bronze, self.head.version, (Range(since, self.end),))
+        return Work(name, window, definition, table, head)
+
+    def _wanted(self, entry: Entry) -> bool:
+        return self.tables is None or TableName(*entry.name) in self.tables
+
+    def _since(self, entry: Entry) -> Position:
+        return entry.checkpoint or self.begin
+
+    def _in_scope(self, entries: list[Entry]) -> list[Entry]:
+        scope = self.pipeline.scope
+        return [entry for entry in entries if scope.holds(*entry.name)]
+
+    def _with_new(self, entries: list[Entry], found: Survey) -> list[Entry]:
+        known = {entry.name for entry in entries}
+        new = [name for name in sorted(found.tables) if (name.schema, name.table) not in known]
+        return [*entries, *(Entry(self.source, name.schema, name.table, "current") for name in new)]
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A table after its merge: the heads of both layers, and what was merged where anything was."""
+
+    name: TableName
+    target: Table
+    silver: Head | None
+    downstream: Head | None
+    merged: Merged | None
+
+
+def _merge(spark: SparkSession, pipeline: Pipeline, lake: Lake, source: str, work: MergeWork) -> Brought:
+    try:
+        schema, table = target(pipeline.route_list, *work.entry.name)
+    except ConfigError as error:
+        raise TableStopped(f"{source}: {work.name}: {error}") from error
+    origin, into = lake.silver(source, *work.entry.name), lake.downstream(schema, table)
+    pinned = origin.head()
+    if pinned is None or pinned.checkpoint is None:
+        return Brought(work.name, into, None, None, None)
+    columns = silver.stored_columns(origin, pinned)
+    merged = merge(spark, source, work.name, columns, origin, pinned, into)
+    return Brought(work.name, into, pinned, merged.head if merged else into.head(), merged)
+
+
+def _after_merge(entry: Entry, one: Brought | None, stopped: dict[TableName, str]) -> Entry:
+    if TableName(*entry.name) in stopped:
+        return replace(entry, state="stopped", reason=stopped[TableName(*entry.name)])
+    if one is None or one.silver is None or one.downstream is None:
+        return entry
+    versions = {"silver_version": one.silver.version, "downstream_version": one.downstream.version}
+    return replace(entry, merged=entry.position, downstream=one.target.path, **versions)
+
+
+def _each(work: list[Work] | list[MergeWork], run: Callable[..., Result], stopped: dict[TableName, str]) -> list[Result]:
+    """Runs the work of several tables side by side; what one table raises stops that table."""
+    done: list[Result] = []
+    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+        running = [(one.name, pool.submit(run, one)) for one in work]
+        for name, future in running:
+            try:
+                done.append(future.result())
+            except StratalogError as error:
+                log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
+                stopped[name] = str(error)
+    return done
+
+
+def _same(one: list[Entry], other: list[Entry]) -> bool:
+    def key(entries: list[Entry]) -> set[Entry]:
+        return {replace(entry, published_at=None) for entry in entries}
+
+    return key(one) == key(other)

@@ -1,0 +1,225 @@
+"""Names for columns whose log does not tell them: a live server's own definitions, and when they may be believed.
+
+Put here: definitions read from information_schema, kept in the lake, matched against table maps.
+Not here: what table maps tell by themselves (binlog/table.py).
+
+A server's definitions say what is true when they are read. They are read before the end of the log is asked for, and
+believed for a range only where no statement in it, up to the moment of reading, names the table, and every
+column's type and metadata are those of the table map. Anything else stops the table: no name is guessed.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import Column, TableDefinition, TableName, same_layout
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.position import Position
+from spark_jobs.rules import SYSTEM_SCHEMAS
+from spark_jobs.source import Source
+from spark_jobs.source.server import Server
+
+COLUMNS = {"schema": "STRING", "table": "STRING", "read_at": "STRING", "definition": "STRING"}
+_ARROW = pa.schema([(name, pa.string()) for name in COLUMNS])
+_FIXED = {
+    "tinyint": 1,
+    "smallint": 2,
+    "mediumint": 9,
+    "int": 3,
+    "bigint": 8,
+    "date": 10,
+    "year": 13,
+    "json": 245,
+    "geometry": 255,
+}
+_FRACTIONAL = {"timestamp": 17, "datetime": 18, "time": 19}
+_BLOBS = {
+    "tinyblob": 1,
+    "blob": 2,
+    "mediumblob": 3,
+    "longblob": 4,
+    "tinytext": 1,
+    "text": 2,
+    "mediumtext": 3,
+    "longtext": 4,
+}
+_COUNTED = {"char": 254, "binary": 254, "varchar": 15, "varbinary": 15}
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Definitions as a server gave them at a position; ``land`` keeps them beside the log that they are for."""
+
+    spark: SparkSession
+    table: Table
+    read_at: Position | None
+    definitions: tuple[TableDefinition, ...] = ()
+
+    def land(self, bronze: Head) -> None:
+        """Replaces what the lake holds, in one commit. Nothing where the log names its columns itself."""
+        if self.read_at is None:
+            return
+        rows = [
+            {
+                "schema": one.name.schema,
+                "table": one.name.table,
+                "read_at": str(self.read_at),
+                "definition": _to_json(one),
+            }
+            for one in self.definitions
+        ]
+        stored = self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=_ARROW)).coalesce(1)
+        head = self.table.head() or self.table.create(self.spark, COLUMNS, {})
+        self.table.replace(stored, "true", head, Checkpoint(bronze.position or self.read_at, new_batch()))
+
+
+def record(spark: SparkSession, lake: Lake, source: Source) -> Recorded:
+    """What a live server says of its tables now; nothing for files, and where the log says it all (FULL metadata)."""
+    table = lake.definitions(source.name)
+    if not isinstance(source, Server):
+        return Recorded(spark, table, None)
+    with source.connect() as connection:
+        if source.variables(connection).get("binlog_row_metadata", "MINIMAL").upper() == "FULL":
+            return Recorded(spark, table, None)
+        read_at = source.end(connection)
+        return Recorded(spark, table, read_at, tuple(_from_server(source, connection)))
+
+
+def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+    """The definition with the names, key and labels that the log lacks. Raises TableStopped where none can be believed.
+
+    ``last_change``: where the last statement of the range stands that names the table, if one does.
+    """
+    if logged.named():
+        return logged
+    found = _stored(lake.definitions(source), logged.name)
+    missing = f"{source}: {logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
+    if found is None:
+        raise TableStopped(
+            f"{missing}, and no definition was read from a server; SET GLOBAL binlog_row_metadata = 'FULL'"
+        )
+    read_at, known = found
+    if last_change and read_at < last_change:
+        raise TableStopped(
+            f"{missing}, and the server's definition was read at {read_at}, before a change at {last_change}"
+        )
+    if not same_layout(logged, known) or not all(map(_agrees, logged.columns, known.columns)):
+        raise TableStopped(
+            f"{missing}, and the server's definition does not fit: the log has {logged}, the server {known}"
+        )
+    columns = tuple(map(_completed, logged.columns, known.columns))
+    return TableDefinition(logged.name, columns, known.key)
+
+
+def _agrees(logged: Column, known: Column) -> bool:
+    same_sign = logged.unsigned is None or logged.unsigned == known.unsigned
+    same_text = logged.charset is None or logged.charset == known.charset
+    return same_sign and same_text and logged.nullable == known.nullable
+
+
+def _completed(logged: Column, known: Column) -> Column:
+    return replace(known, nullable=logged.nullable)
+
+
+def _stored(table: Table, name: TableName) -> tuple[Position, TableDefinition] | None:
+    if table.head() is None:
+        return None
+    wanted = [("schema", "=", name.schema), ("table", "=", name.table)]
+    rows = deltalake.DeltaTable(table.path).to_pyarrow_table(filters=wanted).to_pylist()
+    return (Position.parse(rows[0]["read_at"]), _from_json(rows[0]["definition"])) if rows else None
+
+
+def _to_json(definition: TableDefinition) -> str:
+    return json.dumps(asdict(definition), ensure_ascii=False)
+
+
+def _from_json(text: str) -> TableDefinition:
+    raw = json.loads(text)
+    columns = [Column(**{**one, "labels": one["labels"] and tuple(one["labels"])}) for one in raw["columns"]]
+    return TableDefinition(TableName(**raw["name"]), tuple(columns), tuple(raw["key"]))
+
+
+_ASK_COLUMNS = """
+SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA_TYPE kind, c.COLUMN_TYPE declared,
+       c.CHARACTER_OCTET_LENGTH octets, c.NUMERIC_PRECISION digits, c.NUMERIC_SCALE scale,
+       c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, o.ID collation_id
+FROM information_schema.COLUMNS c
+JOIN information_schema.TABLES t
+  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE'
+LEFT JOIN information_schema.COLLATIONS o ON o.COLLATION_NAME = c.COLLATION_NAME
+ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
+"""
+_ASK_KEYS = """
+SELECT TABLE_SCHEMA `schema`, TABLE_NAME `table`, COLUMN_NAME name
+FROM information_schema.STATISTICS WHERE INDEX_NAME = 'PRIMARY' ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX
+"""
+
+
+def _from_server(source: Server, connection: Any) -> Iterator[TableDefinition]:
+    columns = _by_table(source.ask(connection, _ASK_COLUMNS))
+    keys = _by_table(source.ask(connection, _ASK_KEYS))
+    for name, rows in columns.items():
+        if name.schema not in SYSTEM_SCHEMAS:
+            names = [row["name"] for row in rows]
+            key = tuple(names.index(row["name"]) for row in keys.get(name, ()))
+            yield TableDefinition(name, tuple(map(_column, rows)), key)
+
+
+def _by_table(rows: list[dict[str, Any]]) -> dict[TableName, list[dict[str, Any]]]:
+    tables: dict[TableName, list[dict[str, Any]]] = {}
+    for row in rows:
+        tables.setdefault(TableName(row["schema"], row["table"]), []).append(row)
+    return tables
+
+
+def _column(row: dict[str, Any]) -> Column:
+    """One row of information_schema.COLUMNS as TABLE_MAP would describe it; an unknown type has the code -1."""
+    code, meta = _layout(row)
+    text = code in _COUNTED.values() or code == 252
+    return Column(
+        name=row["name"],
+        type_code=code,
+        meta=meta,
+        unsigned="unsigned" in row["declared"],
+        nullable=row["nullable"] == "YES",
+        charset=row["collation_id"] or (63 if text else None),
+        labels=_labels(row["declared"]) if code in (247, 248) else None,
+    )
+
+
+def _labels(declared: str) -> tuple[str, ...]:
+    return tuple(label.replace("''", "'") for label in _LABEL.findall(declared))
+
+
+def _layout(row: dict[str, Any]) -> tuple[int, int]:
+    """Type code and metadata number, as binlog.types reads them."""
+    kind = row["kind"]
+    if kind in _FIXED:
+        return _FIXED[kind], 4 if kind in ("json", "geometry") else 0
+    if kind in _FRACTIONAL:
+        return _FRACTIONAL[kind], row["fraction"] or 0
+    if kind in _BLOBS:
+        return 252, _BLOBS[kind]
+    if kind in _COUNTED:
+        return _COUNTED[kind], row["octets"]
+    match kind:
+        case "decimal":
+            return 246, row["digits"] << 8 | row["scale"]
+        case "float" | "double":
+            return (4, 4) if kind == "float" else (5, 8)
+        case "bit":
+            return 16, row["digits"]
+        case "enum":
+            return 247, 1 if len(_labels(row["declared"])) < 256 else 2
+        case "set":
+            size = (len(_labels(row["declared"])) + 7) // 8
+            return 248, size if size <= 4 else 8
+    return -1, 0

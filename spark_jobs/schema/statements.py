@@ -1,0 +1,157 @@
+"""Statements of the log: which of them touch rows or columns of tables, and of which.
+
+Put here: telling what a QUERY event's text is about. Not here: carrying it out.
+
+The text is read by sqlglot. What it cannot parse is judged by its words, and counts as naming every table whose name is
+among them: rather one table stopped too many than one row guessed.
+"""
+
+import logging
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of every statement that it leaves unparsed
+
+_CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
+_SKIPPED = {
+    "OR",
+    "REPLACE",
+    "ONLINE",
+    "OFFLINE",
+    "IGNORE",
+    "UNIQUE",
+    "FULLTEXT",
+    "SPATIAL",
+    "IF",
+    "NOT",
+    "EXISTS",
+    "WAIT",
+}
+
+
+class Effect(Enum):
+    """What a statement does to rows and columns."""
+
+    NONE = "none"
+    CREATES = "creates a table"
+    CHANGES = "changes a table"
+    ROWS = "changes rows, logged as a statement"
+    TRANSACTION = "decides about rows that were logged before it"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A judged statement. ``tables`` holds (schema, table); None means that only ``words`` are known."""
+
+    text: str
+    verb: str
+    effect: Effect
+    tables: frozenset[tuple[str, str]] | None
+    schemas: frozenset[str]
+    words: frozenset[str]
+
+    def names(self, schema: str, table: str) -> bool:
+        """Whether the statement is, or may be, about a table."""
+        if self.effect is Effect.TRANSACTION or schema in self.schemas:
+            return True
+        return _spelled(table) <= self.words if self.tables is None else (schema, table) in self.tables
+
+    @property
+    def short(self) -> str:
+        """The text on one line, for messages."""
+        line = " ".join(self.text.split())
+        return line if len(line) <= 120 else f"{line[:117]}..."
+
+
+_HARMLESS = {
+    *("GRANT", "REVOKE", "SET", "FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM", "INSTALL", "UNINSTALL"),
+    *("USE", "KILL", "RESET", "SAVEPOINT", "RELEASE", "BEGIN", "COMMIT", "BINLOG", "SIGNAL"),
+}
+_HARMLESS_OBJECTS = {
+    *("USER", "ROLE", "VIEW", "PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "SERVER", "TABLESPACE", "LOGFILE"),
+    *(
+        "UNDO",
+        "RESOURCE",
+        "SPATIAL",
+        "SEQUENCE",
+        "PACKAGE",
+        "AGGREGATE",
+        "TEMPORARY",
+        "INSTANCE",
+        "DEFINER",
+        "ALGORITHM",
+        "SQL",
+    ),
+}
+_ROWS = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO"}
+_CREATE_OBJECTS = {"TABLE": Effect.CREATES, "DATABASE": Effect.NONE, "SCHEMA": Effect.NONE, "INDEX": Effect.NONE}
+
+
+@lru_cache(maxsize=1024)
+def judge(text: str, database: str) -> Statement:
+    """What a QUERY event's text does; ``database`` is the session's default one."""
+    plain = _CONDITIONAL.sub(r" \1 ", text)
+    words = _words(plain)
+    effect = _effect(words)
+    verb = " ".join(words[:2]).upper()
+    known = frozenset(part for word in words for part in _spelled(word))
+    if effect in (Effect.NONE, Effect.TRANSACTION):
+        return Statement(text, verb, effect, frozenset(), frozenset(), known)
+    if verb in ("DROP DATABASE", "DROP SCHEMA"):
+        return Statement(text, verb, effect, frozenset(), frozenset(words[-1:]), known)
+    return Statement(text, verb, effect, _tables(plain, database), frozenset(), known)
+
+
+def _effect(words: list[str]) -> Effect:
+    heads = [word.upper() for word in words[:8]]
+    if not heads or heads[0] in _HARMLESS:
+        return Effect.NONE
+    first, rest = heads[0], [word for word in heads[1:] if word not in _SKIPPED]
+    kind = rest[0] if rest else ""
+    if first in ("XA", "ROLLBACK"):
+        return Effect.TRANSACTION
+    if first in _ROWS:
+        return Effect.ROWS
+    if first in ("CREATE", "ALTER", "DROP", "RENAME") and kind in _HARMLESS_OBJECTS:
+        return Effect.NONE
+    if first == "CREATE" and "REPLACE" in heads[1:3]:
+        return Effect.CHANGES
+    if first == "CREATE":
+        return _CREATE_OBJECTS.get(kind, Effect.CHANGES)
+    if first == "ALTER" and kind in ("DATABASE", "SCHEMA"):
+        return Effect.NONE
+    if first == "DROP" and kind == "INDEX":
+        return Effect.CHANGES if "PRIMARY" in rest else Effect.NONE
+    return Effect.CHANGES
+
+
+def _words(text: str) -> list[str]:
+    """The statement's tokens without quotes; what the tokenizer swallows whole is cut again."""
+    try:
+        tokens = [token.text for token in sqlglot.tokenize(text, read="mysql")]
+    except SqlglotError:
+        return re.findall(r"[\w$]+", text)
+    swallowed = tokens[1:] if len(tokens) == 2 and " " in tokens[-1] else []
+    return tokens if not swallowed else [tokens[0], *_words(swallowed[0])]
+
+
+def _spelled(name: str) -> set[str]:
+    return set(re.findall(r"[\w$]+", name.lower()))
+
+
+def _tables(text: str, database: str) -> frozenset[tuple[str, str]] | None:
+    """The tables that a statement names; None where it cannot be parsed whole."""
+    try:
+        parsed = sqlglot.parse_one(text, read="mysql")
+    except SqlglotError:
+        return None
+    if isinstance(parsed, exp.Command):
+        return None
+    named = parsed.this if isinstance(parsed, exp.Insert) else parsed  # an INSERT reads the other tables it names
+    return frozenset((table.db or database, table.name) for table in named.find_all(exp.Table))

@@ -1,0 +1,37 @@
+"""The tables that a pipeline has seen so far: a small file beside pipeline.yaml.
+
+Put here: reading and writing it. Not here: anything that the lake knows better.
+It exists so that Dagster's graph can be built while the lake is not reachable; runs add to it, nothing depends on it.
+"""
+
+import json
+import os
+from pathlib import Path
+
+from spark_jobs.errors import ConfigError
+
+Seen = tuple[str, str, str]
+"""Source, schema, table."""
+
+
+def read(path: Path) -> list[Seen]:
+    """The tables in order of source and name; none where no run has seen any. Raises ConfigError."""
+    if not path.exists():
+        return []
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))["tables"]
+        return sorted((one["source"], one["schema"], one["table"]) for one in listed)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path}: not a list of tables; delete it, the next run writes it again") from error
+
+
+def add(path: Path, tables: set[Seen]) -> set[Seen]:
+    """Adds tables; returns those that are new. The file is replaced whole, so a reader never sees half of it."""
+    known = set(read(path))
+    new = tables - known
+    if new:
+        listed = [{"source": source, "schema": schema, "table": table} for source, schema, table in sorted(known | new)]
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        draft.write_text(json.dumps({"tables": listed}, indent=1) + "\n", encoding="utf-8")
+        draft.replace(path)
+    return new

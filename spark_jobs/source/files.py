@@ -1,0 +1,111 @@
+"""A directory of binlog files.
+
+Put here: which files of a directory are the log, and where it ends. Not here: what is in them.
+The numbers in the names give the order. The index file, where there is one, tells which base name is the log's.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.binlog import FormatDescription, Slicer, check_magic
+from spark_jobs.errors import DecodeError, SourceError
+from spark_jobs.position import FIRST_EVENT, Position, file_number
+from spark_jobs.source import Log, LogFile, Part, Reading, require_contiguous
+
+CHUNK = 4 << 20
+_NAME = re.compile(r"(.+)\.(\d{6,})")
+_HEADER = 19
+_IN_USE = 0x0001
+
+
+class Files:
+    """The binlog files of one directory, as a source."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name = name
+        self.directory = directory
+
+    def log(self) -> Log:
+        files = [LogFile(name, (self.directory / name).stat().st_size) for name in self._names()]
+        require_contiguous(self.name, [file.name for file in files])
+        last = files[-1]
+        return Log(self.name, tuple(files), Position(last.name, self._complete(last)))
+
+    def reading(self) -> Reading:
+        return FileReading(self.directory)
+
+    def _names(self) -> list[str]:
+        try:
+            found = [entry.name for entry in self.directory.iterdir() if entry.is_file()]
+        except OSError as error:
+            raise SourceError(f"{self.name}: {self.directory} cannot be read: {error.strerror}") from error
+        names = sorted((name for name in found if _NAME.fullmatch(name)), key=file_number)
+        bases = {name.rpartition(".")[0] for name in names}
+        if len(bases) > 1:
+            base = self._indexed_base(found, bases)
+            names = [name for name in names if name.rpartition(".")[0] == base]
+        if not names:
+            raise SourceError(f"{self.name}: {self.directory} holds no binlog files (named like mysql-bin.000001)")
+        return names
+
+    def _indexed_base(self, found: list[str], bases: set[str]) -> str:
+        indexed = [base for base in bases if f"{base}.index" in found]
+        if len(indexed) != 1:
+            listed = ", ".join(sorted(bases))
+            raise SourceError(f"{self.name}: {self.directory} holds several logs ({listed}); give each its own folder")
+        return indexed[0]
+
+    def _complete(self, file: LogFile) -> int:
+        """Where the last complete transaction of a file ends. Only a file still in use may go on behind it."""
+        path = self.directory / file.name
+        format_, chunks = FileReading(self.directory)(Part(file.name, 0, file.size))
+        slicer = Slicer(file.name, 0, format_)
+        for chunk in chunks:
+            for _ in slicer.feed(chunk):
+                pass
+        for _ in slicer.finish():
+            pass
+        if slicer.complete < file.size and not _in_use(path):
+            raise DecodeError(
+                f"{self.name}: {file.name}:{slicer.complete}: the file is cut: {file.size - slicer.complete} bytes at "
+                "its end are no complete transaction, and its server had closed it; copy the file again"
+            )
+        return max(slicer.complete, FIRST_EVENT)
+
+
+@dataclass(frozen=True)
+class FileReading:
+    """Reads parts of files in one directory."""
+
+    directory: Path
+
+    def __call__(self, part: Part) -> tuple[FormatDescription | None, Iterator[bytes]]:
+        format_ = self._format(part.file) if part.start else None
+        return format_, self._chunks(part)
+
+    def _format(self, file: str) -> FormatDescription:
+        with (self.directory / file).open("rb") as stream:
+            check_magic(stream.read(FIRST_EVENT), file)
+            header = stream.read(_HEADER)
+            body = stream.read(int.from_bytes(header[9:13], "little") - _HEADER)
+        return FormatDescription.parse(header + body, f"{file}:{FIRST_EVENT}")
+
+    def _chunks(self, part: Part) -> Iterator[bytes]:
+        left = part.stop - part.start
+        with (self.directory / part.file).open("rb") as stream:
+            stream.seek(part.start)
+            while left:
+                chunk = stream.read(min(CHUNK, left))
+                if not chunk:
+                    raise SourceError(f"{part.file}:{part.stop - left}: the file became shorter while it was read")
+                left -= len(chunk)
+                yield chunk
+
+
+def _in_use(path: Path) -> bool:
+    """Whether the server has not closed the file: the flag in its FORMAT_DESCRIPTION event's header."""
+    with path.open("rb") as stream:
+        head = stream.read(FIRST_EVENT + _HEADER)
+    return len(head) == FIRST_EVENT + _HEADER and bool(int.from_bytes(head[-2:], "little") & _IN_USE)

@@ -1,0 +1,146 @@
+"""What a stretch of bronze holds, learnt without reading its payloads: tables, their definitions, statements.
+
+Put here: the questions that planning asks of bronze. Not here: what follows from the answers (compact.py).
+Two small queries over metadata columns answer for all tables of a source at once.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import FormatDescription, TableDefinition, TableName, parse_table_map, same_layout
+from spark_jobs.errors import TableStopped
+from spark_jobs.position import Position
+from spark_jobs.schema.statements import Effect, Statement, judge
+
+_HEADER = 19
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A statement and where it stands in the log."""
+
+    position: Position
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A table of the range: where its first and last slices begin, and each definition that its rows were logged with."""
+
+    first: Position
+    last: Position
+    definitions: tuple[tuple[Position, TableDefinition], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """``tables`` by name, statements that matter, and slices whose tables cannot be told from outside."""
+
+    tables: dict[TableName, Seen]
+    statements: tuple[Said, ...]
+    opaque: tuple[Position, ...]
+
+    def obstacle(self, name: TableName, since: Position, *, fresh: bool) -> str | None:
+        """Why a table cannot be compacted from a position on, or None. ``fresh``: silver has no row of it yet."""
+        for at in self.opaque:
+            if at >= since:
+                return f"the log has a compressed or otherwise closed transaction at {at}, which is not opened yet"
+        for said in self.statements:
+            if said.position >= since and said.statement.names(name.schema, name.table):
+                harmless = said.statement.effect is Effect.CREATES or (fresh and self._before_first_row(name, said))
+                if not harmless:
+                    return _refusal(said)
+        return None
+
+    def last_change(self, name: TableName) -> Position | None:
+        """Where the last statement stands that names a table."""
+        return max(
+            (said.position for said in self.statements if said.statement.names(name.schema, name.table)), default=None
+        )
+
+    def _before_first_row(self, name: TableName, said: Said) -> bool:
+        """A change of a table that the lake has no row of yet leaves nothing behind that would have to change."""
+        seen = self.tables.get(name)
+        return said.statement.effect is Effect.CHANGES and (seen is None or said.position < seen.first)
+
+
+def survey(slices: DataFrame) -> Survey:
+    """Reads the metadata of the given slices (a range of bronze). Raises DecodeError on a damaged table map."""
+    spans = _spans(slices)
+    definitions: dict[TableName, list[tuple[Position, TableDefinition]]] = {}
+    statements, opaque = [], []
+    for row in _notable(slices):
+        at = Position(row["file"], row["start"], row["stretch"])
+        if row["maps"]:
+            for definition in _definitions(row["context"], row["maps"], at):
+                definitions.setdefault(definition.name, []).append((at, definition))
+        if row["kind"] == "statement" and row["statement"] is not None:
+            statements.append(Said(at, judge(row["statement"], row["database"] or "")))
+        elif row["tables"] is None:
+            opaque.append(at)
+    tables = {name: Seen(first, last, tuple(definitions.get(name, ()))) for name, (first, last) in spans.items()}
+    meaningful = tuple(said for said in statements if said.statement.effect is not Effect.NONE)
+    return Survey(tables, meaningful, tuple(opaque))
+
+
+def agreed(name: TableName, found: Iterable[tuple[Position, TableDefinition]]) -> TableDefinition:
+    """The one definition that all of a range's rows share. Raises TableStopped where they differ."""
+    (first_at, first), *others = found
+    for at, other in others:
+        if not same_layout(first, other) or first != other:
+            raise TableStopped(
+                f"{name}: its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(other)}); "
+                "a change of columns is not applied yet"
+            )
+    return first
+
+
+def _spans(slices: DataFrame) -> dict[TableName, tuple[Position, Position]]:
+    place = F.struct("stretch", "number", "start", "file")
+    named = slices.select(F.explode("tables").alias("name"), place.alias("place"))
+    spans = named.groupBy("name").agg(F.min("place").alias("first"), F.max("place").alias("last"))
+    return {
+        TableName(row["name"]["schema"], row["name"]["table"]): (_position(row["first"]), _position(row["last"]))
+        for row in spans.toArrow().to_pylist()
+    }
+
+
+def _notable(slices: DataFrame) -> list[dict[str, object]]:
+    wanted = (
+        (F.col("kind") == "statement") | ((F.col("kind") == "rows") & F.col("tables").isNull()) | (F.size("maps") > 0)
+    )
+    head = F.coalesce("context", F.when(F.size("maps") > 0, F.substring("payload", 5, 512))).alias("context")
+    columns = ("stretch", "number", "file", "start", "kind", "tables", "database", "statement", "maps", head)
+    found = slices.where(wanted).select(*columns)
+    return sorted(found.toArrow().to_pylist(), key=lambda row: (row["stretch"], row["number"], row["start"]))
+
+
+def _position(place: dict[str, object]) -> Position:
+    return Position(str(place["file"]), int(str(place["start"])), int(str(place["stretch"])))
+
+
+def _definitions(context: bytes, maps: list[bytes], at: Position) -> list[TableDefinition]:
+    """The table maps of a slice, read under the format event that its context begins with."""
+    length = int.from_bytes(context[9:13], "little")
+    format_ = FormatDescription.parse(context[:length], str(at))
+    return [parse_table_map(event, format_, str(at)) for event in maps]
+
+
+def _refusal(said: Said) -> str:
+    match said.statement.effect:
+        case Effect.ROWS:
+            why = "changes rows in statement format, which says what was asked, not what happened"
+        case Effect.TRANSACTION:
+            why = (
+                "decides about rows that were logged before it (XA, or a rollback past them), which is not handled yet"
+            )
+        case _:
+            why = "changes the table, which is not applied yet"
+    return f"{said.statement.verb} at {said.position} {why}: {said.statement.short}"
+
+
+def _columns(definition: TableDefinition) -> str:
+    return ", ".join(f"{column.name or '?'} {column.sql_type}" for column in definition.columns)

@@ -1,0 +1,79 @@
+"""A pipeline over the run's server. Put here: the fixture, and comparing tables. Not here: what a test does with it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.config import Pipeline, load
+from spark_jobs.extract import Extracted
+from spark_jobs.pipeline import Outcome, lake_of, run_source
+from spark_jobs.position import Position
+from tests.fix_mysql import Database
+
+SOURCE = "shop"
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """A database of the server and a pipeline from it; the source begins where the log ended when the test began."""
+
+    spark: SparkSession
+    database: Database
+    folder: Path
+    start: Position
+
+    def pipeline(self, *, live: bool = False, **keys: Any) -> Pipeline:
+        """The test's configuration, read from a real file; ``live`` reads the server, otherwise its binlog files."""
+        server = self.database.server
+        login = {"host": server.host, "port": server.port, "user": server.user, "password": "${SHOP_PASSWORD}"}
+        origin = {"mysql": login} if live else {"files": str(server.data)}
+        said = {
+            "lake": str(self.folder / "lake"),
+            "sources": {SOURCE: origin | {"start": str(self.start)}},
+            "tables": [f"{self.database.name}.*"],
+        } | keys
+        path = self.folder / "pipeline.yaml"
+        path.write_text(yaml.safe_dump(said), encoding="utf-8")
+        return load(path, {"SHOP_PASSWORD": server.password})
+
+    def run(self, pipeline: Pipeline) -> tuple[Extracted, Outcome]:
+        return run_source(self.spark, pipeline, SOURCE)
+
+    def execute(self, *statements: str) -> None:
+        for statement in statements:
+            self.database.execute(statement)
+
+    def truth(self, table: str) -> list[tuple[Any, ...]]:
+        """The server's own rows, sorted."""
+        return sorted(self.database.execute(f"SELECT * FROM `{table}`"))
+
+    def merged(self, pipeline: Pipeline, table: str) -> list[tuple[Any, ...]]:
+        """The downstream rows without the added columns, sorted."""
+        return rows(lake_of(pipeline).downstream(self.database.name, table).read(self.spark))
+
+    def silver(self, pipeline: Pipeline, table: str) -> DataFrame:
+        return lake_of(pipeline).silver(SOURCE, self.database.name, table).read(self.spark)
+
+    def end(self) -> Position:
+        """Where the server's log ends now."""
+        file, offset = self.database.execute("SHOW MASTER STATUS")[0][:2]
+        return Position(file, offset)
+
+
+def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """A table's rows without the columns that the project adds, sorted."""
+    names = [name for name in frame.columns if not name.startswith("_")]
+    return sorted(tuple(row) for row in frame.select(*(f"`{name}`" for name in names)).collect())
+
+
+@pytest.fixture
+def shop(spark: SparkSession, database: Database, tmp_path: Path) -> Shop:
+    """A fresh schema, and a pipeline whose source begins at the log's present end. For tests marked spark and mysql."""
+    file, offset = database.execute("SHOW MASTER STATUS")[0][:2]
+    return Shop(spark, database, tmp_path, Position(file, offset))
+
+

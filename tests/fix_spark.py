@@ -1,0 +1,34 @@
+"""Spark and the lake. Put here: fixtures around the one session of a test run. Not here: tables of a test's own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Spark
+from spark_jobs.session import spark_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The run's only session, on two threads, with its warehouse out of the way. For tests marked ``spark``."""
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = spark_session(
+        Spark(
+            master="local[2]",
+            conf={
+                "spark.sql.warehouse.dir": str(warehouse),
+                "spark.sql.shuffle.partitions": "2",
+                "spark.driver.memory": "2g",
+            },
+        )
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """An empty directory for this test's lake."""
+    return tmp_path / "lake"

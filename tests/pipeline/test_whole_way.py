@@ -1,0 +1,172 @@
+"""From a server's log to merged tables: what the server says is what downstream has."""
+
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.export import export
+from spark_jobs.pipeline import lake_of
+from tests.fix_pipeline import SOURCE, Shop
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+CREATE = "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL(10,2), made DATETIME(6))"
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_inserts_updates_deletes_and_key_changes_arrive(shop: Shop, live: bool) -> None:
+    pipeline = shop.pipeline(live=live)
+    shop.execute(CREATE, "INSERT INTO item VALUES (1,'a',0.10,'2024-01-01'),(2,NULL,NULL,NULL),(3,'ü',-3.5,'1969-12-31 23:59:59.5')")
+    extracted, outcome = shop.run(pipeline)
+    assert extracted.head.position == shop.end()
+    assert outcome.stopped == {}
+    assert shop.merged(pipeline, "item") == shop.truth("item")
+    shop.execute(
+        "UPDATE item SET name = 'b' WHERE id = 2",
+        "DELETE FROM item WHERE id = 1",
+        "UPDATE item SET id = 9 WHERE id = 3",
+        "INSERT INTO item VALUES (1,'again',1,NULL)",
+    )
+    _, outcome = shop.run(pipeline)
+    (compacted,) = outcome.compacted
+    assert (compacted.inserts, compacted.updates, compacted.deletes, compacted.changes) == (1, 2, 1, 4)
+    assert shop.merged(pipeline, "item") == shop.truth("item")
+
+
+def test_a_run_that_finds_nothing_new_commits_nothing(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute(CREATE, "INSERT INTO item VALUES (1,'a',1,NULL)")
+    shop.run(pipeline)
+    lake = lake_of(pipeline)
+    tables = [lake.bronze(SOURCE), lake.silver(SOURCE, shop.database.name, "item"), lake.published()]
+    before = [table.head() for table in tables]
+    extracted, outcome = shop.run(pipeline)
+    assert (extracted.bytes, outcome.compacted, outcome.merged) == (0, [], [])
+    assert [table.head() for table in tables] == before
+
+
+def test_a_key_changed_deleted_and_inserted_again_over_several_windows(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (k VARCHAR(10), n INT, v INT, PRIMARY KEY (k, n)) CHARSET utf8mb4")
+    rounds = [
+        ["INSERT INTO t VALUES ('a',1,1),('b',1,2),('c',1,3)"],
+        ["UPDATE t SET k='A' WHERE k='a'", "UPDATE t SET n=2 WHERE k='b'"],
+        ["DELETE FROM t WHERE k='b'", "INSERT INTO t VALUES ('b',2,20)", "DELETE FROM t WHERE k='A'"],
+        ["INSERT INTO t VALUES ('a',1,100)", "UPDATE t SET n=7 WHERE k='c'", "UPDATE t SET n=1 WHERE k='c'"],
+        ["BEGIN", "UPDATE t SET n=9 WHERE k='a'", "UPDATE t SET k='a2' WHERE k='b'", "UPDATE t SET k='b', n=5 WHERE k='a'", "COMMIT"],
+    ]
+    for statements in rounds:
+        shop.execute(*statements)
+        shop.run(pipeline)
+        assert shop.merged(pipeline, "t") == shop.truth("t")
+    assert shop.silver(pipeline, "t").select("_window_start").distinct().count() == len(rounds)
+
+
+def test_a_table_first_seen_in_the_middle_is_taken_at_once_and_listed(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute(CREATE, "INSERT INTO item VALUES (1,'a',1,NULL)")
+    shop.run(pipeline)
+    shop.execute("CREATE TABLE late (id BIGINT UNSIGNED PRIMARY KEY)", "INSERT INTO late VALUES (18446744073709551615)")
+    _, outcome = shop.run(pipeline)
+    assert outcome.new == {(SOURCE, shop.database.name, "late")}
+    assert shop.merged(pipeline, "late") == shop.truth("late")
+    assert '"late"' in pipeline.tables_file.read_text(encoding="utf-8")
+
+
+def test_rolled_back_rows_never_arrive_and_filtered_tables_have_no_silver(shop: Shop) -> None:
+    pipeline = shop.pipeline(tables=[f"{shop.database.name}.*", f"!{shop.database.name}.audit_*"])
+    shop.execute(CREATE, "CREATE TABLE audit_log (id INT PRIMARY KEY)", "INSERT INTO audit_log VALUES (1)")
+    shop.execute("BEGIN", "INSERT INTO item VALUES (1,'no',1,NULL)", "ROLLBACK")
+    shop.execute("BEGIN", "INSERT INTO item VALUES (2,'yes',1,NULL)", "SAVEPOINT s", "INSERT INTO item VALUES (3,'no',1,NULL)")
+    shop.execute("ROLLBACK TO s", "COMMIT")
+    shop.run(pipeline)
+    assert [row[0] for row in shop.merged(pipeline, "item")] == [2]
+    assert lake_of(pipeline).silver(SOURCE, shop.database.name, "audit_log").head() is None
+
+
+def test_a_table_that_comes_into_scope_later_is_merged_from_the_log_s_beginning(shop: Shop) -> None:
+    narrow = shop.pipeline(tables=[f"{shop.database.name}.item"])
+    shop.execute(CREATE, "CREATE TABLE other (id INT PRIMARY KEY)", "INSERT INTO other VALUES (1),(2)", "INSERT INTO item VALUES (1,'a',1,NULL)")
+    shop.run(narrow)
+    wide = shop.pipeline()
+    shop.run(wide)
+    assert shop.merged(wide, "other") == shop.truth("other")
+
+
+def test_a_route_names_the_downstream_table(shop: Shop) -> None:
+    pipeline = shop.pipeline(routes=[{"from": f"{shop.database.name}.item", "to": "warehouse.goods"}])
+    shop.execute(CREATE, "INSERT INTO item VALUES (1,'a',1,NULL)")
+    shop.run(pipeline)
+    assert lake_of(pipeline).downstream("warehouse", "goods").read(shop.spark).count() == 1
+
+
+def test_columns_are_named_by_the_server_where_the_log_does_not(shop: Shop) -> None:
+    pipeline = shop.pipeline(live=True)
+    shop.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    try:
+        shop.execute(CREATE, "INSERT INTO item VALUES (1,'a',1.25,NULL)")
+        _, outcome = shop.run(pipeline)
+    finally:
+        shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    assert outcome.stopped == {}
+    assert shop.merged(pipeline, "item") == shop.truth("item")
+
+
+def test_names_are_not_guessed_where_nobody_tells_them(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    try:
+        shop.execute(CREATE, "INSERT INTO item VALUES (1,'a',1.25,NULL)")
+        _, outcome = shop.run(pipeline)
+    finally:
+        shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    (reason,) = outcome.stopped.values()
+    assert "the log does not name its columns (binlog_row_metadata is not FULL)" in reason
+
+
+def test_bronze_gives_the_server_s_files_back_byte_for_byte(shop: Shop) -> None:
+    pipeline = shop.pipeline(sources={SOURCE: {"files": str(shop.database.server.data)}})
+    shop.execute(CREATE, "INSERT INTO item VALUES (1,'a',1,NULL)", "FLUSH BINARY LOGS", "INSERT INTO item VALUES (2,'b',1,NULL)")
+    shop.execute("FLUSH BINARY LOGS")
+    from spark_jobs.pipeline import extract_source
+
+    extract_source(shop.spark, pipeline, SOURCE)
+    written = list(export(shop.spark, lake_of(pipeline), SOURCE, shop.folder / "out"))
+    assert len(written) >= 3
+    for one in written[:-1]:  # the last file is open: its in-use flag is what a closed file has not
+        assert one.path.read_bytes() == (shop.database.server.data / one.path.name).read_bytes()
+    last, truth = written[-1].path.read_bytes(), (shop.database.server.data / written[-1].path.name).read_bytes()
+    assert [at for at in range(len(last)) if last[at] != truth[at]] == [4 + 17]
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("ALTER TABLE item ADD COLUMN more INT", "ALTER TABLE"),
+        ("TRUNCATE TABLE item", "TRUNCATE TABLE"),
+        ("DROP TABLE item", "DROP TABLE"),
+        ("RENAME TABLE item TO gone", "RENAME TABLE"),
+    ],
+)
+def test_a_statement_that_is_not_applied_yet_stops_its_table_alone(shop: Shop, statement: str, said: str) -> None:
+    pipeline = shop.pipeline()
+    shop.execute(CREATE, "CREATE TABLE other (id INT PRIMARY KEY)", "INSERT INTO item VALUES (1,'a',1,NULL)")
+    shop.run(pipeline)
+    before = shop.merged(pipeline, "item")
+    shop.execute(statement, "INSERT INTO other VALUES (5)")
+    _, outcome = shop.run(pipeline)
+    name = TableName(shop.database.name, "item")
+    assert list(outcome.stopped) == [name]
+    assert said in outcome.stopped[name]
+    assert shop.merged(pipeline, "item") == before
+    assert shop.merged(pipeline, "other") == [(5,)]
+    _, again = shop.run(pipeline)
+    assert list(again.stopped) == [name], "it does not go on by itself"
+
+
+def test_rows_in_statement_format_stop_their_table(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute(CREATE, "SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO item VALUES (1,'a',1,NULL)", "SET SESSION binlog_format = 'ROW'")
+    shop.execute("INSERT INTO item VALUES (2,'a',1,NULL)")
+    _, outcome = shop.run(pipeline)
+    assert "statement format" in outcome.stopped[TableName(shop.database.name, "item")]
+    assert lake_of(pipeline).downstream(shop.database.name, "item").head() is None

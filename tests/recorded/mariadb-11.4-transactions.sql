@@ -1,0 +1,26 @@
+-- MariaDB 11.4.5, --binlog-format=ROW --binlog-row-metadata=FULL --log-bin-compress=ON --log-bin-compress-min-len=300, session time zone UTC.
+CREATE DATABASE recorded;
+USE recorded;
+CREATE TABLE a (id INT PRIMARY KEY, note VARCHAR(400));
+CREATE TABLE m (id INT PRIMARY KEY) ENGINE=MyISAM;
+INSERT INTO a VALUES (1, 'one'), (2, NULL), (3, 'drei');
+BEGIN;
+UPDATE a SET note = 'eins' WHERE id = 1;
+SAVEPOINT s1;
+DELETE FROM a WHERE id = 3;
+ROLLBACK TO s1;
+CREATE TEMPORARY TABLE t (id INT);
+DELETE FROM a WHERE id = 2;
+COMMIT;
+INSERT INTO a VALUES (4, REPEAT('long ', 70));
+INSERT INTO m VALUES (1);
+CREATE TABLE c AS SELECT * FROM a;
+XA START 'x1';
+INSERT INTO a VALUES (5, 'prepared');
+XA END 'x1';
+XA PREPARE 'x1';
+XA COMMIT 'x1';
+ALTER TABLE a ADD COLUMN n BIGINT UNSIGNED, COMMENT = 'A comment that is long enough to have this statement written as a compressed query event: log_bin_compress_min_len is 300 here, and so this text goes on for a while, saying nothing of importance to anybody, until it has reached the length that it needs to have for that, which is soon, and now it has.';
+TRUNCATE TABLE m;
+DROP TABLE a, c, m;
+DROP DATABASE recorded;

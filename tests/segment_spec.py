@@ -1,0 +1,347 @@
+"""Binlog files described, not pasted: tables and changes in, the bytes a server would write out.
+
+    SegmentSpec(tables=[Table("shop.orders", key=["id"], id=INT, note=VARCHAR(40))],
+                changes=[Insert("shop.orders", (1, None)), Commit()]).to_bytes()
+
+Broken input is made by editing the spec (``dataclasses.replace``) or the bytes of one event (``events()``).
+
+Put here: events, transactions and files. Not here: how one value is written (segment_types.py).
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.segment_types import ColumnType
+
+MAGIC = b"\xfebin"
+SID = bytes(range(0x10, 0x20))
+UUID = "10111213-1415-1617-1819-1a1b1c1d1e1f"
+"""The source UUID of every described GTID."""
+
+_HEAD_LENGTHS_MYSQL = bytes.fromhex(
+    "000d0008000000000400040000006200041a08000000080808020000000a0a0a2a2a001234000a280000"
+)
+_WRITE, _UPDATE, _DELETE = 0, 1, 2
+
+
+class Table:
+    """A table's columns in order; ``key`` names its primary key's. Table ids follow the order of tables in the spec."""
+
+    def __init__(self, name: str, key: Sequence[str] = (), metadata: bool = True, **columns: ColumnType) -> None:
+        self.name = name
+        self.columns = columns
+        self.key = list(key)
+        self.metadata = metadata
+        """Whether the TABLE_MAP carries names, signs, charsets, labels and key (binlog_row_metadata=FULL)."""
+
+    def body(self, table_id: int) -> bytes:
+        schema, _, table = self.name.partition(".")
+        types = list(self.columns.values())
+        meta = b"".join(kind.meta for kind in types)
+        body = struct.pack("<IHH", table_id & 0xFFFFFFFF, table_id >> 32, 1)
+        body += _name(schema) + _name(table) + lenenc(len(types)) + bytes(kind.code for kind in types)
+        body += lenenc(len(meta)) + meta + bits([kind.nullable for kind in types])
+        return body + (self._optional(types) if self.metadata else b"")
+
+    def _optional(self, types: list[ColumnType]) -> bytes:
+        names = list(self.columns)
+        signs = [kind.unsigned for kind in types if kind.numeric]
+        plain = [kind.collation for kind in types if kind.collation and not kind.labels]
+        labelled = [kind.collation for kind in types if kind.labels]
+        fields: list[tuple[int, bytes]] = []
+        if signs:
+            fields.append((1, bits(signs, reverse=True)))
+        if plain:
+            fields.append((3, b"".join(lenenc(collation) for collation in plain if collation)))
+        fields.append((4, b"".join(lenenc(len(name.encode())) + name.encode() for name in names)))
+        for code, wanted in ((5, True), (6, False)):
+            lists = [kind.labels for kind in types if kind.labels and kind.is_set == wanted]
+            if lists:
+                fields.append((code, b"".join(map(_labels, lists))))
+        if self.key:
+            fields.append((8, b"".join(lenenc(names.index(name)) for name in self.key)))
+        if labelled:
+            fields.append((11, b"".join(lenenc(collation) for collation in labelled if collation)))
+        return b"".join(bytes([code]) + lenenc(len(value)) + value for code, value in fields)
+
+    def image(self, row: Sequence[Any]) -> bytes:
+        """Null bits, then every value that is not NULL. A value given as bytes in a ``Raw`` is written as it is."""
+        types = list(self.columns.values())
+        assert len(row) == len(types), f"{self.name} has {len(types)} columns, the row has {len(row)} values"
+        values = [
+            value.bytes if isinstance(value, Raw) else kind.encode(value)
+            for kind, value in zip(types, row, strict=True)
+            if value is not None
+        ]
+        return bits([value is None for value in row]) + b"".join(values)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A value's bytes as they are to stand in the row image."""
+
+    bytes: bytes
+
+
+@dataclass(frozen=True)
+class Insert:
+    table: str
+    row: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Update:
+    table: str
+    before: Sequence[Any]
+    after: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Delete:
+    table: str
+    row: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One row event of several rows of one kind; an update's rows are pairs. last: STMT_END_F is set."""
+
+    table: str
+    kind: type[Insert] | type[Update] | type[Delete]
+    rows: Sequence[Any]
+    last: bool = True
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Ends the transaction by an XID event."""
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """Ends the transaction by a QUERY."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A QUERY as it stands, inside the transaction or, with none open, without a GTID before it."""
+
+    database: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement that is a transaction of its own, its GTID before it. Inside a transaction: a QUERY alone.
+
+    ``XA START …`` opens a transaction, which a RawEvent of XA_PREPARE ends.
+    """
+
+    database: str
+    text: str
+
+
+@dataclass(frozen=True)
+class RawEvent:
+    """Any event by type number and body. transaction: a GTID and a BEGIN come before it where none is open."""
+
+    code: int
+    body: bytes
+    flags: int = 0
+    transaction: bool = False
+    ends: bool = False
+
+
+Change = Insert | Update | Delete | Rows | Commit | Rollback | Query | Statement | RawEvent
+
+
+@dataclass
+class SegmentSpec:
+    """One binlog file. A change outside a transaction opens one; ``Commit()`` ends it, and so does the file's end."""
+
+    tables: Sequence[Table] = ()
+    changes: Sequence[Change] = ()
+    checksum: bool = True
+    version: str = "8.0.36"
+    rows_version: int = 2
+    server_id: int = 1
+    second: int = 1_700_000_000
+    """Header time of the first transaction; each following one is a second later."""
+    first_number: int = 1
+    """GTID number of the first transaction."""
+    gtids: bool = True
+    """False: ANONYMOUS_GTID events."""
+    commit_times: bool = True
+    """Whether GTID events carry µs of commit (MySQL 8.0.1 and later); they are the header's second and 250,000 µs."""
+    first_table_id: int = 100
+    in_use: bool = False
+    rotate_to: str | None = "mysql-bin.000002"
+    """The file's last event: ROTATE to that name; None: STOP; "" for neither."""
+    _out: list[bytes] = field(default_factory=list, init=False, repr=False)
+    _open: bool = field(default=False, init=False, repr=False)
+    _place: int = field(default=4, init=False, repr=False)
+    _begun: int = field(default=0, init=False, repr=False)
+
+    def to_bytes(self) -> bytes:
+        return MAGIC + b"".join(self.events())
+
+    def events(self) -> list[bytes]:
+        """The file's events, one after the other, without the magic bytes."""
+        self._out, self._open, self._place, self._begun = [], False, 4, 0
+        self._event(15, self._format_body(), flags=1 if self.in_use else 0, closed_flags=0)
+        self._event(35, struct.pack("<Q", 0))
+        for change in self.changes:
+            self._write(change)
+        if self._open:
+            self._write(Commit())
+        if self.rotate_to:
+            self._event(4, struct.pack("<Q", 4) + self.rotate_to.encode())
+        elif self.rotate_to is None:
+            self._event(3, b"")
+        return self._out
+
+    def offsets(self) -> list[int]:
+        """File offset of each event of ``events()``, and last the file's length."""
+        places = [4]
+        for event in self.events():
+            places.append(places[-1] + len(event))
+        return places
+
+    def _format_body(self) -> bytes:
+        head = struct.pack("<H50sIB", 4, self.version.encode(), self.second, 19)
+        return head + _HEAD_LENGTHS_MYSQL + bytes([1 if self.checksum else 0])
+
+    def _event(self, code: int, body: bytes, flags: int = 0, closed_flags: int | None = None) -> None:
+        footer = 4 if self.checksum or code == 15 else 0
+        length = 19 + len(body) + footer
+        self._place += length
+        second = self.second + max(self._begun - 1, 0)
+
+        def frame(bits: int) -> bytes:
+            return struct.pack("<IBIIIH", second, code, self.server_id, length, self._place & 0xFFFFFFFF, bits) + body
+
+        crc = zlib.crc32(frame(flags if closed_flags is None else closed_flags))
+        self._out.append(frame(flags) + (struct.pack("<I", crc) if footer else b""))
+
+    def _gtid(self) -> None:
+        self._begun += 1
+        number = self.first_number + self._begun - 1
+        body = b"\1" + (SID if self.gtids else bytes(16)) + struct.pack("<Q", number if self.gtids else 0)
+        body += b"\2" + struct.pack("<QQ", self._begun - 1, self._begun)
+        if self.commit_times:
+            committed = (self.second + self._begun - 1) * 1_000_000 + 250_000
+            body += committed.to_bytes(7, "little") + b"\0" + struct.pack("<I", 80036)
+        self._event(33 if self.gtids else 34, body)
+
+    def _query(self, database: str, text: str | bytes) -> None:
+        name = database.encode()
+        raw = text.encode() if isinstance(text, str) else text
+        status = b"\0" + bytes(4) + b"\1" + bytes(8)
+        self._event(2, struct.pack("<IIBHH", 7, 0, len(name), 0, len(status)) + status + name + b"\0" + raw)
+
+    def _begin(self) -> None:
+        if not self._open:
+            self._gtid()
+            self._query("", "BEGIN")
+            self._open = True
+
+    def _write(self, change: Change) -> None:  # noqa: C901 - one case a kind of change
+        match change:
+            case Insert(table, row):
+                self._rows(Rows(table, Insert, [row]))
+            case Update(table, before, after):
+                self._rows(Rows(table, Update, [(before, after)]))
+            case Delete(table, row):
+                self._rows(Rows(table, Delete, [row]))
+            case Rows():
+                self._rows(change)
+            case Commit():
+                self._begin()
+                self._event(16, struct.pack("<Q", 42 + self._begun))
+                self._open = False
+            case Rollback():
+                self._begin()
+                self._query("", "ROLLBACK")
+                self._open = False
+            case Query(database, text):
+                self._query(database, text)
+            case Statement(database, text):
+                if not self._open:
+                    self._gtid()
+                self._query(database, text)
+                self._open = self._open or text.startswith("XA START")
+            case RawEvent():
+                if change.transaction:
+                    self._begin()
+                self._event(change.code, change.body, change.flags)
+                self._open = self._open and not change.ends
+
+    def _rows(self, rows: Rows) -> None:
+        self._begin()
+        number, table = next((k, table) for k, table in enumerate(self.tables) if table.name == rows.table)
+        table_id = self.first_table_id + number
+        self._event(19, table.body(table_id))
+        self._event(self._row_code(rows.kind), self._row_body(table, table_id, rows))
+
+    def _row_code(self, kind: type) -> int:
+        return (30 if self.rows_version == 2 else 23) + {Insert: _WRITE, Update: _UPDATE, Delete: _DELETE}[kind]
+
+    def _row_body(self, table: Table, table_id: int, rows: Rows) -> bytes:
+        head = struct.pack("<IHH", table_id & 0xFFFFFFFF, table_id >> 32, 1 if rows.last else 0)
+        if self.rows_version == 2:
+            head += struct.pack("<H", 2)
+        width = len(table.columns)
+        present = bits([True] * width) * (2 if rows.kind is Update else 1)
+        pairs = rows.rows if rows.kind is Update else [(row,) for row in rows.rows]
+        return head + lenenc(width) + present + b"".join(table.image(row) for pair in pairs for row in pair)
+
+
+def reframed(event: bytes, *, body: bytes | None = None, code: int | None = None, checksum: bool = True) -> bytes:
+    """The event with another body or type number, its length and checksum made right again."""
+    content = event[19 : -4 if checksum else None] if body is None else body
+    length = 19 + len(content) + (4 if checksum else 0)
+    head = (
+        event[:4] + bytes([event[4] if code is None else code]) + event[5:9] + struct.pack("<I", length) + event[13:19]
+    )
+    return head + content + (struct.pack("<I", zlib.crc32(head + content)) if checksum else b"")
+
+
+def chunked(content: bytes, size: int) -> Iterator[bytes]:
+    for start in range(0, len(content), size):
+        yield content[start : start + size]
+
+
+def lenenc(number: int) -> bytes:
+    """A length-encoded integer."""
+    if number < 251:
+        return bytes([number])
+    return b"\xfc" + struct.pack("<H", number) if number < 1 << 16 else b"\xfd" + number.to_bytes(3, "little")
+
+
+def varlen(number: int) -> bytes:
+    """A variable-length integer as MySQL's serialization library writes it: trailing ones of the first byte count the bytes behind it."""
+    for more in range(8):
+        if number < 1 << 7 * (more + 1):
+            return (number << (more + 1) | ((1 << more) - 1)).to_bytes(more + 1, "little")
+    return b"\xff" + number.to_bytes(8, "little")
+
+
+def bits(flags: Sequence[bool], *, reverse: bool = False) -> bytes:
+    """Flags as bits, the first one lowest in the first byte; ``reverse``: highest."""
+    out = bytearray((len(flags) + 7) // 8)
+    for k, flag in enumerate(flags):
+        out[k // 8] |= flag << (7 - k % 8 if reverse else k % 8)
+    return bytes(out)
+
+
+def _name(text: str) -> bytes:
+    raw = text.encode()
+    return bytes([len(raw)]) + raw + b"\0"
+
+
+def _labels(labels: Sequence[str]) -> bytes:
+    encoded = [label.encode() for label in labels]
+    return lenenc(len(encoded)) + b"".join(lenenc(len(raw)) + raw for raw in encoded)

@@ -1,0 +1,263 @@
+"""The decoder's slow twin: plain Python, one value at a time, written from the format's description.
+
+It shares nothing with the fast one but the definition of the table. Values come as Arrow's ``to_pylist`` gives them; what
+a typed column cannot hold is None, with its exact text in ``raw``.
+
+Put here: how bytes become values, as plainly as can be. Not here: speed, or checks beyond what a value needs.
+"""
+
+import datetime as dt
+import struct
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from spark_jobs.binlog.table import Column, TableDefinition
+
+ROW_EVENTS = {30: 1, 31: 2, 32: 3, 23: 1, 24: 2, 25: 3}
+DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+
+
+@dataclass
+class Row:
+    op: int
+    offset: int
+    row: int
+    committed_us: int
+    gtid: str | None
+    after: list[Any]
+    before: list[Any] | None = None
+    raw: dict[str, str] = field(default_factory=dict)
+    before_raw: dict[str, str] = field(default_factory=dict)
+
+
+class Cursor:
+    def __init__(self, wire: bytes) -> None:
+        self.wire = wire
+        self.place = 0
+
+    def take(self, count: int) -> bytes:
+        assert self.place + count <= len(self.wire), "cut short"
+        self.place += count
+        return self.wire[self.place - count : self.place]
+
+    def little(self, count: int) -> int:
+        return int.from_bytes(self.take(count), "little")
+
+    def big(self, count: int) -> int:
+        return int.from_bytes(self.take(count), "big")
+
+
+class Exact(Exception):
+    """The typed column cannot hold the value; the exact text of it."""
+
+
+def integer(size: int) -> Callable[[Cursor, Column], Any]:
+    def read(wire: Cursor, column: Column) -> Any:
+        value = int.from_bytes(wire.take(size), "little", signed=not column.unsigned)
+        return Decimal(value) if size == 8 and column.unsigned else value
+
+    return read
+
+
+def bit(wire: Cursor, column: Column) -> Any:
+    value = wire.big((column.meta + 7) // 8)
+    return Decimal(value) if column.meta == 64 else value
+
+
+def decimal(wire: Cursor, column: Column) -> Any:
+    precision, scale = column.meta >> 8, column.meta & 255
+    whole = precision - scale
+    groups = [whole % 9] * (whole % 9 > 0) + [9] * (whole // 9) + [9] * (scale // 9) + [scale % 9] * (scale % 9 > 0)
+    stored = bytearray(wire.take(sum(DIGIT_BYTES[digits] for digits in groups)))
+    negative = not stored[0] & 0x80
+    stored[0] ^= 0x80
+    if negative:
+        stored = bytearray(byte ^ 0xFF for byte in stored)
+    digits, parts = "", Cursor(bytes(stored))
+    for count in groups:
+        digits += str(parts.big(DIGIT_BYTES[count])).zfill(count)
+    text = (digits[:whole].lstrip("0") or "0") + ("." + digits[whole:] if scale else "")
+    text = "-" + text if negative and digits.strip("0") else text
+    return text if precision > 38 else Decimal(text)
+
+
+def date(wire: Cursor, _: Column) -> Any:
+    packed = wire.little(3)
+    return calendar_date(packed >> 9, packed >> 5 & 15, packed & 31)
+
+
+def calendar_date(year: int, month: int, day: int) -> dt.date:
+    try:
+        return dt.date(year, month, day)
+    except ValueError:
+        raise Exact(f"{year:04}-{month:02}-{day:02}") from None
+
+
+def fraction(wire: Cursor, column: Column) -> tuple[int, str]:
+    """Microseconds, and the text behind the seconds."""
+    size = (column.meta + 1) // 2
+    microseconds = wire.big(size) * 100 ** (3 - size) if size else 0
+    return microseconds, f".{microseconds:06}"[: column.meta + 1] if column.meta else ""
+
+
+def datetime(wire: Cursor, column: Column) -> Any:
+    packed = wire.big(5) - (1 << 39)
+    year, month = divmod(packed >> 22, 13)
+    day, hour, minute, second = packed >> 17 & 31, packed >> 12 & 31, packed >> 6 & 63, packed & 63
+    microseconds, text = fraction(wire, column)
+    try:
+        return dt.datetime(year, month, day, hour, minute, second, microseconds)
+    except ValueError:
+        raise Exact(f"{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{text}") from None
+
+
+def timestamp(wire: Cursor, column: Column) -> Any:
+    seconds = wire.big(4)
+    microseconds, text = fraction(wire, column)
+    if seconds == 0:
+        raise Exact(f"0000-00-00 00:00:00{text}")
+    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds, microseconds=microseconds)
+
+
+def time(wire: Cursor, column: Column) -> Any:
+    size = (column.meta + 1) // 2
+    number = wire.big(3 + size) - (0x800000 << 8 * size)
+    clock, rest = divmod(abs(number), 1 << 8 * size)
+    text = f".{rest * 100 ** (3 - size):06}"[: column.meta + 1] if column.meta else ""
+    return f"{'-' if number < 0 else ''}{clock >> 12:02}:{clock >> 6 & 63:02}:{clock & 63:02}{text}"
+
+
+def year(wire: Cursor, _: Column) -> Any:
+    value = wire.little(1)
+    return 1900 + value if value else 0
+
+
+def text(stored: bytes, column: Column) -> Any:
+    if column.charset == 63:
+        return stored
+    if column.charset == 8:
+        return "".join(bytes([byte]).decode("cp1252") if byte not in HOLES else chr(byte) for byte in stored)
+    try:
+        return stored.decode("ascii" if column.charset == 11 else "utf-8")
+    except UnicodeDecodeError:
+        raise Exact(stored.hex()) from None
+
+
+HOLES = b"\x81\x8d\x8f\x90\x9d"
+
+
+def varchar(wire: Cursor, column: Column) -> Any:
+    return text(wire.take(wire.little(1 if column.meta < 256 else 2)), column)
+
+
+def char(wire: Cursor, column: Column) -> Any:
+    value = varchar(wire, column)
+    return value.ljust(column.meta, b"\0") if column.charset == 63 else value
+
+
+def blob(wire: Cursor, column: Column) -> Any:
+    return text(wire.take(wire.little(column.meta)), column)
+
+
+def enum(wire: Cursor, column: Column) -> Any:
+    number = wire.little(column.meta)
+    return ("", *(column.labels or ()))[number]
+
+
+def members(wire: Cursor, column: Column) -> Any:
+    mask = wire.little(column.meta)
+    return ",".join(label for place, label in enumerate(column.labels or ()) if mask >> place & 1)
+
+
+READERS: dict[int, Callable[[Cursor, Column], Any]] = {
+    1: integer(1),
+    2: integer(2),
+    3: integer(4),
+    4: lambda wire, _: struct.unpack("<f", wire.take(4))[0],
+    5: lambda wire, _: struct.unpack("<d", wire.take(8))[0],
+    8: integer(8),
+    9: integer(3),
+    10: date,
+    13: year,
+    15: varchar,
+    16: bit,
+    17: timestamp,
+    18: datetime,
+    19: time,
+    246: decimal,
+    247: enum,
+    248: members,
+    252: blob,
+    254: char,
+}
+
+
+def image(wire: Cursor, definition: TableDefinition) -> tuple[list[Any], dict[str, str]]:
+    nulls = wire.little((len(definition.columns) + 7) // 8)
+    values: list[Any] = []
+    raw: dict[str, str] = {}
+    for place, column in enumerate(definition.columns):
+        if nulls >> place & 1:
+            values.append(None)
+            continue
+        try:
+            values.append(READERS[column.type_code](wire, column))
+        except Exact as exact:
+            values.append(None)
+            raw[definition.column_names()[place]] = str(exact)
+    return values, raw
+
+
+def events(content: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    """Offset, header's second, type and body of each event of a whole file."""
+    place, footer = 4, 0
+    while place < len(content):
+        second, code, _, length = struct.unpack("<IBII", content[place : place + 13])
+        event = content[place : place + length]
+        if code == 15:
+            footer = 4 if event[-5] == 1 else 0
+            yield place, second, code, event[19:-4]
+        else:
+            yield place, second, code, event[19 : length - footer]
+        place += length
+
+
+def decode(content: bytes, definition: TableDefinition) -> Iterator[Row]:
+    """All changes of one table in a file, in log order."""
+    ids: set[int] = set()
+    committed, gtid = 0, None
+    for offset, second, code, body in events(content):
+        if code in {33, 34}:
+            committed = int.from_bytes(body[42:49], "little") & ((1 << 55) - 1) if len(body) > 48 else second * 1_000_000
+            number = int.from_bytes(body[17:25], "little")
+            gtid = f"{uuid.UUID(bytes=body[1:17])}:{number}" if code == 33 else None
+        elif code == 19:
+            names = Cursor(body[8:])
+            name = ".".join(names.take(names.little(1) + 1)[:-1].decode() for _ in range(2))
+            ids.discard(int.from_bytes(body[:6], "little"))
+            ids |= {int.from_bytes(body[:6], "little")} if name == str(definition.name) else set()
+        elif code in ROW_EVENTS and int.from_bytes(body[:6], "little") in ids:
+            yield from rows_of(Cursor(body[8:]), code, definition, offset, committed, gtid)
+
+
+def rows_of(
+    wire: Cursor, code: int, definition: TableDefinition, offset: int, committed: int, gtid: str | None
+) -> Iterator[Row]:
+    op = ROW_EVENTS[code]
+    if code >= 30:
+        wire.take(wire.little(2) - 2)
+    width = wire.little(1)
+    width = wire.little(2) if width == 252 else width
+    assert width == len(definition.columns)
+    wire.take((width + 7) // 8 * (2 if op == 2 else 1))
+    ordinal = 0
+    while wire.place < len(wire.wire):
+        row = Row(op, offset, ordinal, committed, gtid, [])
+        if op == 2:
+            row.before, row.before_raw = image(wire, definition)
+        row.after, row.raw = image(wire, definition)
+        yield row
+        ordinal += 1

@@ -1,0 +1,65 @@
+"""What a QUERY's bytes say."""
+
+import struct
+import zlib
+
+import pytest
+
+from spark_jobs.binlog.query import read_query
+from spark_jobs.errors import DecodeError
+from tests.segment_spec import RawEvent, SegmentSpec, Statement
+
+
+def event(code: int, body: bytes) -> bytes:
+    return SegmentSpec(changes=[RawEvent(code, body)]).events()[2]
+
+
+def head(database: bytes, status: bytes = b"") -> bytes:
+    return struct.pack("<IIBHH", 7, 0, len(database), 0, len(status))
+
+
+def squeezed(text: bytes, *, size: int | None = None, first: int = 0x82) -> bytes:
+    return bytes([first]) + (len(text) if size is None else size).to_bytes(first & 7, "big") + zlib.compress(text)
+
+
+LONG = "ALTER TABLE orders COMMENT = 'é" + "x" * 400 + "'"
+
+
+@pytest.mark.parametrize(
+    "code, body, database, text",
+    [
+        (2, head(b"shop") + b"shop\0drop table x", "shop", "drop table x"),
+        (2, head(b"", b"\0abcd") + b"\0abcd" + b"\0BEGIN", "", "BEGIN"),
+        (2, head("caf\u00e9".encode()) + "caf\u00e9\0select '\u20ac'".encode(), "caf\u00e9", "select '\u20ac'"),
+        (2, head(b"shop") + b"shop\0", "shop", ""),
+        (2, head(b"shop") + b"shop\0select '\xe9'", "shop", "select '\\xe9'"),
+        (18, head(b"shop") + bytes(13) + b"shop\0LOAD DATA INFILE 'x'", "shop", "LOAD DATA INFILE 'x'"),
+        (165, head(b"shop") + b"shop\0" + squeezed(LONG.encode()), "shop", LONG),
+        (165, head(b"shop") + b"shop\0" + squeezed(b"short", first=0x81), "shop", "short"),
+    ],
+)
+def test_read_query(code: int, body: bytes, database: str, text: str) -> None:
+    assert read_query(event(code, body), 4, "f:4") == (database, text)
+
+
+@pytest.mark.parametrize(
+    "code, body, message",
+    [
+        (2, head(b"shop") + b"sho", "default database does not end"),
+        (2, head(b"shop") + b"shopping", "default database does not end"),
+        (165, head(b"") + b"\0", "compression head"),
+        (165, head(b"") + b"\0" + squeezed(b"text", first=0x91), "compression head 91"),
+        (165, head(b"") + b"\0" + squeezed(b"text")[:-3], "Query_compressed event"),
+        (165, head(b"") + b"\0" + squeezed(b"text", size=5), "4 bytes of text, another number"),
+    ],
+)
+def test_what_is_refused(code: int, body: bytes, message: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        read_query(event(code, body), 4, "f:4")
+    assert str(caught.value).startswith("f:4: ")
+    assert message in str(caught.value)
+
+
+def test_without_checksum() -> None:
+    events = SegmentSpec(changes=[Statement("shop", "drop table x")], checksum=False).events()
+    assert read_query(events[3], 0, "f:4") == ("shop", "drop table x")

@@ -1,0 +1,490 @@
+"""Slices: what they hold together, where they are cut, and that nothing is lost. Random files against a plain walk."""
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.binlog.framing import FormatDescription, TableMaps, open_slice
+from spark_jobs.binlog.transactions import LARGE, SLICE_SCHEMA, Slicer
+from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated, Unsupported
+from tests.segment_spec import (
+    UUID,
+    Change,
+    Commit,
+    Delete,
+    Insert,
+    Query,
+    RawEvent,
+    Rollback,
+    Rows,
+    SegmentSpec,
+    Statement,
+    Table,
+    Update,
+    chunked,
+    lenenc,
+)
+from tests.segment_types import BIGINT, INT, VARCHAR
+
+FILE = "mysql-bin.000001"
+RECORDED = Path(__file__).parents[2] / "recorded"
+ORDERS = Table("shop.orders", key=["id"], id=INT, note=VARCHAR(40))
+LINES = Table("shop.lines", key=["id"], id=BIGINT, amount=INT)
+SPEC = SegmentSpec(tables=[ORDERS, LINES])
+
+
+def sliced(content: bytes, *, target: int = 1 << 20, chunk: int = 1 << 20) -> tuple[list[dict[str, Any]], Slicer]:
+    slicer = Slicer(FILE, 0, None, target=target)
+    batches = [batch for piece in chunked(content, chunk) for batch in slicer.feed(piece)]
+    batches += slicer.finish()
+    rows: list[dict[str, Any]] = pa.Table.from_batches(batches, SLICE_SCHEMA).to_pylist()
+    return rows, slicer
+
+
+def brief(content: bytes, *, target: int = 1 << 20) -> list[tuple[str, int, int, str | None]]:
+    """(kind, events, transactions ended, statement) of each slice."""
+    rows, _ = sliced(content, target=target)
+    return [(row["kind"], row["events"], row["transactions"], row["statement"]) for row in rows]
+
+
+HEAD = ("control", 2, 0, None)
+TAIL = ("control", 1, 0, None)
+XA_START, XA_PREPARE = Statement("", "XA START X'61',X'',1"), RawEvent(38, bytes(13), ends=True)
+
+
+@pytest.mark.parametrize(
+    "changes, slices",
+    [
+        ([Insert("shop.orders", (1, "a")), Commit()], [("rows", 5, 1, None)]),
+        (
+            [Insert("shop.orders", (1, "a")), Commit(), Delete("shop.orders", (1, "a")), Commit()],
+            [("rows", 10, 2, None)],
+        ),
+        ([Statement("shop", "drop table x")], [("statement", 2, 1, "drop table x")]),
+        (
+            [Insert("shop.orders", (1, "a")), Commit(), Statement("shop", "flush"), Insert("shop.orders", (2, "a"))],
+            [("rows", 5, 1, None), ("statement", 2, 1, "flush"), ("rows", 5, 1, None)],
+        ),
+        (
+            [Insert("shop.orders", (1, "a")), Statement("shop", "create temporary table t"), Commit(), Commit()],
+            [("rows", 4, 0, None), ("statement", 1, 0, "create temporary table t"), ("rows", 1, 1, None)]
+            + [("rows", 3, 1, None)],
+        ),
+        (
+            [Commit(), Insert("shop.orders", (1, "a")), Rollback(), Commit()],
+            [("rows", 3, 1, None), ("statement", 5, 1, "ROLLBACK"), ("rows", 3, 1, None)],
+        ),
+        (
+            [Insert("shop.orders", (1, "a")), Query("", "SAVEPOINT `s`"), Query("", "ROLLBACK TO `s`"), Commit()],
+            [("rows", 7, 1, None)],
+        ),
+        (
+            [XA_START, Insert("shop.orders", (1, "a")), Query("", "XA END X'61',X'',1"), XA_PREPARE, Commit()],
+            [("statement", 6, 1, XA_START.text), ("rows", 3, 1, None)],
+        ),
+        ([Statement("", "XA COMMIT X'61',X'',1")], [("statement", 2, 1, "XA COMMIT X'61',X'',1")]),
+        ([Query("shop", "create table old (id int)")], [("statement", 1, 1, "create table old (id int)")]),
+        (
+            [RawEvent(5, bytes(9)), Query("shop", "insert into t values (1)")],
+            [("statement", 2, 1, "insert into t values (1)")],
+        ),
+        ([RawEvent(29, b"\1x", transaction=True), Commit()], [("rows", 4, 1, None)]),
+    ],
+)
+def test_kinds(changes: list[Change], slices: list[tuple[str, int, int, str | None]]) -> None:
+    assert brief(replace(SPEC, changes=changes).to_bytes()) == [HEAD, *slices, TAIL]
+
+
+def test_a_file_without_transactions() -> None:
+    assert brief(SPEC.to_bytes()) == [("control", 3, 0, None)]
+
+
+def test_one_slice() -> None:
+    changes = [Statement("shop", "create table orders"), Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 1))]
+    content = replace(SPEC, changes=[*changes, Commit()]).to_bytes()
+    rows, slicer = sliced(content)
+    assert (slicer.complete, slicer.pending) == (len(content), 0)
+    row = rows[2]
+    assert row["gtid"] == f"{UUID}:2"
+    assert row["committed_at"].isoformat() == "2023-11-14T22:13:21.250000+00:00"
+    assert row["tables"] == [{"schema": "shop", "table": "lines"}, {"schema": "shop", "table": "orders"}]
+    assert (row["start"], row["transaction_start"], row["server_id"], row["ignored"]) == (rows[1]["stop"],) * 2 + (1, 0)
+    assert [event[19 + 6 : -4] for event in row["maps"]] == [ORDERS.body(0)[6:], LINES.body(0)[6:]]
+    assert row["context"] == slicer.format.event
+    assert rows[0]["context"] is None
+    assert (rows[1]["database"], rows[1]["gtid"]) == ("shop", f"{UUID}:1")
+
+
+def test_a_known_map_is_given_once() -> None:
+    changes = [change for k in range(50) for change in (Insert("shop.orders", (k, "a")), Commit())]
+    rows, _ = sliced(replace(SPEC, changes=changes).to_bytes(), target=500, chunk=300)
+    assert len(rows) > 10
+    assert [len(row["maps"]) for row in rows if row["maps"]] == [1]
+
+
+@dataclass
+class Plain:
+    """An event as a plain walk sees it."""
+
+    offset: int
+    stop: int
+    code: int
+    begun: int | None
+
+
+def walk(content: bytes, footer: int = 4) -> list[Plain]:
+    """Every event with the offset of its transaction's first one, by the rules of the files that are generated here."""
+    events: list[Plain] = []
+    place, begun = 4, None
+    while place < len(content):
+        code, length = content[place + 4], struct.unpack_from("<I", content, place + 9)[0]
+        text = content[place + 19 : place + length - footer]
+        begun = place if code in {33, 34} else begun
+        events.append(Plain(place, place + length, code, begun))
+        if code == 16 or (code == 2 and not text.endswith((b"BEGIN", b"in a transaction"))):
+            begun = None
+        place += length
+    return events
+
+
+names = st.text("abcé\U0001f600", max_size=12)
+inserts = st.builds(lambda k, note: Insert("shop.orders", (k, note)), st.integers(-9, 9), names | st.none())
+updates = st.builds(lambda k: Update("shop.lines", (k, 1), (k, None)), st.integers(-9, 9))
+long_rows = st.builds(
+    lambda count, last: Rows("shop.orders", Insert, [(k, "long " * 8) for k in range(count)], last),
+    st.integers(1, 40),
+    st.booleans(),
+)
+changes_made = st.lists(
+    inserts | updates | long_rows | st.just(Commit()) | st.just(Statement("shop", "in a transaction")), max_size=40
+)
+files = st.builds(
+    lambda changes, checksum, gtids, version: replace(
+        SPEC, changes=_statements_inside(changes), checksum=checksum, gtids=gtids, rows_version=version
+    ),
+    changes_made,
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([1, 2]),
+)
+
+
+def _statements_inside(changes: list[Change]) -> Iterator[Change]:
+    """Statements with no transaction open become DDL, so that the plain walk can tell them apart by their text."""
+    is_open = False
+    for change in changes:
+        if isinstance(change, Statement) and not is_open:
+            yield Statement("shop", "drop table t")
+            continue
+        is_open = not isinstance(change, Commit)
+        yield change
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    spec=files.map(lambda spec: replace(spec, changes=list(spec.changes))),
+    target=st.integers(1, 4000),
+    chunk=st.integers(1, 3000),
+)
+def test_random_files(spec: SegmentSpec, target: int, chunk: int) -> None:
+    content = spec.to_bytes()
+    rows, slicer = sliced(content, target=target, chunk=chunk)
+    assert b"".join(row["payload"] for row in rows) == content
+    assert slicer.complete == len(content)
+    events = walk(content, 4 if spec.checksum else 0)
+    _check_slices(rows, events)
+    _check_each_alone(rows, events, content)
+
+
+def _check_slices(rows: list[dict[str, Any]], events: list[Plain]) -> None:
+    starts = {event.offset: event for event in events}
+    starts[0] = starts[4]
+    for row in rows:
+        first = starts[row["start"]]
+        inside = [event for event in events if row["start"] <= event.offset < row["stop"]]
+        assert row["transaction_start"] == (row["start"] if first.begun is None else first.begun)
+        assert row["events"] == len(inside)
+        owners = {event.begun for event in inside}
+        if row["transaction_start"] < row["start"]:
+            assert owners == {row["transaction_start"]}, "a part of a transaction shares no slice with another"
+        assert (row["kind"] == "control") == (owners == {None})
+
+
+def _check_each_alone(rows: list[dict[str, Any]], events: list[Plain], content: bytes) -> None:
+    """A slice by itself, with its context, reads as it does within the whole file."""
+    maps = TableMaps()
+    _, whole = open_slice(FILE, 0, None, content, maps)
+    k = 0
+    for row in rows:
+        own = TableMaps()
+        _, alone = open_slice(
+            FILE, row["start"], row["context"], row["payload"], own, transaction_start=row["transaction_start"]
+        )
+        for event in range(len(alone)):
+            assert alone.base + alone.offset[event] == events[k].offset == whole.offset[k]
+            assert alone.code[event] == events[k].code
+            assert alone.mark[event] | 1 == whole.mark[k] | 1
+            tables = [maps.names[whole.table[k]]] if whole.table[k] >= 0 else []
+            assert ([own.names[alone.table[event]]] if alone.table[event] >= 0 else []) == tables
+            k += 1
+    assert k == len(events)
+
+
+def test_a_large_transaction_is_cut_between_events() -> None:
+    many = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(20)], last=k == 9) for k in range(10)]
+    maps_once = [many[0]]
+    content = replace(
+        SPEC, changes=[Insert("shop.lines", (1, 1)), Commit(), *maps_once, *many[1:], Commit()]
+    ).to_bytes()
+    rows, _ = sliced(content, target=2000)
+    parts = [row for row in rows if row["gtid"] == f"{UUID}:2"]
+    assert len(parts) > 3
+    assert {row["transaction_start"] for row in parts} == {parts[0]["start"]}
+    assert [row["transactions"] for row in parts] == [0] * (len(parts) - 1) + [1]
+    assert all(len(row["payload"]) >= 2000 for row in parts[:-1])
+    assert all(len(row["context"]) > len(rows[1]["context"]) for row in parts[1:-1])
+
+
+def test_slices_of_an_open_transaction_wait() -> None:
+    rows = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(50)]) for k in range(40)]
+    content = replace(SPEC, changes=[*rows, Commit()]).to_bytes()
+    slicer = Slicer(FILE, 0, None, target=5000)
+    end = content.rindex(struct.pack("<Q", 43)) - 19
+    before = [row for batch in slicer.feed(content[:end]) for row in batch.to_pylist()]
+    assert [row["kind"] for row in before] == ["control"]
+    assert slicer.pending == end - slicer.complete > 5000
+    after = [row for batch in [*slicer.feed(content[end:]), *slicer.finish()] for row in batch.to_pylist()]
+    assert b"".join(row["payload"] for row in before + after) == content
+
+
+def test_finish_drops_an_open_transaction() -> None:
+    content = replace(SPEC, changes=[Insert("shop.lines", (1, 1)), Commit(), Insert("shop.lines", (2, 1))]).to_bytes()
+    rows, slicer = sliced(content[:-80], target=10)
+    assert b"".join(row["payload"] for row in rows) == content[: slicer.complete]
+    assert slicer.complete + slicer.pending == len(content) - 80
+    assert rows[-1]["transactions"] == 1
+
+
+def test_more_than_can_be_held_is_handed_out_open() -> None:
+    blob = "x" * (1 << 20)
+    body = ORDERS.image((1, None))[:-1]
+    event = RawEvent(
+        30, struct.pack("<IHHH", 100, 0, 0, 2) + lenenc(2) + b"\xff" + body + blob.encode(), transaction=True
+    )
+    spec = replace(SPEC, changes=[Rows("shop.orders", Insert, [(1, "x")], last=False), *[event] * 70, Commit()])
+    content = spec.to_bytes()
+    end = len(content) - 200
+    slicer = Slicer(FILE, 0, None)
+    rows = [
+        row for piece in chunked(content[:end], 4 << 20) for batch in slicer.feed(piece) for row in batch.to_pylist()
+    ]
+    assert rows[-1]["stop"] > LARGE
+    assert slicer.complete < 1000, "the transaction has not ended"
+    rows += [row for batch in [*slicer.feed(content[end:]), *slicer.finish()] for row in batch.to_pylist()]
+    assert b"".join(row["payload"] for row in rows) == content
+
+
+SMALL = replace(
+    SPEC,
+    changes=[Statement("shop", "x"), Insert("shop.orders", (1, "a")), Commit(), Update("shop.lines", (1, 1), (1, 2))],
+)
+
+
+def test_cut_after_every_byte() -> None:
+    content = SMALL.to_bytes()
+    events = walk(content)
+    boundaries = [event.stop for event in events if event.code in {15, 35, 16, 4}] + [events[3].stop]
+    for length in range(4, len(content)):
+        rows, slicer = sliced(content[:length])
+        assert slicer.complete == max([stop for stop in boundaries if stop <= length], default=0)
+        assert b"".join(row["payload"] for row in rows) == content[: slicer.complete]
+        assert slicer.pending == length - slicer.complete
+
+
+def test_one_flipped_bit_is_seen() -> None:
+    content = SMALL.to_bytes()
+    for place in range(len(content)):
+        for bit in (0, 7):
+            broken = bytearray(content)
+            broken[place] ^= 1 << bit
+            if (place, bit) == (21, 0):
+                continue  # the in-use flag, which is cleared
+            _must_fail(bytes(broken), content)
+
+
+def _must_fail(broken: bytes, content: bytes) -> None:
+    try:
+        rows, slicer = sliced(broken)
+    except DecodeError as error:
+        assert str(error).startswith(FILE), error
+    else:
+        assert slicer.complete < len(content), "a longer event than there is"
+        assert b"".join(row["payload"] for row in rows) == content[: slicer.complete]
+
+
+def test_the_in_use_flag_is_cleared() -> None:
+    in_use, closed = replace(SMALL, in_use=True).to_bytes(), SMALL.to_bytes()
+    assert in_use != closed
+    rows, slicer = sliced(in_use)
+    assert b"".join(row["payload"] for row in rows) == closed
+    assert slicer.format.event == closed[4 : 4 + len(slicer.format.event)]
+
+
+def test_resumed_at_any_boundary() -> None:
+    content = SMALL.to_bytes()
+    rows, slicer = sliced(content, target=1)
+    for row in rows[1:]:
+        if row["transaction_start"] != row["start"]:
+            continue
+        resumed = Slicer(FILE, row["start"], slicer.format, target=1)
+        batches = [*resumed.feed(content[row["start"] :]), *resumed.finish()]
+        assert batches[0].column("start")[0].as_py() == row["start"]
+        assert batches[0].column("gtid")[0].as_py() == row["gtid"]
+        assert (
+            b"".join(piece for batch in batches for piece in batch.column("payload").to_pylist())
+            == content[row["start"] :]
+        )
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        ([RawEvent(26, b"\1\0\0")], Unsupported, "Incident event (type 26): the server says that changes are missing"),
+        ([RawEvent(164, bytes(17))], Unsupported, "Start_encryption event (type 164): a MariaDB log encrypted"),
+        ([RawEvent(20, bytes(20))], Unsupported, "Write_rows_event_old event (type 20): logs this old are not read"),
+        ([RawEvent(99, b"x")], Unsupported, "event type 99 is not known"),
+        ([RawEvent(30, bytes(12), transaction=True)], DecodeError, "of a table id that no TABLE_MAP"),
+        (
+            [Insert("shop.orders", (1, "a")), RawEvent(33, bytes(42))],
+            DecodeError,
+            "inside the transaction begun at 158",
+        ),
+        ([Insert("shop.orders", (1, "a")), RawEvent(4, bytes(8))], DecodeError, "Rotate event (type 4) inside"),
+        ([Commit(), RawEvent(15, bytes(100))], DecodeError, "is this a relay log?"),
+        ([RawEvent(33, bytes(20))], DecodeError, "Gtid event (type 33) of 43 bytes"),
+        ([RawEvent(2, bytes(12))], DecodeError, "Query event (type 2) of 35 bytes"),
+        ([RawEvent(2, bytes(11) + b"\xff\xff" + bytes(9))], DecodeError, "Query event (type 2)"),
+        ([RawEvent(19, bytes(9), transaction=True)], DecodeError, "Table_map event (type 19) of 32 bytes"),
+        (
+            [RawEvent(19, bytes(8) + b"\x09abc" + bytes(4), transaction=True)],
+            DecodeError,
+            "TABLE_MAP: no schema and table",
+        ),
+        ([RawEvent(42, b"\x02\x20" + bytes(30))], DecodeError, "Gtid_tagged event (type 42)"),
+    ],
+)
+def test_what_stops(changes: list[Change], error: type[Exception], message: str) -> None:
+    spec = replace(SPEC, changes=changes)
+    place = spec.offsets()[[event[4] for event in spec.events()].index(_code(changes), _skipped(changes))]
+    with pytest.raises(error) as caught:
+        sliced(spec.to_bytes())
+    assert type(caught.value) is error
+    assert str(caught.value).startswith(f"{FILE}:{place}: ")
+    assert message in str(caught.value)
+
+
+def _skipped(changes: list[Change]) -> int:
+    """Events before the first that may be the broken one: the file head, and the transaction put before it."""
+    return 2 if isinstance(changes[0], RawEvent) else 5
+
+
+def _code(changes: list[Change]) -> int:
+    return next(change.code for change in changes if isinstance(change, RawEvent))
+
+
+def test_an_ignorable_event_is_counted() -> None:
+    unknown = RawEvent(99, b"x", flags=0x80)
+    content = replace(SPEC, changes=[unknown, Insert("shop.orders", (1, "a")), unknown, Commit()]).to_bytes()
+    rows, _ = sliced(content)
+    assert [(row["kind"], row["ignored"]) for row in rows] == [("control", 1), ("rows", 1), ("control", 0)]
+
+
+def test_a_payload_may_touch_any_table() -> None:
+    spec = replace(SPEC, changes=[Insert("shop.orders", (1, "a")), Commit()])
+    gtid = spec.events()[2]
+    payload = RawEvent(33, gtid[19:-4]), RawEvent(40, b"\0" * 30)
+    rows, _ = sliced(replace(spec, changes=[*spec.changes, *payload]).to_bytes())
+    assert [(row["kind"], row["tables"], row["transactions"]) for row in rows[1:-1]] == [("rows", None, 2)]
+
+
+def test_rows_of_unread_kinds_are_kept() -> None:
+    """PARTIAL_UPDATE_ROWS and MariaDB's compressed rows: their slices name the tables; decoding refuses them."""
+    for code in (39, 166, 171):
+        body = struct.pack("<IHH", 100, 0, 1) + b"anything"
+        changes = [Rows("shop.orders", Insert, [(1, "a")], last=False), RawEvent(code, body), Commit()]
+        rows, _ = sliced(replace(SPEC, changes=changes).to_bytes())
+        assert [(row["kind"], row["tables"]) for row in rows[1:-1]] == [
+            ("rows", [{"schema": "shop", "table": "orders"}])
+        ]
+
+
+def test_a_dummy_row_event_closes_the_maps() -> None:
+    dummy = RawEvent(30, struct.pack("<IHH", 0xFFFFFF, 0, 1) + bytes(3), transaction=True)
+    content = replace(SPEC, changes=[Rows("shop.orders", Insert, [(1, "a")], last=False), dummy, Commit()]).to_bytes()
+    rows, _ = sliced(content)
+    assert (rows[1]["events"], rows[1]["ignored"]) == (6, 1)
+
+
+def test_many_maps_in_one_statement() -> None:
+    tables = [Table(f"shop.t{k}", id=INT) for k in range(300)]
+    rows = [Rows(table.name, Insert, [(1,)], last=k == 299) for k, table in enumerate(tables)]
+    out, _ = sliced(SegmentSpec(tables=tables, changes=[*rows, Commit()]).to_bytes(), target=3000)
+    assert len({row["table"] for slice_ in out for row in slice_["tables"]}) == 300
+    assert sum(len(slice_["maps"]) for slice_ in out) == 300
+    assert max(len(slice_["context"] or b"") for slice_ in out) > 10_000
+
+
+def test_a_start_inside_a_file_needs_its_format() -> None:
+    with pytest.raises(ValueError, match="needs the file's FORMAT_DESCRIPTION"):
+        Slicer(FILE, 4711, None)
+
+
+def test_no_format_before_it_is_fed() -> None:
+    slicer = Slicer(FILE, 0, None)
+    assert [*slicer.feed(SMALL.to_bytes()[:50]), *slicer.finish()] == []
+    with pytest.raises(Truncated, match=f"{FILE}: it ends inside its FORMAT_DESCRIPTION"):
+        _ = slicer.format
+
+
+def test_a_broken_checksum_names_its_event() -> None:
+    content = bytearray(SMALL.to_bytes())
+    place = SMALL.offsets()[6]
+    content[place + 25] ^= 1
+    with pytest.raises(ChecksumMismatch, match=rf"^{FILE}:{place}: \w+ event of \d+ bytes: its CRC32"):
+        sliced(bytes(content))
+
+
+@pytest.mark.parametrize("name", ["mysql-8.0-transactions", "mariadb-11.4-transactions"])
+@pytest.mark.parametrize("target", [1, 700, 1 << 20])
+def test_recorded(name: str, target: int) -> None:
+    """Each DDL statement of the recording is a slice with its text; XA's rows stand in a statement slice."""
+    content = (RECORDED / f"{name}.000001").read_bytes()
+    rows, slicer = sliced(content, target=target)
+    assert b"".join(row["payload"] for row in rows) == content == content[: slicer.complete]
+    texts = [row["statement"] for row in rows if row["kind"] == "statement"]
+    queries = [note.partition("; ")[2] or note for _, kind, _, _, note in _shown(name) if kind.startswith("Query")]
+    ordinary = ("BEGIN", "COMMIT", "SAVEPOINT `s1`", "XA START", "XA END")
+    ddl = [text.partition(" /* xid=")[0] for text in queries if not text.startswith(ordinary)]
+    assert [text for text in texts if not text.startswith(("XA START", "XA END"))] == ddl
+    prepared = [row for row in rows if row["statement"] and row["statement"].startswith(("XA START", "XA END"))]
+    assert all(row["tables"] in ([], [{"schema": "recorded", "table": "a"}]) for row in prepared)
+    assert any(row["tables"] for row in prepared)
+
+
+def _shown(name: str) -> list[list[Any]]:
+    shown: list[list[Any]] = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
+    return shown
+
+
+def test_context_opens_without_the_file() -> None:
+    content = SMALL.to_bytes()
+    rows, _ = sliced(content, target=1)
+    assert FormatDescription.parse(rows[-1]["context"], "context").checksum

@@ -1,0 +1,237 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from spark_jobs import config
+from spark_jobs.config import Pipeline, load
+from spark_jobs.errors import ConfigError
+
+LEAST = "lake: ./lake\nsources:\n  shop:\n    files: ./binlogs\n"
+SERVER = "lake: /lake\nsources:\n  shop:\n    mysql: {user: repl, password: '${SECRET}', host: db, port: 3307}\n"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "pipeline.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problems(folder: Path, text: str, **environment: str) -> dict[str, str]:
+    with pytest.raises(ConfigError) as refused:
+        load(written(folder, text), environment)
+    return {key.removeprefix("pipeline.yaml: "): said for key, said in refused.value.problems.items()}
+
+
+def test_five_mistakes_are_five_problems(tmp_path: Path) -> None:
+    text = """
+lake: ./lake
+sources:
+  shop:
+    mysql: {user: repl, password: "${SHOP_PASSWORD}", port: 70000}
+  2nd:
+    files: ./binlogs
+tables: [shop.*, orders]
+routes:
+  - {from: "shop_*.orders", to: shop.orders}
+  - {from: "shop_1.*", to: "shop.*"}
+tabels: [shop.*]
+"""
+    assert problems(tmp_path, text) == {
+        "routes[1].from": "a table can match routes[0].from too; a table has at most one route",
+        "routes[1].to": "'shop.*' must be one table, without * or ?",
+        "sources.2nd": "a source's name is made of letters, digits and _, and begins with no digit",
+        "sources.shop.mysql.password": "the environment has no variable SHOP_PASSWORD",
+        "sources.shop.mysql.port": "must be at most 65535",
+        "tabels": "no such key",
+        "tables[1]": "'orders' is not a table pattern; write it like shop.orders or shop.*",
+    }
+
+
+def test_the_message_names_the_file_and_each_key(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(written(tmp_path, "sources: {shop: {files: x, start: now}}\n"), {})
+    assert str(refused.value) == (
+        "pipeline.yaml: lake: missing\n"
+        "pipeline.yaml: sources.shop.start: must be earliest, latest or a position like mysql-bin.000042:1337"
+    )
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("lake: x\n", {"sources": "missing"}),
+        ("lake: x\nsources: {}\n", {"sources": "must hold at least one"}),
+        ("lake: x\nsources:\n", {"sources": "must hold keys and values"}),
+        ("lake: x\nsources: [shop]\n", {"sources": "must hold keys and values"}),
+        ("lake: x\nsources: {shop: {}}\n", {"sources.shop": "needs exactly one of mysql and files"}),
+        ("lake: x\nsources: {shop: }\n", {"sources.shop": "must hold keys and values"}),
+        (
+            "lake: x\nsources: {shop: {files: x, mysql: {user: u}}}\n",
+            {"sources.shop": "needs exactly one of mysql and files"},
+        ),
+        ("lake: x\nsources: {shop: {mysql: {host: db}}}\n", {"sources.shop.mysql.user": "missing"}),
+        ("lake: x\nsources: {shop: {mysql: {user: u, port: high}}}\n", {"sources.shop.mysql.port": "must be a number"}),
+        ("lake: x\nsources: {shop: {mysql: {user: u, port: 0}}}\n", {"sources.shop.mysql.port": "must be at least 1"}),
+        ("lake: 5\nsources: {shop: {files: x}}\n", {"lake": "must be text"}),
+        (f"{LEAST}tables: shop.*\n", {"tables": "must be a list"}),
+        (f"{LEAST}tables: [5]\n", {"tables[0]": "must be text"}),
+        (f"{LEAST}routes: [{{from: a.b}}]\n", {"routes[0].to": "missing"}),
+        (f"{LEAST}routes: [{{source: a.b, to: a.c}}]\n", {"routes[0].from": "missing", "routes[0].source": "no such key"}),
+        (f"{LEAST}compat: some\n", {"compat": "must be 'full' or 'plain'"}),
+        (f"{LEAST}path: /etc\n", {"path": "no such key"}),
+        (f"{LEAST}spark: {{conf: {{spark.x: 1}}}}\n", {"spark.conf.spark.x": "must be text"}),
+        (
+            "lake: x\nsources: {shop: {mysql: {user: u, tls: {verify: maybe}}}}\n",
+            {"sources.shop.mysql.tls.verify": "must be true or false"},
+        ),
+        ("lake: x\nsources: {a-b: {files: x}}\n", {
+            "sources.a-b": "a source's name is made of letters, digits and _, and begins with no digit"
+        }),
+    ],
+)  # fmt: skip
+def test_each_mistake_has_its_key_and_plain_words(tmp_path: Path, text: str, found: dict[str, str]) -> None:
+    assert problems(tmp_path, text) == found
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", "must hold keys such as lake: and sources:"),
+        ("- lake\n", "must hold keys such as lake: and sources:"),
+        ("lake: x\nlake: y\n", "line 2: the key 'lake' is given twice"),
+        ("sources:\n  shop: {files: x}\n  shop: {files: y}\n", "line 3: the key 'shop' is given twice"),
+        ("? [a, b]\n: 1\n", "line 1: a key must be text or a number"),
+    ],
+)
+def test_a_file_that_cannot_be_understood_is_one_problem(tmp_path: Path, text: str, said: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ConfigError) as refused:
+        load(path, {})
+    assert str(refused.value) == f"{path}: {said}"
+
+
+def test_broken_yaml_is_said_with_its_place(tmp_path: Path) -> None:
+    path = written(tmp_path, "lake: [x\nsources: }\n")
+    with pytest.raises(ConfigError, match=r"pipeline\.yaml: not valid YAML: (?s:.)*line 2"):
+        load(path, {})
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path / "none.yaml", {})
+    assert str(refused.value) == f"{tmp_path}/none.yaml: cannot be read: No such file or directory"
+
+
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_bytes(b"lake: \xff\n")
+    with pytest.raises(ConfigError, match=r"pipeline\.yaml: not valid YAML"):
+        load(path, {})
+
+
+def test_variables_are_read_from_the_environment_anywhere(tmp_path: Path) -> None:
+    text = "lake: ${ROOT}/lake\nsources:\n  shop:\n    mysql: {user: '${U}', password: '${P}x'}\ntables: ['${U}.*']\n"
+    found = load(written(tmp_path, text), {"ROOT": "/data", "U": "repl", "P": "geheim"})
+    server = found.sources["shop"].mysql
+    assert server is not None
+    assert (found.lake, server.user, server.password.get_secret_value()) == ("/data/lake", "repl", "geheimx")
+    assert found.tables == ("repl.*",)
+
+
+def test_all_missing_variables_of_a_value_are_named(tmp_path: Path) -> None:
+    text = "lake: ${ROOT}/${PLACE}\nsources: {shop: {files: x}}\n"
+    assert problems(tmp_path, text) == {"lake": "the environment has no variable ROOT, PLACE"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SERVER,
+        SERVER + "tables: [x]\n",
+        SERVER.replace("port: 3307", "port: many"),
+        SERVER.replace("user: repl", "user: 5"),
+        SERVER.replace("host: db", "hots: db"),
+        SERVER.replace("'${SECRET}'", "[geheim]"),
+        SERVER.replace("'${SECRET}'", "{geheim: 1}"),
+    ],
+)
+def test_no_secret_is_shown_by_a_message_or_a_value(tmp_path: Path, text: str) -> None:
+    try:
+        found = load(written(tmp_path, text), {"SECRET": "geheim"})
+    except ConfigError as refused:
+        shown = f"{refused} {refused!r} {refused.problems}"
+    else:
+        shown = f"{found} {found!r} {found.model_dump()} {found.model_dump_json()}"
+    assert "geheim" not in shown.replace("password.geheim", "")
+
+
+def test_relative_paths_count_from_the_files_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "deep"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    written(folder, LEAST)
+    found = load(Path("deep/pipeline.yaml"), {})
+    assert found.path == folder / "pipeline.yaml"
+    assert found.lake == str(folder / "lake")
+    assert found.sources["shop"].files == folder / "binlogs"
+    assert found.tables_file == folder / "pipeline.tables.json"
+
+
+@pytest.mark.parametrize("lake", ["/data/lake", "s3a://bucket/lake", "hdfs://name:8020/lake", "abfss://c@a.net/lake"])
+def test_absolute_and_remote_lakes_stay_as_they_are(tmp_path: Path, lake: str) -> None:
+    assert load(written(tmp_path, f"lake: {lake}\nsources: {{shop: {{files: x}}}}\n"), {}).lake == lake
+
+
+def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
+    found = load(written(tmp_path, LEAST), {})
+    assert found.sources["shop"].start == "earliest"
+    assert (found.tables, found.routes, found.compat) == ((), (), "full")
+    assert (found.spark.master, found.spark.remote, found.spark.conf) == ("local[*]", None, {})
+    server = load(written(tmp_path, "lake: x\nsources: {s: {mysql: {user: u}}}\n"), {}).sources["s"].mysql
+    assert server is not None
+    assert (server.host, server.port, server.password.get_secret_value(), server.tls) == ("127.0.0.1", 3306, "", None)
+
+
+def test_scope_and_routes_are_those_of_the_file(tmp_path: Path) -> None:
+    text = LEAST + 'tables: ["shop.*", "!shop.audit_*"]\nroutes:\n  - {from: "shop_*.orders_*", to: shop.`all.orders`}\n'
+    found = load(written(tmp_path, text), {})
+    assert found.scope.holds("shop", "orders")
+    assert not found.scope.holds("shop", "audit_1")
+    (route,) = found.route_list
+    assert (route.schema, route.table) == ("shop", "all.orders")
+    assert route.source.matches("shop_1", "orders_2")
+
+
+def test_merge_keys_of_yaml_are_no_duplicates(tmp_path: Path) -> None:
+    text = "lake: x\nsources:\n  a: &a {files: x, start: latest}\n  b:\n    <<: *a\n    files: y\n"
+    found = load(written(tmp_path, text), {})
+    assert (found.sources["b"].start, found.sources["b"].files) == ("latest", tmp_path / "y")
+
+
+def models(of: type[BaseModel]) -> list[type[BaseModel]]:
+    return [of, *(model for one in of.__subclasses__() for model in models(one))]
+
+
+@pytest.mark.parametrize("model", models(config._Model), ids=lambda model: model.__name__)
+def test_no_model_takes_unknown_keys_or_changes(model: type[BaseModel]) -> None:
+    settings: dict[str, Any] = dict(model.model_config)
+    assert (settings["extra"], settings["frozen"]) == ("forbid", True)
+
+
+def test_the_pipeline_of_the_documentation_loads(tmp_path: Path) -> None:
+    text = """
+lake: ./lake                  # any path Spark can write: local, hdfs://, s3a://, abfss://
+sources:
+  shop:
+    mysql: {host: 127.0.0.1, port: 3306, user: repl, password: "${SHOP_PASSWORD}"}
+    start: earliest
+  archive:
+    files: ./binlogs
+tables: ["shop.*", "!shop.audit_*"]
+routes:
+  - {from: "shop_*.orders_*", to: shop.orders}
+"""
+    found: Pipeline = load(written(tmp_path, text), {"SHOP_PASSWORD": "x"})
+    assert list(found.sources) == ["shop", "archive"]

@@ -1,0 +1,124 @@
+import itertools
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spark_jobs.errors import ConfigError
+from spark_jobs.rules import SYSTEM_SCHEMAS, Pattern, Route, Scope, target
+
+GLOBS = st.text(alphabet="ab*?", min_size=1, max_size=5)
+NAMES = ["".join(letters) for size in range(6) for letters in itertools.product("abc", repeat=size)]
+
+
+@pytest.mark.parametrize(
+    "pattern, inside, outside",
+    [
+        ("shop.orders", ["shop.orders"], ["shop.orders2", "shop.Orders", "Shop.orders", "xshop.orders"]),
+        ("shop.*", ["shop.orders", "shop.a b", "shop.a\nb"], ["shop2.orders", "sho.orders"]),
+        ("*.orders", ["shop.orders", "a.orders"], ["shop.orders_1"]),
+        ("shop_?.t??", ["shop_1.t01", "shop_a.tab"], ["shop_.t01", "shop_10.t01", "shop_1.t1"]),
+        ("shop.order[1]", ["shop.order[1]"], ["shop.order1"]),
+        ("shop.a+b", ["shop.a+b"], ["shop.aab"]),
+        (" shop.orders ", ["shop.orders"], ["shop. orders"]),
+        ("Größe.täglich", ["Größe.täglich"], ["Grösse.täglich"]),
+    ],
+)
+def test_a_pattern_matches_whole_names(pattern: str, inside: list[str], outside: list[str]) -> None:
+    parsed = Pattern.parse(pattern)
+    assert [name for name in inside if not parsed.matches(*name.split("."))] == []
+    assert [name for name in outside if parsed.matches(*name.split("."))] == []
+
+
+@pytest.mark.parametrize(
+    "text, schema, table",
+    [
+        ("`my.shop`.orders", "my.shop", "orders"),
+        ("`my.shop`.`a.b`", "my.shop", "a.b"),
+        ("shop.`a``b`", "shop", "a`b"),
+        ("`a b`.*", "a b", "x"),
+    ],
+)
+def test_names_with_dots_and_back_ticks_are_quoted(text: str, schema: str, table: str) -> None:
+    assert Pattern.parse(text).matches(schema, table)
+
+
+def test_a_dot_does_not_move_between_schema_and_table() -> None:
+    assert not Pattern.parse("`a.b`.c").matches("a", "b.c")
+    assert not Pattern.parse("a*.c").matches("a", "b.c")
+
+
+@pytest.mark.parametrize("text", ["", "orders", "a.b.c", ".orders", "shop.", "`shop.orders", "shop.or`ders", "``.a"])
+def test_what_is_no_pattern_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Pattern.parse(text)
+    assert str(refused.value) == f"{text!r} is not a table pattern; write it like shop.orders or shop.*"
+
+
+@pytest.mark.parametrize(
+    "rules, inside, outside",
+    [
+        ([], ["shop.orders"], [f"{schema}.t" for schema in SYSTEM_SCHEMAS]),
+        (["shop.*", "!shop.audit_*"], ["shop.orders"], ["shop.audit_1", "crm.people"]),
+        (["shop.*", "!shop.audit_*", "shop.audit_keep"], ["shop.audit_keep"], ["shop.audit_1"]),
+        (["!shop.audit_*", "shop.*"], ["shop.audit_1"], ["crm.people"]),
+        (["!shop.audit_*"], ["shop.orders", "crm.people"], ["shop.audit_1", "mysql.user"]),
+        (["!*.*"], [], ["shop.orders", "mysql.user"]),
+        (["*.*"], ["shop.orders", "mysql.user"], []),
+        (["mysql.user"], ["mysql.user"], ["mysql.db", "shop.orders"]),
+    ],
+)
+def test_the_last_match_wins(rules: list[str], inside: list[str], outside: list[str]) -> None:
+    scope = Scope.parse(rules)
+    assert [name for name in inside if not scope.holds(*name.split("."))] == []
+    assert [name for name in outside if scope.holds(*name.split("."))] == []
+
+
+@given(GLOBS, GLOBS)
+@example("a*b", "ab*")
+@example("*", "")
+@example("?*", "*?")
+def test_globs_meet_where_some_name_matches_both(one: str, other: str) -> None:
+    patterns = [Pattern("s", one), Pattern("s", other)]
+    both = any(all(pattern.matches("s", name) for pattern in patterns) for name in NAMES)
+    longer = sum(len(glob.replace("*", "")) for glob in (one, other)) > 5  # then a common name may be longer than NAMES'
+    assert patterns[0].meets(patterns[1]) == patterns[1].meets(patterns[0])
+    assert patterns[0].meets(patterns[1]) or not both
+    assert both or longer or not patterns[0].meets(patterns[1])
+
+
+@pytest.mark.parametrize(
+    "one, other, meet",
+    [
+        ("shop_*.orders", "shop_1.*", True),
+        ("shop.orders", "shop.orders", True),
+        ("shop.orders", "crm.orders", False),
+        ("shop.a*", "shop.b*", False),
+        ("*.a", "s.b", False),
+        ("*a*a*a*a*a*a*a*a*.t", "*b*b*b*b*b*b*b*b*.t", True),
+        ("*a*a*a*a*a*a*a*ac.t", "*a*a*a*a*a*a*a*ab.t", False),
+    ],
+)
+def test_patterns_meet_in_both_parts(one: str, other: str, meet: bool) -> None:
+    assert Pattern.parse(one).meets(Pattern.parse(other)) is meet
+
+
+ROUTES = [Route(Pattern.parse("shop_*.orders_*"), "shop", "orders"), Route(Pattern.parse("crm.people"), "crm", "all")]
+
+
+@pytest.mark.parametrize(
+    "name, into",
+    [
+        (("shop_1", "orders_7"), ("shop", "orders")),
+        (("crm", "people"), ("crm", "all")),
+        (("crm", "pets"), ("crm", "pets")),
+    ],
+)
+def test_a_table_goes_where_its_route_says_or_keeps_its_name(name: tuple[str, str], into: tuple[str, str]) -> None:
+    assert target(ROUTES, *name) == into
+
+
+def test_a_table_with_two_routes_is_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        target([*ROUTES, Route(Pattern.parse("*.orders_7"), "x", "y")], "shop_1", "orders_7")
+    assert str(refused.value) == "shop_1.orders_7 matches 2 routes; a table has at most one"

@@ -1,0 +1,67 @@
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from spark_jobs import seen
+from spark_jobs.errors import ConfigError
+
+ORDERS, PEOPLE = ("shop", "shop", "orders"), ("crm", "crm", "people")
+
+
+def test_nothing_is_seen_before_the_first_run(tmp_path: Path) -> None:
+    assert seen.read(tmp_path / "pipeline.tables.json") == []
+
+
+def test_new_tables_are_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.tables.json"
+    assert seen.add(path, {ORDERS}) == {ORDERS}
+    assert seen.add(path, {ORDERS, PEOPLE}) == {PEOPLE}
+    assert seen.add(path, {ORDERS}) == set()
+    assert seen.read(path) == [PEOPLE, ORDERS]
+
+
+def test_nothing_new_leaves_no_file(tmp_path: Path) -> None:
+    assert seen.add(tmp_path / "pipeline.tables.json", set()) == set()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_are_written_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.tables.json"
+    odd = ("shop", "a b", 'tä"ble')
+    seen.add(path, {odd})
+    assert seen.read(path) == [odd]
+    assert json.loads(path.read_text(encoding="utf-8")) == {
+        "tables": [{"source": "shop", "schema": "a b", "table": 'tä"ble'}]
+    }
+    assert [one.name for one in tmp_path.iterdir()] == ["pipeline.tables.json"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"tables": [1]}', '{"tables": [{"source": "shop"}]}', '{"tables": 1}'])
+def test_another_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "pipeline.tables.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        seen.read(path)
+    assert str(refused.value) == f"{path}: not a list of tables; delete it, the next run writes it again"
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.tables.json"
+    seen.add(path, {ORDERS})
+    done = threading.Event()
+    lengths = []
+
+    def read() -> None:
+        while not done.is_set():
+            lengths.append(len(seen.read(path)))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(50):
+        seen.add(path, {("shop", "shop", f"t{number}")})
+    done.set()
+    reader.join()
+    assert lengths == sorted(lengths)
+    assert len(seen.read(path)) == 51

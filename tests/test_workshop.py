@@ -1,0 +1,96 @@
+"""The tree, its locks and its commands, held together. Put here: what no module's own test can see."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("spark_jobs", "assets", "dagster_project")
+LOCKS = ("requirements-build.txt", "requirements.txt", "requirements-dev.txt")
+MODULES = sorted(
+    path.relative_to(ROOT)
+    for package in PACKAGES
+    for path in ROOT.joinpath(package).rglob("*.py")
+    if path.name != "__init__.py"
+)
+WITHOUT_TWIN: set[str] = set()
+"""Modules that need no test of their own, each with its reason beside it. There is none."""
+
+
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def pins(lock: str) -> dict[str, set[str]]:
+    """The versions that a lock holds, by distribution: more than one where they differ by Python."""
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(
+        r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^ ]+)", (ROOT / lock).read_text(), re.MULTILINE
+    ):
+        found.setdefault(name, set()).add(version)
+    return found
+
+
+def test_dagster_finds_the_same_code_location_both_ways() -> None:
+    project = pyproject()["tool"]["dg"]["project"]
+    (location,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
+    assert location["python_module"] == {
+        "module_name": project["code_location_target_module"],
+        "working_directory": ".",
+        "location_name": project["code_location_name"],
+    }
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_each_module_has_its_test_twin(module: Path) -> None:
+    twin = Path("tests", module.parent, f"test_{module.name}")
+    assert (ROOT / twin).is_file() != (str(module) in WITHOUT_TWIN), f"{module} has no {twin}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_each_module_says_what_belongs_into_it(module: Path) -> None:
+    charter = ast.get_docstring(ast.parse((ROOT / module).read_text())) or ""
+    assert "Put here:" in charter
+    assert "Not here:" in charter
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_locks_pin_every_distribution_by_hash_and_name_no_host(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+    requirements = re.split(r"\n(?=\S)", re.sub(r"(?m)^\s*#.*\n", "", text).strip())
+    for requirement in requirements:
+        assert re.match(r"[a-z0-9._-]+(\[[a-z,]+\])?==\S+ .*--hash=sha256:[0-9a-f]{64}", requirement, re.DOTALL), (
+            requirement
+        )
+    assert not re.search(r"://|--(extra-)?index-url|--find-links|--trusted-host", text)
+
+
+@pytest.mark.parametrize("part, whole", [("requirements-build.txt", "requirements.txt"), LOCKS[1:]])
+def test_the_larger_lock_holds_the_smaller(part: str, whole: str) -> None:
+    larger = pins(whole)
+    assert {name: larger.get(name) for name in pins(part)} == pins(part)
+
+
+def test_every_dependency_is_locked() -> None:
+    wanted = {re.split(r"[<>=\[]", dependency)[0] for dependency in pyproject()["project"]["dependencies"]}
+    assert wanted <= pins("requirements.txt").keys()
+
+
+def test_help_lists_every_target() -> None:
+    set_up = {"java", "delta", "mysql"}
+    targets = set(re.findall(r"^([a-z][a-z-]*)(?= ?[a-z]*:)", (ROOT / "Makefile").read_text(), re.MULTILINE)) - set_up
+    said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"^  make (\S+) +\S", said, re.MULTILINE)) == targets
+    assert {"demo", "test", "test-fast", "lint", "dev", "bench", "lock", "clean"} <= targets
+
+
+def test_continuous_integration_runs_all_there_is() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert "make test\n" in script.read_text()
