@@ -52,11 +52,14 @@ lint: $(DEV) ## ruff, mypy --strict and the import contracts
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 
+DEMO ?= demo
 .PHONY: dev
-dev: java $(DEV) delta ## Dagster's UI on the pipeline of the demo's recorded binlogs
-	@test -f demo/pipeline.yaml || .venv/bin/stratalog demo --files
-	@mkdir -p demo/dagster
-	@STRATALOG_CONFIG='$(CURDIR)/demo/pipeline.yaml' DAGSTER_HOME='$(CURDIR)/demo/dagster' .venv/bin/dagster dev -w workspace.yaml
+dev: java $(DEV) delta ## Dagster's UI on what the demo left (DEMO=folder), or on its recorded binlogs
+	@test -f '$(DEMO)/pipeline.yaml' || .venv/bin/stratalog demo --files --dir '$(DEMO)'
+	@$(STEP) "Dagster's UI on $(DEMO)/pipeline.yaml; Ctrl-C ends it"
+	@mkdir -p '$(DEMO)/dagster'
+	@STRATALOG_CONFIG="$$(realpath '$(DEMO)/pipeline.yaml')" DAGSTER_HOME="$$(realpath '$(DEMO)/dagster')" \
+	  .venv/bin/dagster dev -w workspace.yaml -h 127.0.0.1
 
 .PHONY: bench
 bench: java $(DEV) delta mysql ## the benchmarks: minutes, results as a table

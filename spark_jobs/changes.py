@@ -131,11 +131,21 @@ def _images(definition: TableDefinition, image: pa.RecordBatch, raw: list[Any]) 
         (column.name or f"@{at + 1}", _json_values(column, image.column(at)))
         for at, column in enumerate(definition.columns)
     ]
+    bytes_of_text = {name for (name, _), column in zip(columns, definition.columns, strict=True) if _is_text(column)}
     rows = [{name: values[at] for name, values in columns} for at in range(image.num_rows)]
     for row, exact in zip(rows, raw, strict=True):
         for name, text in exact or ():
-            row[name] = text
+            row[name] = _base64(bytes.fromhex(text)) if name in bytes_of_text else text
     return rows
+
+
+def _is_text(column: Column) -> bool:
+    """Whether an exact text of the column is the hex of bytes that are no text."""
+    return column.type.is_character
+
+
+def _base64(value: bytes) -> dict[str, str]:
+    return {"base64": base64.b64encode(value).decode()}
 
 
 def _listed(values: pa.Array | None, length: int) -> list[Any]:
@@ -149,11 +159,13 @@ def _json_values(column: Column, values: pa.Array) -> list[Any]:
 
 def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_decimal(arrow):
-        return str if column.type_code == _DECIMAL else int
+        return "{:f}".format if column.type_code == _DECIMAL else int
+    if column.type.has_labels and column.labels is None:
+        return int
     if pa.types.is_float32(arrow):
         return lambda value: float(str(np.float32(value)))
     if pa.types.is_binary(arrow):
-        return lambda value: {"base64": base64.b64encode(value).decode()}
+        return _base64
     if pa.types.is_timestamp(arrow):
         digits = column.meta
         return (lambda value: _instant(value, digits)) if arrow.tz else (lambda value: _local(value, digits))

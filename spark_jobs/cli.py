@@ -168,7 +168,7 @@ def status(path: Path, source: str | None, *, as_json: bool) -> None:
             f"quarantined events {one.quarantined_events}"
         )
         if one.error:
-            click.echo(f"{one.source}: {one.error}", err=True)
+            click.echo(one.error, err=True)
         _print_grid(
             ["table", "state", "silver", "downstream"],
             [[t.table, t.state, t.silver or "", t.downstream or ""] for t in one.tables],
@@ -228,8 +228,8 @@ def changes(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Row changes as JSON lines, from binlog files or out of bronze.
 
+    \b
     Example: stratalog changes mysql-bin.000001 --table shop.orders
-
     Example: stratalog changes -c pipeline.yaml --source shop --from mysql-bin.000001:4
     """
     from spark_jobs.changes import changes_of_bronze, changes_of_files, wanted_tables
@@ -282,7 +282,7 @@ def export(path: Path, source: str, folder: Path) -> None:
 
 @cli.command()
 @config_option
-@click.option("--source", required=True, metavar="NAME")
+@click.option("--source", required=True, metavar="NAME", help="The source whose range is done again.")
 @click.option("--from", "start", required=True, metavar="P", help="First position; snapped outward to whole windows.")
 @click.option("--to", "stop", required=True, metavar="P", help="The position behind the last.")
 @click.option(
@@ -291,7 +291,9 @@ def export(path: Path, source: str, folder: Path) -> None:
 def backfill(path: Path, source: str, start: str, stop: str, tables: tuple[str, ...]) -> None:
     """Do a range again from bronze, through silver and downstream.
 
-    Example: stratalog backfill -c pipeline.yaml --source shop --from mysql-bin.000001:4 --to mysql-bin.000003:4
+    \b
+    Example: stratalog backfill -c pipeline.yaml --source shop \\
+                 --from mysql-bin.000001:4 --to mysql-bin.000003:4
     """
     from spark_jobs.backfill import backfill_source
     from spark_jobs.changes import wanted_tables
@@ -335,7 +337,7 @@ def demo(folder: Path, rows: int, *, files: bool) -> None:
 def main() -> None:
     """The console script."""
     try:
-        cli(standalone_mode=False)
+        cli(prog_name="stratalog", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -345,9 +347,10 @@ def main() -> None:
     except StratalogError as error:
         _ERRORS.print(str(error), style="red", markup=False, highlight=False)
         sys.exit(error.exit_status)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # click ends in 1 where the reader of a pipe has had enough
+            sys.exit(0)
+        raise
 
 
 def _chosen(pipeline: Pipeline, source: str | None) -> list[str]:

@@ -1,16 +1,16 @@
 """Bronze -> silver: the net change per key of a window of the log.
 
-Put here: windows, the decoding task, and the reduction to one row a key. Not here: how bytes become columns (binlog/), or
-what becomes of silver rows (merge.py).
+Put here: windows, the decoding task, and the reduction to one row a key. Not here: how bytes become columns (binlog/),
+or what becomes of silver rows (merge.py).
 
-A table's window runs from its checkpoint to bronze's end. Its slices are decoded where they lie, reduced to one row a key
-inside the task, and only what is left is shuffled. Last and first are told by position, so order of arrival is free.
+A table's window runs from its checkpoint to bronze's end. Its slices are decoded where they lie, reduced to one row a
+key inside the task, and only what is left is shuffled. Last and first are told by position, so order of arrival is free.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 _REDUCE_AT = 1 << 19
 """Rows that a task gathers before it reduces them again: a hot key costs no more than this."""
+_PIECES = 256
+"""Decoded pieces held at once: each has buffers made for more rows than a small slice fills them with."""
 _BATCH = 1 << 16
 
 
@@ -47,7 +49,6 @@ class Compacted:
     deletes: int = 0
     committed_at: datetime | None = None
     seconds: float = 0.0
-    notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -67,59 +68,86 @@ class Window:
         return Range(self.ranges[0].start, self.ranges[-1].stop)
 
 
-def compact(
-    spark: SparkSession, source: str, window: Window, definition: TableDefinition, table: Table, head: Head | None
-) -> Compacted:
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One table that has something to compact, and the silver head (None: no table yet) that it is planned upon."""
+
+    source: str
+    window: Window
+    definition: TableDefinition
+    table: Table
+    head: Head | None
+
+    @property
+    def name(self) -> TableName:
+        return self.definition.name
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.name}"
+
+    def notes(self, columns: silver.Columns) -> dict[str, Any]:
+        """What a silver commit says besides its position."""
+        whole = self.window.whole
+        return {"start": str(whole.start), "bronze_version": self.window.version, "key": list(columns.key)}
+
+
+def compact(spark: SparkSession, work: Work) -> Compacted:
     """Appends a window to a silver table. Raises TableStopped, DecodeError, LostRace."""
     began = time.monotonic()
-    with about(f"{source}: {definition.name}"):
-        head, columns = prepared(spark, table, definition, head)
-        rows, seen, decoded = net_changes(spark, window, definition, columns)
-        notes = {"start": str(window.whole.start), "bronze_version": window.version, "key": list(columns.key)}
-        checkpoint = Checkpoint(window.whole.stop, new_batch(), notes=notes)
-        landed = table.append(rows, head, checkpoint)
-    return summary(source, window, definition, landed, seen, decoded, began)
+    with about(str(work)):
+        head, columns = prepared(spark, work)
+        net = net_changes(spark, work, columns)
+        checkpoint = Checkpoint(work.window.whole.stop, new_batch(), notes=work.notes(columns))
+        landed = work.table.append(net.rows, head, checkpoint)
+    return net.summary(work, landed, time.monotonic() - began)
 
 
-def prepared(spark: SparkSession, table: Table, definition: TableDefinition, head: Head | None) -> tuple[Head, silver.Columns]:
+def prepared(spark: SparkSession, work: Work) -> tuple[Head, silver.Columns]:
     """The silver table, made where it is new, and its columns."""
-    columns = silver.columns(definition)
+    columns = silver.columns(work.definition)
     wanted = columns.types | silver.ADDED
-    if head is None:
-        return table.create(spark, wanted, silver.properties(table)), columns
-    silver.require_same_columns(table, wanted, str(definition.name))
-    return head, columns
+    if work.head is None:
+        return work.table.create(spark, wanted, silver.properties(work.table)), columns
+    silver.require_same_columns(work.table, wanted, str(work.name))
+    return work.head, columns
 
 
-def net_changes(
-    spark: SparkSession, window: Window, definition: TableDefinition, columns: silver.Columns
-) -> tuple[DataFrame, Observation, Observation]:
-    """Silver rows of the window's ranges; the observations count rows by operation, and decoded changes."""
-    decoded, seen = Observation(), Observation()
-    slices = _slices(spark, window, definition.name)
-    changes = slices.mapInArrow(decoding_task(definition, columns), _decoded_ddl(columns))
-    changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
-    rows = _last_per_key(changes, columns, window.ranges)
-    return rows.observe(seen, *(F.count_if(F.col("_op") == op).alias(op) for op in ("insert", "update", "delete"))), seen, decoded
+@dataclass(frozen=True, slots=True)
+class Net:
+    """Silver rows that are yet to be computed, and what is counted while they are."""
+
+    rows: DataFrame
+    counted: Observation
+    decoded: Observation
+
+    def summary(self, work: Work, head: Head, seconds: float) -> Compacted:
+        """What was done, once the rows were written."""
+        counts, micros = self.counted.get, self.decoded.get["micros"]
+        return Compacted(
+            source=work.source,
+            name=work.name,
+            range=work.window.whole,
+            head=head,
+            definition=work.definition,
+            changes=self.decoded.get["changes"] or 0,
+            inserts=counts["insert"],
+            updates=counts["update"],
+            deletes=counts["delete"],
+            committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
+            seconds=seconds,
+        )
 
 
-def summary(
-    source: str, window: Window, definition: TableDefinition, head: Head, seen: Observation, decoded: Observation, began: float
-) -> Compacted:
-    counts, micros = seen.get, decoded.get["micros"]
-    return Compacted(
-        source=source,
-        name=definition.name,
-        range=window.whole,
-        head=head,
-        definition=definition,
-        changes=decoded.get["changes"] or 0,
-        inserts=counts["insert"],
-        updates=counts["update"],
-        deletes=counts["delete"],
-        committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
-        seconds=time.monotonic() - began,
+def net_changes(spark: SparkSession, work: Work, columns: silver.Columns) -> Net:
+    """Silver rows of the window's ranges: one row a key and range."""
+    counted, decoded = Observation(), Observation()
+    changes = _slices(spark, work.window, work.name).mapInArrow(
+        decoding_task(work.definition, columns), _decoded_ddl(columns)
     )
+    changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
+    rows = _last_per_key(changes, columns, work.window.ranges)
+    by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in ("insert", "update", "delete"))
+    return Net(rows.observe(counted, *by_operation), counted, decoded)
 
 
 def _slices(spark: SparkSession, window: Window, name: TableName) -> DataFrame:
@@ -140,7 +168,9 @@ def _ordinal(ranges: Sequence[Range]) -> Column:
 def _last_per_key(changes: DataFrame, columns: silver.Columns, ranges: Sequence[Range]) -> DataFrame:
     """One row a key and window: the last image, and whether the key existed before the first."""
     keys = [F.col(identifier(name)) for name in columns.key]
-    rest = F.struct(*(F.col(identifier(name)) for name in columns.rest), "_exists", "_position", "_committed_at", "_raw")
+    rest = F.struct(
+        *(F.col(identifier(name)) for name in columns.rest), "_exists", "_position", "_committed_at", "_raw"
+    )
     grouped = changes.groupBy("_window", *keys).agg(
         F.max_by(rest, "_position").alias("last"), F.min_by("_existed", "_position").alias("_existed")
     )
@@ -188,7 +218,7 @@ def decoding_task(definition: TableDefinition, columns: silver.Columns) -> Calla
         gathered: list[pa.Table] = []
         for rows in _decoded(Decoder(definition), slices, columns):
             gathered.append(rows)
-            if sum(map(len, gathered)) >= _REDUCE_AT:
+            if sum(map(len, gathered)) >= _REDUCE_AT or len(gathered) >= _PIECES:
                 gathered = [reduce(pa.concat_tables(gathered), columns.key)]
                 if len(gathered[0]) >= _REDUCE_AT // 2:  # few keys repeat; holding on to them gains nothing
                     yield from gathered.pop().combine_chunks().to_batches(_BATCH)
@@ -204,6 +234,9 @@ def _decoded(decoder: Decoder, slices: Batches, columns: silver.Columns) -> Iter
         for cells in ({name: batch.column(name)[at] for name in batch.schema.names} for at in range(batch.num_rows)):
             given = {name: cells[name].as_py() for name in ("file", "stretch", "number", "window")}
             start, context = cells["start"].as_py(), cells["context"].as_py()
-            begun = {"transaction_start": cells["transaction_start"].as_py(), "committed_us": cells["committed_at"].value}
+            begun = {
+                "transaction_start": cells["transaction_start"].as_py(),
+                "committed_us": cells["committed_at"].value,
+            }
             for changes in decoder.decode(given["file"], start, context, cells["payload"].as_buffer(), **begun):
                 yield from net_rows(changes, Place(**given), names, columns.key)

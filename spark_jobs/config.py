@@ -47,7 +47,7 @@ def _downstream(text: str) -> str:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Tls(_Model):
@@ -129,6 +129,9 @@ class Pipeline(_Model):
         return self.path.with_suffix(".tables.json")
 
 
+_MERGE = "tag:yaml.org,2002:merge"
+
+
 class _Loader(yaml.SafeLoader):
     """YAML, but a key given twice is an error instead of the last one winning."""
 
@@ -136,7 +139,9 @@ class _Loader(yaml.SafeLoader):
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key, _ in node.value:
-        name = loader.construct_object(key)  # type: ignore[no-untyped-call]
+        if not isinstance(key, yaml.ScalarNode):
+            raise ConfigError(f"line {key.start_mark.line + 1}: a key must be text or a number")
+        name = "<<" if key.tag == _MERGE else loader.construct_object(key)  # type: ignore[no-untyped-call]
         if name in seen:
             raise ConfigError(f"line {key.start_mark.line + 1}: the key {name!r} is given twice")
         seen.add(name)
@@ -157,6 +162,8 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
     except ValidationError as error:
         problems = {**_problems(error), **problems}
     problems |= dict(_cross_problems(values))
+    if "path" in values:  # the model's own, not a key of the file
+        problems["path"] = "no such key"
     if problems or pipeline is None:
         raise ConfigError({f"{path.name}: {key}": text for key, text in sorted(problems.items())})
     return _anchored(pipeline, path.resolve().parent)
@@ -184,20 +191,41 @@ def _substituted(value: Any, key: str, environment: Mapping[str, str], problems:
         return [_substituted(v, f"{key}[{i}]", environment, problems) for i, v in enumerate(value)]
     if not isinstance(value, str):
         return value
-    for name in _VARIABLE.findall(value):
-        if name not in environment:
-            problems[key] = f"the environment has no variable {name}"
+    missing = [name for name in _VARIABLE.findall(value) if name not in environment]
+    if missing:
+        problems[key] = f"the environment has no variable {', '.join(missing)}"
     return _VARIABLE.sub(lambda found: environment.get(found[1], ""), value)
 
 
 def _problems(error: ValidationError) -> dict[str, str]:
     """pydantic's findings under paths as a user writes them, without the input (it may hold a secret)."""
     found: dict[str, str] = {}
-    for problem in error.errors(include_input=False, include_url=False, include_context=False):
+    for problem in error.errors(include_input=False, include_url=False):
         key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
-        text = problem["msg"].removeprefix("Value error, ")
-        found[key] = "no such key" if problem["type"] == "extra_forbidden" else text
+        said = _WORDS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+        found[key] = said.format(**problem.get("ctx", {})) if problem["type"] in _WORDS else said
     return found
+
+
+_WORDS = {
+    "missing": "missing",
+    "extra_forbidden": "no such key",
+    "string_type": "must be text",
+    "dict_type": "must hold keys and values",
+    "model_type": "must hold keys and values",
+    "tuple_type": "must be a list",
+    "int_type": "must be a number",
+    "int_parsing": "must be a number",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "path_type": "must be a path",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "must hold at least one",
+}
+"""pydantic's kinds of errors in a user's words."""
 
 
 def _cross_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -92,7 +92,9 @@ def plan(spark: SparkSession, table: Table, source: Source, start: str) -> Plan:
     _require_same_server(head.checkpoint, now.uuid)
     held = head.checkpoint.position
     parts = now.parts_from(held)
-    return Plan(source.name, head, Range(held, max(held, now.end)), tuple(parts), now.uuid, bronze.begin(head.checkpoint))
+    return Plan(
+        source.name, head, Range(held, max(held, now.end)), tuple(parts), now.uuid, bronze.begin(head.checkpoint)
+    )
 
 
 def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:
@@ -196,7 +198,9 @@ def _bronze_rows(cut: pa.RecordBatch, stretch: int, uuid: str | None) -> pa.Reco
     file = cut.column("file")[0].as_py()
     added = {"stretch": stretch, "number": file_number(file), "server_uuid": uuid}
     columns = [
-        pa.repeat(pa.scalar(added[field.name], field.type), cut.num_rows) if field.name in added else cut.column(field.name)
+        pa.repeat(pa.scalar(added[field.name], field.type), cut.num_rows)
+        if field.name in added
+        else cut.column(field.name)
         for field in bronze.ARROW
     ]
     return pa.RecordBatch.from_arrays(columns, schema=bronze.ARROW)

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import deltalake
 from deltalake.exceptions import TableNotFoundError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -119,7 +120,9 @@ class Table:
         counter = opened.transaction_version(APPLICATION) or 0
         checkpoint = next((found for _, found in _checkpoints(opened)), None)
         if counter and not checkpoint:
-            raise LakeError(f"{self.path}: no commit in the log's history names a position; restore the table's _delta_log")
+            raise LakeError(
+                f"{self.path}: no commit in the log's history names a position; restore the table's _delta_log"
+            )
         return Head(opened.version(), counter, checkpoint)
 
     def since(self, version: int) -> list[tuple[int, Checkpoint]]:
@@ -130,7 +133,9 @@ class Table:
     def columns(self) -> dict[str, str]:
         """Name and Spark type (as in DDL, upper case) of every column; empty where there is no table."""
         opened = self._open()
-        return {} if opened is None else {f.name: spark_type(json.loads(f.type.to_json())) for f in opened.schema().fields}
+        return (
+            {} if opened is None else {f.name: spark_type(json.loads(f.type.to_json())) for f in opened.schema().fields}
+        )
 
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         reader = spark.read.format("delta")
@@ -141,7 +146,7 @@ class Table:
         listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
         said = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
         with_properties = f" TBLPROPERTIES ({said})" if said else ""
-        with _translated(self.path):
+        with _Translated(self.path):
             spark.sql(f"CREATE TABLE IF NOT EXISTS {self.sql} ({listed}) USING delta{with_properties}")
         head = self.head()
         if head is None:
@@ -159,7 +164,9 @@ class Table:
         writer = writer.options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
 
-    def statement(self, spark: SparkSession, head: Head, checkpoint: Checkpoint, run: Callable[[SparkSession], Any]) -> Head:
+    def statement(
+        self, spark: SparkSession, head: Head, checkpoint: Checkpoint, run: Callable[[SparkSession], Any]
+    ) -> Head:
         """Runs one DML statement as one commit upon ``head``, in a session of its own. Raises LostRace.
 
         The transaction id is a session setting here; in a shared session it would make later statements of others
@@ -176,7 +183,7 @@ class Table:
         return self._commit(head, checkpoint, lambda: run(session))
 
     def _commit(self, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
-        with _translated(self.path):
+        with _Translated(self.path):
             write()
         return self._landed(head, checkpoint)
 
@@ -245,7 +252,7 @@ def _object_store(path: str) -> str:
     return re.sub(r"^s3[an]://", "s3://", path)
 
 
-class _translated:
+class _Translated:
     """Turns what Spark and Delta raise in a commit into LostRace or LakeError."""
 
     def __init__(self, path: str) -> None:
@@ -255,7 +262,7 @@ class _translated:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, PySparkException):
+        if isinstance(error, PySparkException | Py4JError):
             text = str(error)
             if _CONFLICT.search(text):
                 raise LostRace(f"{self.path}: another writer committed at the same time; run again") from error

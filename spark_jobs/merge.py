@@ -2,8 +2,8 @@
 
 Put here: which silver rows a merge takes, and the statement. Not here: how silver came about (compact.py).
 
-Live, the windows after the downstream table's checkpoint are folded per key and merged; a row is taken where its position
-is newer than the target's. Where windows were **done again** since the silver version that was last merged, the keys
+Live, the windows after the downstream table's checkpoint are folded per key and merged; a row is taken where its
+position is newer than the target's. Where windows were **done again** since the silver version that was last merged, the keys
 of their old and new rows are folded over all of silver and written where the content differs: a mended decoder takes
 effect, an unchanged range changes nothing, and no key goes back, because the fold always holds the newest state.
 """
@@ -12,9 +12,8 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import silver
@@ -47,36 +46,38 @@ class Merged:
     seconds: float = 0.0
 
 
-def merge(
-    spark: SparkSession, source: str, name: TableName, columns: silver.Columns, origin: Table, pinned: Head, target: Table
-) -> Merged | None:
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A silver table at a pinned head, and the downstream table that it is merged into."""
+
+    source: str
+    name: TableName
+    columns: silver.Columns
+    origin: Table
+    pinned: Head
+    target: Table
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.name}"
+
+
+def merge(spark: SparkSession, work: Work) -> Merged | None:
     """Brings a downstream table up to a silver table's pinned head; None where it is there already.
 
     Raises TableStopped, LakeError, LostRace.
     """
     began = time.monotonic()
-    with about(f"{source}: {name}"):
-        head = _prepared(spark, target, columns, name, source)
-        start = head.position or _first(origin)
-        stop = pinned.position
-        redone = _redone(origin, head, pinned)
+    with about(str(work)):
+        head = _prepared(spark, work)
+        start, stop = head.position or _first(work.origin), work.pinned.position
+        redone = _redone(work, head)
         if stop is None or start is None or (start >= stop and not redone):
             return None
-        statement = _statement(target, columns, again=bool(redone))
-        said = {"source": source, "table": str(name), "silver_version": pinned.version, "start": str(start)}
-        counts: list[Any] = []
-
-        def run(session: SparkSession) -> None:
-            silver_rows = Origin(session, origin, pinned, columns)
-            rows = silver_rows.again(head, redone) if redone else silver_rows.pending(head.position)
-            counts.extend(session.sql(statement, source=rows).collect())
-
-        landed = target.statement(spark, head, Checkpoint(stop, new_batch(), notes=said), run)
-    done = counts[0]
+        landed, done = _merged(spark, work, head, Range(start, max(start, stop)), redone)
     return Merged(
-        source=source,
-        name=name,
-        target=target.path,
+        source=work.source,
+        name=work.name,
+        target=work.target.path,
         head=landed,
         range=Range(start, max(start, stop)),
         inserted=done["num_inserted_rows"],
@@ -87,18 +88,38 @@ def merge(
     )
 
 
-def _prepared(spark: SparkSession, target: Table, columns: silver.Columns, name: TableName, source: str) -> Head:
-    wanted = columns.types | ADDED
-    head = target.head()
+def _merged(spark: SparkSession, work: Work, head: Head, taken: Range, redone: list[Range]) -> tuple[Head, Row]:
+    """Runs the statement; returns the new head and Delta's counts of rows."""
+    statement = _statement(work.target, work.columns, again=bool(redone))
+    said = {
+        "source": work.source,
+        "table": str(work.name),
+        "silver_version": work.pinned.version,
+        "start": str(taken.start),
+    }
+    counts: list[Row] = []
+
+    def run(session: SparkSession) -> None:
+        silver_rows = Origin(session, work.origin, work.pinned, work.columns)
+        rows = silver_rows.again(head, redone) if redone else silver_rows.pending(head.position)
+        counts.extend(session.sql(statement, source=rows).collect())
+
+    landed = work.target.statement(spark, head, Checkpoint(taken.stop, new_batch(), notes=said), run)
+    return landed, counts[0]
+
+
+def _prepared(spark: SparkSession, work: Work) -> Head:
+    wanted = work.columns.types | ADDED
+    head = work.target.head()
     if head is None:
-        return target.create(spark, wanted, silver.properties(target))
-    silver.require_same_columns(target, wanted, str(name))
+        return work.target.create(spark, wanted, silver.properties(work.target))
+    silver.require_same_columns(work.target, wanted, str(work.name))
     notes = head.checkpoint.notes if head.checkpoint else {}
-    owner = (notes.get("source", source), notes.get("table", str(name)))
-    if owner != (source, str(name)):
+    owner = (notes.get("source", work.source), notes.get("table", str(work.name)))
+    if owner != (work.source, str(work.name)):
         raise TableStopped(
-            f"{target.path} is merged from {owner[1]} of source {owner[0]}; several source tables into one downstream "
-            "table are not handled yet: route them to tables of their own"
+            f"{work.target.path} is merged from {owner[1]} of source {owner[0]}; several source tables into one "
+            "downstream table are not handled yet: route them to tables of their own"
         )
     return head
 
@@ -109,14 +130,14 @@ def _first(origin: Table) -> Position | None:
     return Position.parse(known[-1][1].notes["start"]) if known else None
 
 
-def _redone(origin: Table, head: Head, pinned: Head) -> list[Range]:
+def _redone(work: Work, head: Head) -> list[Range]:
     """Windows that silver has replaced since the version that was merged last."""
     if head.checkpoint is None:
         return []
     merged = int(head.checkpoint.notes["silver_version"])
-    found = []
-    for version, checkpoint in origin.since(merged):
-        if checkpoint.kind == REDO and version <= pinned.version:
+    found: list[Range] = []
+    for version, checkpoint in work.origin.since(merged):
+        if checkpoint.kind == REDO and version <= work.pinned.version:
             found += [Range(Position.parse(start), Position.parse(stop)) for start, stop in checkpoint.notes["ranges"]]
     return found
 
@@ -143,7 +164,7 @@ class Origin:
         new = self._rows(f"{ranges} OR {_after(head.position)}")
         touched = old.select(*_named(keys)).union(new.select(*_named(keys))).distinct()
         state = _newest(self._rows("TRUE").join(touched, on=keys, how="left_semi"), self.columns)
-        gone = F.coalesce("_gone", F.lit(True))  # noqa: FBT003 - a literal
+        gone = F.coalesce("_gone", F.lit(True))
         return touched.join(state, on=keys, how="left").withColumn("_gone", gone)
 
     def _rows(self, condition: str) -> DataFrame:
@@ -169,13 +190,14 @@ def _newest(rows: DataFrame, columns: silver.Columns) -> DataFrame:
 
 def _statement(target: Table, columns: silver.Columns, *, again: bool) -> str:
     names = [identifier(name) for name in (*columns.types, *ADDED)]
+    assigned = ", ".join(f"t.{name} = s.{name}" for name in names)
     on = " AND ".join(f"t.{identifier(name)} = s.{identifier(name)}" for name in columns.key)
     newer = _differs(columns) if again else "s._position > t._position"
     delete = "s._gone" if again else f"s._gone AND {newer}"
     return (
         f"MERGE INTO {target.sql} t USING {{source}} s ON {on} "
         f"WHEN MATCHED AND {delete} THEN DELETE "
-        f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)} "
+        f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {assigned} "
         f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({', '.join(names)}) "
         f"VALUES ({', '.join(f's.{name}' for name in names)})"
     )

@@ -1,4 +1,4 @@
-"""Decoded changes -> one row a key, in Arrow: what a compacting task does with what it decoded.
+"""Decoded changes -> at most two rows a key, in Arrow: what a compacting task does with what it decoded.
 
 Put here: the net effect of changes and the reduction inside a task. Not here: Spark (compact.py), decoding (binlog/).
 
@@ -42,11 +42,11 @@ class _Effects:
 
 
 def net_rows(changes: Changes, place: Place, names: Sequence[str], key: Sequence[str]) -> Iterator[pa.Table]:
-    """One row a change; where an update changed the key, a delete of the old one besides, and the new one did not exist.
+    """One row a change; where an update changed the key, a delete of the old one besides, and the new one is new.
 
     Raises Unsupported where a key's value cannot be held by its column.
     """
-    _require_keys(changes.after, place, changes, key)
+    _require_keys(changes, place, key)
     moved = _moved(changes, key)
     existed = pc.and_not(pc.not_equal(changes.op, INSERT), moved)
     image = {name: changes.after.column(name) for name in names}
@@ -57,21 +57,27 @@ def net_rows(changes: Changes, place: Place, names: Sequence[str], key: Sequence
 
 
 def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The last row of each window and key by position, ``_existed`` of the first; changes summed, latest commit kept."""
+    """The first and the last row of each window and key by position; the last one counts the changes of all.
+
+    Both stay, since a task's slices need not lie next to each other in the log: what another task holds may be first
+    of all, last of all, or between. One row a key is left when all are reduced together (compact.py).
+    """
     place = rows.column("_position").combine_chunks()
     order = np.lexsort([place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER])
     rows = rows.take(pa.array(order)).append_column("_at", pa.array(np.arange(len(order))))
     grouped = rows.group_by(["_window", *key], use_threads=False)
     found = grouped.aggregate([("_at", "min"), ("_at", "max"), ("_changes", "sum"), ("_micros", "max")])
-    last = rows.take(found.column("_at_max")).drop_columns(["_at"])
-    replaced = {
-        "_existed": rows.column("_existed").take(found.column("_at_min")),
-        "_changes": found.column("_changes_sum"),
-        "_micros": found.column("_micros_max"),
-    }
-    for name, column in replaced.items():
-        last = last.set_column(last.schema.get_field_index(name), name, column)
-    return last
+    last = rows.take(found.column("_at_max"))
+    last = _with(last, {"_changes": found.column("_changes_sum"), "_micros": found.column("_micros_max")})
+    before = found.filter(pc.less(found.column("_at_min"), found.column("_at_max")))
+    first = _with(rows.take(before.column("_at_min")), {"_changes": pa.repeat(pa.scalar(0, pa.int64()), len(before))})
+    return pa.concat_tables([first, last]).drop_columns(["_at"])
+
+
+def _with(rows: pa.Table, columns: dict[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+    for name, column in columns.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+    return rows
 
 
 def _moved(changes: Changes, key: Sequence[str]) -> pa.Array:
@@ -79,7 +85,7 @@ def _moved(changes: Changes, key: Sequence[str]) -> pa.Array:
     differs = pa.repeat(pa.scalar(False), len(changes))
     for name in key:
         here = pc.not_equal(changes.after.column(name), changes.before.column(name))
-        differs = pc.or_(differs, pc.fill_null(here, False))
+        differs = pc.or_(differs, pc.fill_null(here, False))  # only updates have a row before
     return pc.and_(pc.equal(changes.op, UPDATE), differs)
 
 
@@ -102,7 +108,6 @@ def _old_keys(changes: Changes, place: Place, names: Sequence[str], key: Sequenc
         raw=None,
         before_raw=None,
     )
-    _require_keys(image, place, taken, key)
     yes, no = (pa.repeat(pa.scalar(value), len(where)) for value in (True, False))
     return _table(image, taken, place, _Effects(yes, no, 0))
 
@@ -129,13 +134,14 @@ def _table(image: dict[str, pa.Array], changes: Changes, place: Place, effects: 
     return pa.table(image | added)
 
 
-def _require_keys(
-    image: "pa.RecordBatch | dict[str, pa.Array]", place: Place, changes: Changes, key: Sequence[str]
-) -> None:
+def _require_keys(changes: Changes, place: Place, key: Sequence[str]) -> None:
+    updates = pc.equal(changes.op, UPDATE)
+    without_before = len(changes) - (pc.sum(updates).as_py() or 0)
     for name in key:
-        column = image[name]
-        if column.null_count:
-            at = changes.offset[pc.index(pc.is_null(column), True).as_py()]
+        after, before = changes.after.column(name), changes.before.column(name)
+        if after.null_count or before.null_count > without_before:
+            missing = pc.or_(pc.is_null(after), pc.and_(updates, pc.is_null(before)))
+            at = changes.offset[pc.index(missing, True).as_py()]
             raise Unsupported(
                 f"{place.file}:{at}: column {name}: a value of the primary key is none that the column's type can hold "
                 "(a zero date, or bytes that are not text); such keys are not merged"

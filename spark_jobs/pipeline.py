@@ -5,22 +5,23 @@ Not here: the work on one table (compact.py, merge.py), or who asked for it (cli
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, published, seen, silver
-from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.compact import Compacted, Window, compact
+from spark_jobs.binlog import TableName
+from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import ConfigError, StratalogError, TableStopped
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.merge import Merged, merge
+from spark_jobs.merge import Work as MergeWork
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
 from spark_jobs.rules import target
@@ -35,6 +36,16 @@ _TABLES_AT_ONCE = 4
 """Tables worked on side by side: commits wait for disks more than for cores."""
 
 Result = TypeVar("Result")
+
+
+class Named(Protocol):
+    """Work on one table."""
+
+    @property
+    def name(self) -> TableName: ...
+
+
+Item = TypeVar("Item", bound=Named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +77,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str) -> Extrac
 def compact_source(
     spark: SparkSession, pipeline: Pipeline, name: str, *, tables: frozenset[TableName] | None = None
 ) -> Outcome:
-    """Bronze -> silver for every table in scope (of ``tables``, where given) that has something new, up to bronze's end."""
+    """Bronze -> silver, up to bronze's end, for each table in scope (of ``tables``, where given) that has something new."""
     lake = lake_of(pipeline)
     table = lake.bronze(name)
     head = table.head()
@@ -75,9 +86,7 @@ def compact_source(
         return Outcome(entries, None)
     planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables)
     planned = planner.plan(spark, entries)
-    done = _each(
-        planned.work, lambda one: compact(spark, name, one.window, one.definition, one.table, one.head), planned.stopped
-    )
+    done = _each(planned.work, lambda one: compact(spark, one), planned.stopped)
     new = seen.add(pipeline.tables_file, {(name, one.name.schema, one.name.table) for one in done})
     after = planner.after(planned, done)
     return Outcome(after, planner.end, compacted=done, stopped=planned.stopped, new=new)
@@ -96,9 +105,9 @@ def merge_source(
     entries = before.entries if before else published.read(lake, name)
     scope = pipeline.scope
     stopped = dict(before.stopped) if before else {}
-    pending = [entry for entry in entries if scope.holds(*entry.name) and entry.position]
-    work = [MergeWork(TableName(*entry.name), entry) for entry in pending if tables is None or TableName(*entry.name) in tables]
-    brought = {one.name: one for one in _each(work, lambda one: _merge(spark, pipeline, lake, name, one), stopped)}
+    chosen = [one for one in entries if scope.holds(*one.name) and one.position and _is_in(tables, one)]
+    targets = [Target(spark, pipeline, lake, name, TableName(*one.name)) for one in chosen]
+    brought = {one.name: one for one in _each(targets, Target.bring, stopped)}
     after = [_after_merge(entry, brought.get(TableName(*entry.name)), stopped) for entry in entries]
     done = [one.merged for one in brought.values() if one.merged]
     position = before.position if before else published.surveyed(entries)
@@ -122,23 +131,6 @@ def run_source(spark: SparkSession, pipeline: Pipeline, name: str) -> tuple[Extr
     outcome = merge_source(spark, pipeline, name, compact_source(spark, pipeline, name))
     publish(spark, pipeline, name, outcome)
     return extracted, outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One table that has something new."""
-
-    name: TableName
-    window: Window
-    definition: TableDefinition
-    table: Table
-    head: Head | None
-
-
-@dataclass(frozen=True, slots=True)
-class MergeWork:
-    name: TableName
-    entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +210,10 @@ class Planner:
         definition = agreed(name, [pair for pair in seen_here.definitions if pair[0] >= since])
         definition = named(self.lake, self.source, definition, found.last_change(name))
         window = Window(self.bronze, self.head.version, (Range(since, self.end),))
-        return Work(name, window, definition, table, head)
+        return Work(self.source, window, definition, table, head)
 
     def _wanted(self, entry: Entry) -> bool:
-        return self.tables is None or TableName(*entry.name) in self.tables
+        return _is_in(self.tables, entry)
 
     def _since(self, entry: Entry) -> Position:
         return entry.checkpoint or self.begin
@@ -247,18 +239,36 @@ class Brought:
     merged: Merged | None
 
 
-def _merge(spark: SparkSession, pipeline: Pipeline, lake: Lake, source: str, work: MergeWork) -> Brought:
-    try:
-        schema, table = target(pipeline.route_list, *work.entry.name)
-    except ConfigError as error:
-        raise TableStopped(f"{source}: {work.name}: {error}") from error
-    origin, into = lake.silver(source, *work.entry.name), lake.downstream(schema, table)
-    pinned = origin.head()
-    if pinned is None or pinned.checkpoint is None:
-        return Brought(work.name, into, None, None, None)
-    columns = silver.stored_columns(origin, pinned)
-    merged = merge(spark, source, work.name, columns, origin, pinned, into)
-    return Brought(work.name, into, pinned, merged.head if merged else into.head(), merged)
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A source table on its way downstream."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    lake: Lake
+    source: str
+    name: TableName
+
+    def bring(self) -> Brought:
+        """Merges what is new. Raises TableStopped, LakeError, LostRace."""
+        into = self._into()
+        origin = self.lake.silver(self.source, self.name.schema, self.name.table)
+        pinned = origin.head()
+        if pinned is None or pinned.checkpoint is None:
+            return Brought(self.name, into, None, None, None)
+        columns = silver.stored_columns(origin, pinned)
+        merged = merge(self.spark, MergeWork(self.source, self.name, columns, origin, pinned, into))
+        return Brought(self.name, into, pinned, merged.head if merged else into.head(), merged)
+
+    def _into(self) -> Table:
+        try:
+            return self.lake.downstream(*target(self.pipeline.route_list, self.name.schema, self.name.table))
+        except ConfigError as error:
+            raise TableStopped(f"{self.source}: {self.name}: {error}") from error
+
+
+def _is_in(tables: frozenset[TableName] | None, entry: Entry) -> bool:
+    return tables is None or TableName(*entry.name) in tables
 
 
 def _after_merge(entry: Entry, one: Brought | None, stopped: dict[TableName, str]) -> Entry:
@@ -266,11 +276,16 @@ def _after_merge(entry: Entry, one: Brought | None, stopped: dict[TableName, str
         return replace(entry, state="stopped", reason=stopped[TableName(*entry.name)])
     if one is None or one.silver is None or one.downstream is None:
         return entry
-    versions = {"silver_version": one.silver.version, "downstream_version": one.downstream.version}
-    return replace(entry, merged=entry.position, downstream=one.target.path, **versions)
+    return replace(
+        entry,
+        merged=entry.position,
+        silver_version=one.silver.version,
+        downstream=one.target.path,
+        downstream_version=one.downstream.version,
+    )
 
 
-def _each(work: list[Work] | list[MergeWork], run: Callable[..., Result], stopped: dict[TableName, str]) -> list[Result]:
+def _each(work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[TableName, str]) -> list[Result]:
     """Runs the work of several tables side by side; what one table raises stops that table."""
     done: list[Result] = []
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:

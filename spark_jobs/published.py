@@ -50,8 +50,8 @@ class Entry:
         return Position.parse(self.position) if self.position else None
 
 
-_SPARK = {int | None: "BIGINT", datetime | None: "TIMESTAMP"}
-_ARROW = {int | None: pa.int64(), datetime | None: pa.timestamp("us", "UTC")}
+_SPARK: dict[object, str] = {int | None: "BIGINT", datetime | None: "TIMESTAMP"}
+_ARROW: dict[object, pa.DataType] = {int | None: pa.int64(), datetime | None: pa.timestamp("us", "UTC")}
 COLUMNS = {field.name: _SPARK.get(field.type, "STRING") for field in fields(Entry)}
 _SCHEMA = pa.schema([(field.name, _ARROW.get(field.type, pa.string())) for field in fields(Entry)])
 

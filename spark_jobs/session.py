@@ -7,13 +7,12 @@ The same code runs in this process (``local[*]``), on a cluster (a master's addr
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Spark
 from spark_jobs.errors import ConfigError
-from spark_jobs.provision import delta_jars, require_java
+from spark_jobs.provision import cache_dir, delta_jars, require_java
 
 _EVERYWHERE = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -34,6 +33,8 @@ _LOCAL = {
     "spark.driver.memory": "4g",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    # Tables are named by path; the catalog's folder is never used, but Spark makes it in the current one.
+    "spark.sql.warehouse.dir": str(cache_dir() / "warehouse"),
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 }
 
@@ -64,7 +65,7 @@ def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
     return session
 
 
-def _configured(builder: Any, confs: dict[str, str]) -> Any:
+def _configured(builder: SparkSession.Builder, confs: dict[str, str]) -> SparkSession.Builder:
     for key, value in confs.items():
         builder = builder.config(key, value)
     return builder

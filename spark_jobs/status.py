@@ -11,7 +11,7 @@ import deltalake
 
 from spark_jobs import published
 from spark_jobs.config import Pipeline
-from spark_jobs.errors import StratalogError
+from spark_jobs.errors import StratalogError, about
 from spark_jobs.lake import Lake, Table
 from spark_jobs.position import FIRST_EVENT, Position, file_number
 from spark_jobs.published import Entry
@@ -49,7 +49,7 @@ class SourceStatus:
 
 
 def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
-    """One source's status. Where the source does not answer, ``error`` says so, and the lake's side is there all the same."""
+    """One source's status. Where the source does not answer, ``error`` says so; the lake's side is there all the same."""
     table = lake.bronze(name)
     head = table.head()
     held = head.position if head else None
@@ -70,7 +70,8 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
 
 def _asked(pipeline: Pipeline, name: str) -> tuple[Log | None, str | None]:
     try:
-        return open_source(name, pipeline.sources[name]).log(), None
+        with about(name):
+            return open_source(name, pipeline.sources[name]).log(), None
     except StratalogError as error:
         return None, str(error)
 
@@ -89,7 +90,7 @@ def _lag(table: Table, backlog: int | None) -> float | None:
         return None
     if not backlog:
         return 0.0
-    newest = deltalake.DeltaTable(table.path).history(1)[0]["timestamp"]
+    newest: int = deltalake.DeltaTable(table.path).history(1)[0]["timestamp"]
     return round(max(datetime.now(UTC).timestamp() - newest / 1000, 0.0), 3)
 
 

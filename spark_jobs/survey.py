@@ -6,6 +6,7 @@ Two small queries over metadata columns answer for all tables of a source at onc
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -28,7 +29,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A table of the range: where its first and last slices begin, and each definition that its rows were logged with."""
+    """A table of the range: where its first and last slices begin, and the definitions of its rows."""
 
     first: Position
     last: Position
@@ -108,7 +109,7 @@ def _spans(slices: DataFrame) -> dict[TableName, tuple[Position, Position]]:
     }
 
 
-def _notable(slices: DataFrame) -> list[dict[str, object]]:
+def _notable(slices: DataFrame) -> list[dict[str, Any]]:
     wanted = (
         (F.col("kind") == "statement") | ((F.col("kind") == "rows") & F.col("tables").isNull()) | (F.size("maps") > 0)
     )
@@ -118,8 +119,8 @@ def _notable(slices: DataFrame) -> list[dict[str, object]]:
     return sorted(found.toArrow().to_pylist(), key=lambda row: (row["stretch"], row["number"], row["start"]))
 
 
-def _position(place: dict[str, object]) -> Position:
-    return Position(str(place["file"]), int(str(place["start"])), int(str(place["stretch"])))
+def _position(place: dict[str, Any]) -> Position:
+    return Position(place["file"], place["start"], place["stretch"])
 
 
 def _definitions(context: bytes, maps: list[bytes], at: Position) -> list[TableDefinition]:
@@ -133,6 +134,8 @@ def _refusal(said: Said) -> str:
     match said.statement.effect:
         case Effect.ROWS:
             why = "changes rows in statement format, which says what was asked, not what happened"
+        case Effect.ROUTINE:
+            why = "runs a routine, logged in statement format: which rows of which tables it changed is not in the log"
         case Effect.TRANSACTION:
             why = (
                 "decides about rows that were logged before it (XA, or a rollback past them), which is not handled yet"

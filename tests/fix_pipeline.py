@@ -75,5 +75,3 @@ def shop(spark: SparkSession, database: Database, tmp_path: Path) -> Shop:
     """A fresh schema, and a pipeline whose source begins at the log's present end. For tests marked spark and mysql."""
     file, offset = database.execute("SHOW MASTER STATUS")[0][:2]
     return Shop(spark, database, tmp_path, Position(file, offset))
-
-

@@ -322,7 +322,7 @@ def lenenc(number: int) -> bytes:
 
 
 def varlen(number: int) -> bytes:
-    """A variable-length integer as MySQL's serialization library writes it: trailing ones of the first byte count the bytes behind it."""
+    """A variable-length integer as MySQL's serialization library writes it: the first byte's ones count the rest."""
     for more in range(8):
         if number < 1 << 7 * (more + 1):
             return (number << (more + 1) | ((1 << more) - 1)).to_bytes(more + 1, "little")

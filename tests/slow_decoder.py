@@ -1,7 +1,7 @@
 """The decoder's slow twin: plain Python, one value at a time, written from the format's description.
 
-It shares nothing with the fast one but the definition of the table. Values come as Arrow's ``to_pylist`` gives them; what
-a typed column cannot hold is None, with its exact text in ``raw``.
+It shares nothing with the fast one but the definition of the table. Values come as Arrow's ``to_pylist`` gives them;
+what a typed column cannot hold is None, with its exact text in ``raw``.
 
 Put here: how bytes become values, as plainly as can be. Not here: speed, or checks beyond what a value needs.
 """
@@ -109,7 +109,7 @@ def datetime(wire: Cursor, column: Column) -> Any:
     day, hour, minute, second = packed >> 17 & 31, packed >> 12 & 31, packed >> 6 & 63, packed & 63
     microseconds, text = fraction(wire, column)
     try:
-        return dt.datetime(year, month, day, hour, minute, second, microseconds)
+        return dt.datetime(year, month, day, hour, minute, second, microseconds)  # noqa: DTZ001 - DATETIME has no zone
     except ValueError:
         raise Exact(f"{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{text}") from None
 
@@ -231,7 +231,9 @@ def decode(content: bytes, definition: TableDefinition) -> Iterator[Row]:
     committed, gtid = 0, None
     for offset, second, code, body in events(content):
         if code in {33, 34}:
-            committed = int.from_bytes(body[42:49], "little") & ((1 << 55) - 1) if len(body) > 48 else second * 1_000_000
+            committed = (
+                int.from_bytes(body[42:49], "little") & ((1 << 55) - 1) if len(body) > 48 else second * 1_000_000
+            )
             number = int.from_bytes(body[17:25], "little")
             gtid = f"{uuid.UUID(bytes=body[1:17])}:{number}" if code == 33 else None
         elif code == 19:

@@ -6,6 +6,7 @@ It does no I/O and knows neither Spark nor Dagster: executors need nothing else 
 Put here: what callers outside this package import. Not here: any code.
 """
 
+from spark_jobs.binlog.definitions import definitions_of
 from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
 from spark_jobs.binlog.events import Event, list_events
 from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check_magic
@@ -27,6 +28,7 @@ __all__ = [
     "TableDefinition",
     "TableName",
     "check_magic",
+    "definitions_of",
     "list_events",
     "parse_table_map",
     "same_layout",

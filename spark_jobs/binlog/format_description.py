@@ -103,7 +103,7 @@ def _knows_checksums(version: str, flavor: str) -> bool:
 
 
 def _check_age(lengths: bytes, version: str, where: str) -> None:
-    """A server too old for checksums knows 27 types of events at most; more mean that the version is not what it says."""
+    """A server too old for checksums knows 27 types of events at most; with more, its version is not true."""
     if len(lengths) > _TYPES_BEFORE_CHECKSUMS:
         raise DecodeError(
             f"{where}: FORMAT_DESCRIPTION: {len(lengths)} event types in a log of server version {version!r}"

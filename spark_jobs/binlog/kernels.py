@@ -2,7 +2,7 @@
 
 Kernels take addresses (int64) of bytes and numpy arrays for results. They never raise: they report where they stopped
 and why, as a code and an offset, and their callers make an error of it that names file, table and column. They stand in
-one file because numba keys its cache by a function's own file: an edit of a helper elsewhere would leave old code in use.
+one file because numba keys its cache by a function's own file: after an edit of a helper elsewhere, old code would run.
 
 Put here: what must touch every event, row or value. Not here: anything that runs once a slice, a table or a batch.
 """
@@ -495,7 +495,7 @@ def _tag(transaction: Array, place: int, end: int) -> Any:
 def _read_tagged(transaction: Array, body: int, count: int) -> Any:
     """A GTID_TAGGED_LOG event (libs/mysql/binlog/event/control_events.h, Gtid_event): numbered fields in rising order.
 
-    Fields: 0 flags, 1 UUID, 2 number (signed), 3 tag, 4 and 5 logical clock, 6 immediate commit µs; the rest is not needed.
+    Fields: 0 flags, 1 UUID, 2 number (signed), 3 tag, 4 and 5 logical clock, 6 immediate commit µs; more follow.
     Returns whether it could be read.
     """
     end = body + count
@@ -610,7 +610,7 @@ def _query(  # noqa: PLR0911 - one a keyword
 @kernel
 def scan(
     address: int,
-    place: int,
+    place: Any,
     size: int,
     base: int,
     checksum: int,
@@ -802,9 +802,10 @@ def cut(
 ) -> Any:
     """Groups scanned events into slices [first event, event after the last, kind]; returns (slices, first event left).
 
-    A small transaction is never split but around a statement; slices of whole ones grow until ``target`` bytes. One larger
-    than that, or begun in an earlier slice, shares no slice with another. One that is not complete stays while it is not
-    yet large, or ``undecided``: the next QUERY will tell what it is. So does the slice being filled, unless ``final``.
+    A small transaction is never split but around a statement; slices of whole ones grow until ``target`` bytes. One
+    larger than that, or begun in an earlier slice, shares no slice with another. One that is not complete stays while
+    it is not yet large, or ``undecided``: the next QUERY will tell what it is. So does the slice being filled, unless
+    ``final``.
     """
     n = len(offsets)
     count = 0
@@ -846,10 +847,11 @@ def cut(
                 count = _put(slices, count, j, j + 1, SLICE_STATEMENT)
                 start = j + 1
                 alone = True
-            elif large and not standalone and j < last and not marks[j] & MARK_BEGINS:
-                if _reach(offsets, lengths, start, j) >= target:
-                    count = _put(slices, count, start, j + 1, kind)
-                    start = j + 1
+                continue
+            may = large and not standalone and j < last and not marks[j] & MARK_BEGINS
+            if may and _reach(offsets, lengths, start, j) >= target:
+                count = _put(slices, count, start, j + 1, kind)
+                start = j + 1
         if not complete:
             return count, start
         i = last + 1
@@ -873,8 +875,10 @@ COPY_1, COPY_2, COPY_4, COPY_8 = 1, 2, 3, 4
 UINT8_TO_16, UINT16_TO_32, UINT32_TO_64, UINT64_TO_128 = 5, 6, 7, 8
 INT24_TO_32, UINT24_TO_32 = 9, 10
 LITTLE_TO_64, BIG_TO_64, BIG_TO_128 = 11, 12, 13  # parameter 0: size on the wire, 1 to 8
-YEAR_TO_16, DATE_TO_32, DATETIME_TO_64, TIMESTAMP_TO_64, TIME_TO_64 = 14, 15, 16, 17, 18  # parameters: size, fraction bytes
-DECIMAL_18, DECIMAL_38 = 19, 20  # parameters: size, lead bytes, whole groups, tail bytes, 10^tail digits, 10^lead digits
+# parameters: size, bytes of the fraction, microseconds in one unit of it
+YEAR_TO_16, DATE_TO_32, DATETIME_TO_64, TIMESTAMP_TO_64, TIME_TO_64 = 14, 15, 16, 17, 18
+# parameters: size, bytes of the lead, whole groups, bytes of the tail, 10 ^ digits of the tail, 10 ^ digits of the lead
+DECIMAL_18, DECIMAL_38 = 19, 20
 COPY_N = 21  # parameter 0: size on the wire and of the slot
 TEXT_1, TEXT_2, TEXT_3, TEXT_4 = 24, 25, 26, 27  # a length of 1 to 4 bytes, then bytes
 PADDED = 28  # a length of 1 byte, then bytes; parameter 0: the length to which zero bytes are added
@@ -909,7 +913,7 @@ MONTH_START, MONTH_LENGTH = _calendar()
 
 
 @kernel
-def _is_full(bitmap, columns):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def _is_full(bitmap: int, columns: int) -> Any:
     """Whether all of the first ``columns`` bits are set."""
     whole = columns >> 3
     for k in range(whole):
@@ -920,7 +924,7 @@ def _is_full(bitmap, columns):  # type: ignore[no-untyped-def]  # kernels are ty
 
 
 @kernel
-def _zero_slot(slot, width):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def _zero_slot(slot: int, width: int) -> Any:
     if width == 8:
         store64(slot, np.uint64(0))
     elif width == 4:
@@ -936,13 +940,13 @@ def _zero_slot(slot, width):  # type: ignore[no-untyped-def]  # kernels are type
 
 
 @kernel
-def _decimal_18(q, slot, lead, whole, tail, tail_scale, lead_scale):  # type: ignore[no-untyped-def]  # kernels are typed by numba
-    """DECIMAL of at most 18 digits (decimal.cc, bin2decimal) into 16 bytes. False where a group has too many digits."""
+def _decimal_18(q: int, slot: int, lead: int, whole: int, tail: int, tail_scale: int, lead_scale: int) -> Any:
+    """DECIMAL of at most 18 digits (decimal.cc, bin2decimal) into 16 bytes; False where a group has too many digits."""
     negative = (load8(q) & np.uint8(128)) == 0
     flip = np.uint64(0xFFFFFFFF) if negative else np.uint64(0)
     sign = np.uint64(0x80000000)
     value = np.int64(0)
-    good = True
+    good: Any = True
     if lead:
         part = ((np.uint64(load32_big(q)) ^ sign) ^ flip) >> np.uint64(32 - 8 * lead)
         value = np.int64(part)
@@ -967,7 +971,7 @@ def _decimal_18(q, slot, lead, whole, tail, tail_scale, lead_scale):  # type: ig
 
 
 @kernel
-def _decimal_38(q, slot, lead, whole, tail, tail_scale, lead_scale):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def _decimal_38(q: int, slot: int, lead: int, whole: int, tail: int, tail_scale: int, lead_scale: int) -> Any:
     """As _decimal_18, for up to 38 digits, in 128 bits."""
     negative = (load8(q) & np.uint8(128)) == 0
     flip = np.uint64(0xFFFFFFFF) if negative else np.uint64(0)
@@ -975,12 +979,12 @@ def _decimal_38(q, slot, lead, whole, tail, tail_scale, lead_scale):  # type: ig
     mask = np.uint64(0xFFFFFFFF)
     low = np.uint64(0)
     high = np.uint64(0)
-    good = True
+    good: Any = True
     for k in range(whole + 2):
         if k == 0:
             size, scale = lead, lead_scale
         elif k <= whole:
-            size, scale = np.int64(4), np.int64(1000000000)
+            size, scale = 4, 1000000000
         else:
             size, scale = tail, tail_scale
         if size == 0:
@@ -1003,7 +1007,7 @@ def _decimal_38(q, slot, lead, whole, tail, tail_scale, lead_scale):  # type: ig
 
 
 @kernel
-def _date(q, slot, month_start, month_length):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def _date(q: int, slot: int, month_start: int, month_length: int) -> Any:
     """DATE: day, month, year in 5, 4, 15 bits. False (and the mark in the slot) where no calendar has it."""
     packed = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
     day = packed & 31
@@ -1017,8 +1021,8 @@ def _date(q, slot, month_start, month_length):  # type: ignore[no-untyped-def]  
 
 
 @kernel
-def _datetime(q, slot, fraction_size, unit, month_start, month_length):  # type: ignore[no-untyped-def]  # kernels are typed by numba
-    """DATETIME(f) (my_time.cc, my_datetime_packed_from_binary). 0: in the slot, 1: marked there, 2: not a value."""
+def _datetime(q: int, slot: int, fraction_size: int, unit: int, month_start: int, month_length: int) -> Any:
+    """DATETIME(f) (my_time.cc, my_datetime_packed_from_binary). 0: in the slot, 1: marked there, 2: no value."""
     bits = load64_big(q)
     packed = np.int64(bits >> np.uint64(24)) - 0x8000000000
     fraction = np.int64((bits & np.uint64(0xFFFFFF)) >> np.uint64(24 - 8 * fraction_size)) * unit
@@ -1030,7 +1034,8 @@ def _datetime(q, slot, fraction_size, unit, month_start, month_length):  # type:
     minute = (packed >> 6) & 63
     second = packed & 63
     if 0 < day <= np.int64(load8(month_length + month)) and hour < 24 and minute < 60 and second < 60:
-        seconds = (np.int64(np.int32(load32(month_start + 4 * month))) + day) * 86400 + hour * 3600 + minute * 60 + second
+        days = np.int64(np.int32(load32(month_start + 4 * month))) + day
+        seconds = days * 86400 + hour * 3600 + minute * 60 + second
         store64(slot, np.uint64(seconds * 1000000 + fraction))
         return 0
     store64(slot, _MARK_64 | np.uint64(packed << 20 | fraction))
@@ -1038,8 +1043,8 @@ def _datetime(q, slot, fraction_size, unit, month_start, month_length):  # type:
 
 
 @kernel
-def _timestamp(q, slot, fraction_size, unit):  # type: ignore[no-untyped-def]  # kernels are typed by numba
-    """TIMESTAMP(f): seconds since 1970, big-endian, then the fraction. Codes as for _datetime; second 0 is no time."""
+def _timestamp(q: int, slot: int, fraction_size: int, unit: int) -> Any:
+    """TIMESTAMP(f): seconds since 1970, big-endian, then the fraction. Codes as of _datetime; second 0 is no time."""
     bits = load64_big(q)
     seconds = np.int64(bits >> np.uint64(32))
     fraction = np.int64(((bits >> np.uint64(8)) & np.uint64(0xFFFFFF)) >> np.uint64(24 - 8 * fraction_size)) * unit
@@ -1053,7 +1058,7 @@ def _timestamp(q, slot, fraction_size, unit):  # type: ignore[no-untyped-def]  #
 
 
 @kernel
-def _time(q, slot, size, fraction_size, unit):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def _time(q: int, slot: int, size: int, fraction_size: int, unit: int) -> Any:
     """TIME(f): the slot's magnitude is hour, minute, second in 10, 6, 6 bits, then microseconds in 24."""
     number = np.int64(load64_big(q) >> np.uint64(64 - 8 * size)) - (np.int64(0x800000) << (8 * fraction_size))
     magnitude = abs(number)
@@ -1065,7 +1070,7 @@ def _time(q, slot, size, fraction_size, unit):  # type: ignore[no-untyped-def]  
 
 
 @kernel
-def _copy_text(target, source, length):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def _copy_text(target: int, source: int, length: int) -> Any:
     """Copies in whole vectors: up to 31 bytes behind both may be touched."""
     copy32(target, source)
     if length > 256:
@@ -1076,23 +1081,46 @@ def _copy_text(target, source, length):  # type: ignore[no-untyped-def]  # kerne
 
 
 @kernel
-def decode_rows(  # type: ignore[no-untyped-def]  # kernels are typed by numba
-    addresses, offsets, commits, transactions, checksum, state, columns,
-    kinds, parameters, widths, slots, texts, used, capacity, variable,
-    rows, nulls, has_before, marked,
-    ops, places, ordinals, committed, transaction, month_start, month_length,
-):  # fmt: skip
-    """Fills one block of at most ``rows`` changes from row events, and says why it came back; ``state[0]`` rows are filled.
+def decode_rows(
+    addresses: Array,
+    offsets: Array,
+    commits: Array,
+    transactions: Array,
+    checksum: int,
+    state: Array,
+    columns: int,
+    kinds: Array,
+    parameters: Array,
+    widths: Array,
+    slots: Array,
+    texts: Array,
+    used: Array,
+    capacity: Array,
+    variable: Array,
+    rows: int,
+    nulls: Array,
+    has_before: bool,
+    marked: Array,
+    ops: Array,
+    places: Array,
+    ordinals: Array,
+    committed: Array,
+    transaction: Array,
+    month_start: int,
+    month_length: int,
+) -> Any:
+    """Fills one block of at most ``rows`` changes from row events, and says why it came back.
 
     Program 0 (first index of kinds, widths, slots, texts, used, capacity, marked) is the row: the after image, or a
-    delete's. Program 1 is the before image of updates.
+    delete's. Program 1 is the before image of updates. A value's bytes are read up to 64 beyond the event's end, never
+    further: lengths are checked before they are followed.
 
     addresses, offsets, commits, transactions: per event its address in memory (64 readable bytes behind it), its offset
         in the file, its transaction's commit time (µs) and ordinal.
     state: rows filled, next event, address inside it (0: at its start), row ordinal inside it, column, address of a
         failure. All but the first carry over from block to block.
     variable: (program, column) of the kinds whose bytes are not bounded by ``rows``; ``capacity`` of these is checked.
-    nulls: [program, row, word], a set bit for a null. month_start, month_length: addresses of MONTH_START, MONTH_LENGTH.
+    nulls: [program, row, word], a set bit for a null. month_start, month_length: addresses of these tables.
     """
     n = np.int64(0)
     event = state[1]
@@ -1101,16 +1129,20 @@ def decode_rows(  # type: ignore[no-untyped-def]  # kernels are typed by numba
     bitmap_bytes = (columns + 7) >> 3
     room = np.int64(-1)
     reason = DONE
-    column = np.int64(-1)
+    column: Any = np.int64(-1)
     while event < len(addresses) and reason == DONE:
         header = addresses[event]
         code = load8(header + 4)
         end = header + np.int64(load32(header + 9)) - checksum
-        is_update = code == 31 or code == 24
+        is_update = code == 31 or code == 24  # noqa: PLR1714 - numba is slow at tuples
         if q == 0:
             q = header + 27
             if code >= 30:
                 q += np.int64(load16(q))
+            if q >= end:
+                reason = CUT_SHORT
+                q = np.int64(0)
+                break
             count = np.int64(load8(q))
             q += 1
             if count > 250:
@@ -1143,7 +1175,7 @@ def decode_rows(  # type: ignore[no-untyped-def]  # kernels are typed by numba
         op = np.uint8(1)
         if is_update:
             op = np.uint8(2)
-        elif code == 32 or code == 25:
+        elif code == 32 or code == 25:  # noqa: PLR1714 - numba is slow at tuples
             op = np.uint8(3)
         while q < end:
             if n == rows:
@@ -1184,7 +1216,7 @@ def decode_rows(  # type: ignore[no-untyped-def]  # kernels are typed by numba
                     elif kind == COPY_1:
                         store8(slot + n, load8(q))
                         q += 1
-                    elif kind == TEXT_1 or kind == TEXT_2:
+                    elif kind == TEXT_1 or kind == TEXT_2:  # noqa: PLR1714, SIM109 - ditto
                         length = np.int64(load8(q))
                         q += 1
                         if kind == TEXT_2:
@@ -1225,21 +1257,31 @@ def decode_rows(  # type: ignore[no-untyped-def]  # kernels are typed by numba
                     elif kind == UINT24_TO_32:
                         store32(slot + 4 * n, np.uint32(load16(q)) | np.uint32(load8(q + 2)) << np.uint32(16))
                         q += 3
-                    elif kind == DECIMAL_18 or kind == DECIMAL_38:
+                    elif kind == DECIMAL_18 or kind == DECIMAL_38:  # noqa: PLR1714, SIM109 - ditto
                         if kind == DECIMAL_18:
                             good = _decimal_18(
-                                q, slot + 16 * n, parameters[c, 1], parameters[c, 2], parameters[c, 3],
-                                parameters[c, 4], parameters[c, 5],
+                                q,
+                                slot + 16 * n,
+                                parameters[c, 1],
+                                parameters[c, 2],
+                                parameters[c, 3],
+                                parameters[c, 4],
+                                parameters[c, 5],
                             )
                         else:
                             good = _decimal_38(
-                                q, slot + 16 * n, parameters[c, 1], parameters[c, 2], parameters[c, 3],
-                                parameters[c, 4], parameters[c, 5],
+                                q,
+                                slot + 16 * n,
+                                parameters[c, 1],
+                                parameters[c, 2],
+                                parameters[c, 3],
+                                parameters[c, 4],
+                                parameters[c, 5],
                             )
                         q += parameters[c, 0]
                         if not good:
                             reason = BAD_VALUE
-                    elif kind == DATETIME_TO_64 or kind == TIMESTAMP_TO_64:
+                    elif kind == DATETIME_TO_64 or kind == TIMESTAMP_TO_64:  # noqa: PLR1714, SIM109 - ditto
                         if kind == DATETIME_TO_64:
                             result = _datetime(
                                 q, slot + 8 * n, parameters[c, 1], parameters[c, 2], month_start, month_length
@@ -1278,7 +1320,7 @@ def decode_rows(  # type: ignore[no-untyped-def]  # kernels are typed by numba
                     elif kind == COPY_N:
                         memcpy(slot + parameters[c, 0] * n, q, parameters[c, 0])
                         q += parameters[c, 0]
-                    elif kind == TEXT_3 or kind == TEXT_4:
+                    elif kind == TEXT_3 or kind == TEXT_4:  # noqa: PLR1714, SIM109 - ditto
                         length = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
                         q += 3
                         if kind == TEXT_4:
@@ -1355,7 +1397,7 @@ def decode_rows(  # type: ignore[no-untyped-def]  # kernels are typed by numba
 
 
 @kernel
-def validity(nulls, rows, column, bitmap):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def validity(nulls: Array, rows: int, column: int, bitmap: Array) -> Any:
     """Fills a column's Arrow validity bitmap from ``nulls[row, word]``; returns the number of nulls."""
     word = column >> 6
     shift = np.uint64(column & 63)
@@ -1382,7 +1424,7 @@ def validity(nulls, rows, column, bitmap):  # type: ignore[no-untyped-def]  # ke
 
 
 @kernel
-def _valid_utf8(address, count):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def _valid_utf8(address: int, count: int) -> Any:
     """Whether the bytes are UTF-8 as RFC 3629 has it: shortest form, no surrogates, at most U+10FFFF."""
     i = np.int64(0)
     while i < count:
@@ -1411,7 +1453,7 @@ def _valid_utf8(address, count):  # type: ignore[no-untyped-def]  # kernels are 
 
 
 @kernel
-def is_ascii(address, count):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def is_ascii(address: int, count: int) -> Any:
     """Whether no byte has its highest bit set."""
     seen = np.uint64(0)
     i = np.int64(0)
@@ -1425,7 +1467,7 @@ def is_ascii(address, count):  # type: ignore[no-untyped-def]  # kernels are typ
 
 
 @kernel
-def invalid_utf8(offsets, address, bad):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def invalid_utf8(offsets: Array, address: int, bad: Array) -> Any:
     """Marks in ``bad`` the rows whose bytes are not UTF-8; returns how many."""
     rows = len(offsets) - 1
     whole = _valid_utf8(address + offsets[0], np.int64(offsets[rows] - offsets[0]))
@@ -1445,7 +1487,15 @@ def invalid_utf8(offsets, address, bad):  # type: ignore[no-untyped-def]  # kern
 
 
 @kernel
-def map_bytes(offsets, address, table, sizes, new_offsets, out, bad):  # type: ignore[no-untyped-def]  # typed by numba
+def map_bytes(
+    offsets: Array,
+    address: int,
+    table: Array,
+    sizes: Array,
+    new_offsets: Array,
+    out: int,
+    bad: Array,
+) -> Any:
     """Single-byte text to UTF-8: ``table[byte]`` holds ``sizes[byte]`` bytes, 0 for a byte without a character.
 
     Rows with such a byte are marked in ``bad`` and left empty. ``out`` needs 3 bytes a byte and 1 more. Returns the
@@ -1470,7 +1520,7 @@ def map_bytes(offsets, address, table, sizes, new_offsets, out, bad):  # type: i
 
 
 @kernel
-def hex_text(offsets, address, rows, new_offsets, out):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def hex_text(offsets: Array, address: int, rows: Array, new_offsets: Array, out: Array) -> Any:
     """Lower-case hex of the bytes of the chosen rows."""
     place = np.int64(0)
     for k in range(len(rows)):
@@ -1484,7 +1534,7 @@ def hex_text(offsets, address, rows, new_offsets, out):  # type: ignore[no-untyp
 
 
 @kernel
-def _digits(out, place, number, count):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def _digits(out: Array, place: int, number: int, count: int) -> Any:
     """Writes ``number`` in ``count`` digits; returns the place after them."""
     for k in range(count):
         out[place + count - 1 - k] = np.uint8(48 + number % 10)
@@ -1493,8 +1543,8 @@ def _digits(out, place, number, count):  # type: ignore[no-untyped-def]  # kerne
 
 
 @kernel
-def time_text(packed, nulls, digits, new_offsets, out):  # type: ignore[no-untyped-def]  # kernels are typed by numba
-    """TIME as the server prints it (my_time.cc, my_time_to_str) from the slots of TIME_TO_64; 18 bytes a row suffice."""
+def time_text(packed: Array, nulls: Array, digits: int, new_offsets: Array, out: Array) -> Any:
+    """TIME as the server prints it (my_time.cc, my_time_to_str) from slots of TIME_TO_64; 18 bytes a row suffice."""
     place = np.int64(0)
     for row in range(len(packed)):
         new_offsets[row] = place
@@ -1520,8 +1570,8 @@ def time_text(packed, nulls, digits, new_offsets, out):  # type: ignore[no-untyp
 
 
 @kernel
-def decimal_text(values, nulls, sizes, whole, new_offsets, out):  # type: ignore[no-untyped-def]  # typed by numba
-    """DECIMAL as the server prints it, from its own bytes ``values[row, byte]``; ``nulls`` marks rows to leave empty.
+def decimal_text(values: Array, nulls: Array, sizes: Array, whole: int, new_offsets: Array, out: Array) -> Any:
+    """DECIMAL as the server prints it, from its own bytes ``values[row, byte]``; ``nulls`` marks rows left empty.
 
     sizes: the number of digits of each group; whole: how many groups stand before the point. Returns the first row with
     a group of too many digits, or -1.
@@ -1538,7 +1588,7 @@ def decimal_text(values, nulls, sizes, whole, new_offsets, out):  # type: ignore
             place += 1
         first = place
         q = 0
-        zero = True
+        zero: Any = True
         for k in range(len(sizes)):
             if k == whole:
                 place = _without_zeros(out, first, place)
@@ -1565,7 +1615,7 @@ def decimal_text(values, nulls, sizes, whole, new_offsets, out):  # type: ignore
 
 
 @kernel
-def _without_zeros(out, first, place):  # type: ignore[no-untyped-def]  # kernels are typed by numba
+def _without_zeros(out: Array, first: int, place: int) -> Any:
     """Takes leading zeros away from the digits in [first, place), leaving at least one digit."""
     if first == place:
         out[place] = 48
@@ -1579,7 +1629,7 @@ def _without_zeros(out, first, place):  # type: ignore[no-untyped-def]  # kernel
 
 
 @kernel
-def join_labels(masks, nulls, starts, labels, new_offsets, out):  # type: ignore[no-untyped-def]  # typed by numba
+def join_labels(masks: Array, nulls: Array, starts: Array, labels: Array, new_offsets: Array, out: Array) -> Any:
     """SET members in the order of their definition, joined by commas; ``out`` needs the text of all labels a row.
 
     Label k is ``labels[starts[k]:starts[k + 1]]``. Returns the first row with a bit beyond the labels, or -1.

@@ -39,8 +39,8 @@ RAW = pa.map_(pa.string(), pa.string())
 class Changes:
     """Row changes in log order; all arrays have one length.
 
-    op: uint8, 1 insert, 2 update, 3 delete. offset: int64, where the row's event starts in its file. row: int32, ordinal
-    within the event. committed_at: timestamp[us, UTC] of the transaction. gtid: dictionary of strings, None if not asked.
+    op: uint8, 1 insert, 2 update, 3 delete. offset: int64, where the row's event starts in its file. row: int32, its
+    place within the event. committed_at: timestamp[us, UTC] of the transaction. gtid: a dictionary of strings, or None.
     after: the row, in a delete its last one. before: an update's before image, all null for other rows.
     raw, before_raw: map<string, string>: exact text or hex of what typed columns cannot hold; None when no row has any.
     """
@@ -145,7 +145,11 @@ class _Block:
                 variable += [] if reading.bounded else [(program, ordinal)]
         self.variable = np.array(variable, np.int64).reshape(-1, 2)
         self.op, self.transaction = np.empty(rows, np.uint8), np.empty(rows, np.int32)
-        self.offset, self.row, self.committed = np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)
+        self.offset, self.row, self.committed = (
+            np.empty(rows, np.int64),
+            np.empty(rows, np.int32),
+            np.empty(rows, np.int64),
+        )
 
     def _allocate(self, program: int, ordinal: int, reading: Reading, rows: int) -> None:
         buffer = pa.allocate_buffer(reading.width * (rows + reading.is_text))
@@ -176,7 +180,7 @@ class _Block:
         )  # fmt: skip
 
     def null_words(self, program: int, rows: int) -> Numbers:
-        """A set bit for each column that has a null, whatever the definition says: most columns of most blocks have none."""
+        """A set bit for each column that has a null, whatever the definition says."""
         if program not in self.seen_nulls:
             self.seen_nulls[program] = np.bitwise_or.reduce(self.nulls[program, :rows], axis=0)
         return self.seen_nulls[program]
@@ -223,8 +227,12 @@ def _raw(exact: dict[str, Exact], rows: int) -> pa.Array | None:
     counts = np.bincount(places, minlength=rows)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     validity = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
-    entries = pa.StructArray.from_arrays([keys, texts], fields=[pa.field("key", pa.string(), nullable=False), RAW.item_field])
-    return pa.Array.from_buffers(RAW, rows, [validity, pa.py_buffer(offsets)], int((counts == 0).sum()), children=[entries])
+    entries = pa.StructArray.from_arrays(
+        [keys, texts], fields=[pa.field("key", pa.string(), nullable=False), RAW.item_field]
+    )
+    return pa.Array.from_buffers(
+        RAW, rows, [validity, pa.py_buffer(offsets)], int((counts == 0).sum()), children=[entries]
+    )
 
 
 def _events(file: str, found: Scan, chosen: Numbers, footer: int) -> _Events:
@@ -260,7 +268,9 @@ def _refuse(file: str, found: Scan, chosen: Numbers, definition: TableDefinition
     for code in np.unique(found.code[chosen]).tolist():
         if not EVENT_TYPES[code].rows:
             place = _place(file, found, chosen[np.flatnonzero(found.code[chosen] == code)[0]])
-            raise Unsupported(f"{place}: {definition.name}: rows of {type_name(code)} events are not decoded in this version")
+            raise Unsupported(
+                f"{place}: {definition.name}: rows of {type_name(code)} events are not decoded in this version"
+            )
     flags = found.transactions[found.transaction[chosen], kernels.TX_FLAGS]
     for flag, text in _UNDECIDED.items():
         found_at = np.flatnonzero(flags & flag)
@@ -314,7 +324,12 @@ class Decoder:
     """
 
     def __init__(
-        self, definition: TableDefinition, *, before: Literal["key", "all"] = "key", rows: int = 16384, gtids: bool = False
+        self,
+        definition: TableDefinition,
+        *,
+        before: Literal["key", "all"] = "key",
+        rows: int = 16384,
+        gtids: bool = False,
     ) -> None:
         self.definition = definition
         self._before = before
@@ -324,7 +339,7 @@ class Decoder:
         self._mine: dict[int, bool] = {}
         self._plan: _Plan | None = None
 
-    def decode(
+    def decode(  # noqa: PLR0913 - a slice's columns
         self,
         file: str,
         start: int,
@@ -350,30 +365,30 @@ class Decoder:
             events = _events(file, found, chosen, scanner.format.footer)
             yield from self._blocks(events, gtid)
 
-    def _choose(self, file: str, found: Scan, format: FormatDescription) -> Numbers:
+    def _choose(self, file: str, found: Scan, head: FormatDescription) -> Numbers:
         """Indices of this table's row events. Raises Unsupported for events whose rows cannot be read."""
         payloads = np.flatnonzero(found.mark & kernels.MARK_ANY_TABLE)
         if len(payloads):
             raise Unsupported(f"{_place(file, found, payloads[0])}: {_COMPRESSED}")
         rows = np.flatnonzero((found.mark & kernels.MARK_ROWS) != 0)
         tables = found.table[rows]
-        mine = np.array([o for o in np.unique(tables).tolist() if self._is_mine(o, file, found, format)], np.int32)
+        mine = np.array([o for o in np.unique(tables).tolist() if self._is_mine(o, file, found, head)], np.int32)
         chosen = rows[np.isin(tables, mine)]
         _refuse(file, found, chosen, self.definition)
         return chosen
 
-    def _is_mine(self, ordinal: int, file: str, found: Scan, format: FormatDescription) -> bool:
+    def _is_mine(self, ordinal: int, file: str, found: Scan, head: FormatDescription) -> bool:
         if ordinal not in self._mine:
             name = self.definition.name
             self._mine[ordinal] = self._maps.names[ordinal] == (name.schema, name.table)
             if self._mine[ordinal]:
                 where = _place(file, found, np.flatnonzero(found.table == ordinal)[0])
-                self._accept(ordinal, where, format)
+                self._accept(ordinal, where, head)
         return self._mine[ordinal]
 
-    def _accept(self, ordinal: int, where: str, format: FormatDescription) -> None:
+    def _accept(self, ordinal: int, where: str, head: FormatDescription) -> None:
         """Checks a TABLE_MAP of this table against the definition, and fills in what that leaves open."""
-        met = parse_table_map(self._maps.events[ordinal], format, where)
+        met = parse_table_map(self._maps.events[ordinal], head, where)
         if not same_layout(met, self.definition):
             raise DecodeError(f"{where}: the log's table is not the one expected: {met} instead of {self.definition}")
         pairs = list(zip(self.definition.columns, met.columns, strict=True))

@@ -23,6 +23,8 @@ from spark_jobs.errors import DecodeError, Truncated, Unsupported
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
+    """A table's schema and name as the log spells them."""
+
     schema: str
     table: str
 
@@ -130,33 +132,33 @@ def _packed_numbers(wire: bytes) -> Iterator[int]:
         yield numbers.packed()
 
 
-def parse_table_map(event: bytes, format: FormatDescription, where: str) -> TableDefinition:
+def parse_table_map(event: bytes, head: FormatDescription, where: str) -> TableDefinition:
     """From a whole TABLE_MAP event. ``where`` (``file:offset``) opens every message.
 
-    Raises Truncated, DecodeError, and Unsupported for a type number that is not known. Types that are known but not read
-    in this version are refused when their column is decoded, not here. Unknown optional metadata is passed over.
+    Raises Truncated, DecodeError, and Unsupported for a type number that is not known. Types that are known but not
+    read in this version are refused when their column is decoded, not here. Unknown optional metadata is passed over.
     """
-    body = event[HEADER : len(event) - format.footer]
+    body = event[HEADER : len(event) - head.footer]
     try:
         name = TableName(*map_name(body))
     except (IndexError, UnicodeDecodeError):
         raise DecodeError(f"{where}: TABLE_MAP: no schema and table name in it") from None
     try:
-        return _parse_body(name, body, format)
+        return _parse_body(name, body, head)
     except DecodeError as error:
         raise type(error)(f"{where}: TABLE_MAP of {name}: {error}") from None
     except (UnicodeDecodeError, IndexError, KeyError) as error:
         raise DecodeError(f"{where}: TABLE_MAP of {name}: its metadata does not fit its columns ({error!r})") from None
 
 
-def _parse_body(name: TableName, body: bytes, format: FormatDescription) -> TableDefinition:
+def _parse_body(name: TableName, body: bytes, head: FormatDescription) -> TableDefinition:
     wire = _Bytes(body)
     wire.take(8)
     for _ in ("schema", "table"):
         wire.take(wire.number(1) + 1)
     codes = wire.take(wire.packed())
     columns = _plain_columns(codes, _Bytes(wire.text()), wire.take((len(codes) + 7) // 8))
-    return _Metadata(name, columns, format.flavor == "mariadb", _year_counts(format)).read(wire)
+    return _Metadata(name, columns, head.flavor == "mariadb", _year_counts(head)).read(wire)
 
 
 def _plain_columns(codes: bytes, metadata: _Bytes, nullable: bytes) -> list[Column]:
@@ -165,10 +167,10 @@ def _plain_columns(codes: bytes, metadata: _Bytes, nullable: bytes) -> list[Colu
         if code not in TYPES:
             raise Unsupported(f"column {ordinal + 1} has type number {code}, which is not known")
         meta = metadata.take(TYPES[code].meta_size)
-        code = real_code(code, meta)
+        kind = real_code(code, meta)
         may_be_null = bool(nullable[ordinal >> 3] >> (ordinal & 7) & 1)
-        unsigned = None if TYPES[code].is_numeric else False
-        columns.append(Column(None, code, TYPES[code].meta(meta), unsigned, may_be_null))
+        unsigned = None if TYPES[kind].is_numeric else False
+        columns.append(Column(None, kind, TYPES[kind].meta(meta), unsigned, may_be_null))
     if metadata:
         raise DecodeError(f"{len(metadata.wire) - metadata.place} bytes of type metadata left over")
     return columns
@@ -208,7 +210,7 @@ class _Metadata:
     def signs(self, content: bytes) -> None:
         """A bit for each numeric column from the highest bit down, set where UNSIGNED.
 
-        Servers differ in whether YEAR counts. Where that is open, a column has no sign unless it has the same both ways.
+        Servers differ in whether YEAR counts. Where that is open, a column has a sign if it has the same both ways.
         """
         found = [self._signs(content, year) for year in self.year_counts]
         found = [signs for signs in found if (len(signs) + 7) // 8 == len(content)]
@@ -287,14 +289,14 @@ def _label_texts(labels: list[bytes], collation: int | None) -> tuple[str, ...] 
         return None
 
 
-def _year_counts(format: FormatDescription) -> tuple[bool, ...]:
-    """Whether YEAR has a bit among the signs: in MariaDB, and in MySQL since log_event.cc shares field.h's list of types.
+def _year_counts(head: FormatDescription) -> tuple[bool, ...]:
+    """Whether YEAR has a bit among the signs: in MariaDB, and in MySQL since log_event.cc uses field.h's list of types.
 
     Seen without it in 8.0.12 and with it in 8.0.20; in between, both readings are tried.
     """
-    if format.flavor == "mariadb":
+    if head.flavor == "mariadb":
         return (True,)
-    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", format.server_version)
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", head.server_version)
     version = tuple(int(number) for number in numbers.groups()) if numbers else (0, 0, 0)
     if version <= (8, 0, 12):
         return (False,)

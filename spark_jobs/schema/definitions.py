@@ -36,9 +36,12 @@ _FIXED = {
     "bigint": 8,
     "date": 10,
     "year": 13,
-    "json": 245,
-    "geometry": 255,
 }
+_SPATIAL = ("geometry", "point", "linestring", "polygon", "geometrycollection", "geomcollection")
+_SPATIAL += ("multipoint", "multilinestring", "multipolygon")
+_LONG = {"json": 245, "vector": 242} | dict.fromkeys(_SPATIAL, 255)
+"""Types whose values' lengths have four bytes."""
+_UNKNOWN = -1
 _FRACTIONAL = {"timestamp": 17, "datetime": 18, "time": 19}
 _BLOBS = {
     "tinyblob": 1,
@@ -51,6 +54,8 @@ _BLOBS = {
     "longtext": 4,
 }
 _COUNTED = {"char": 254, "binary": 254, "varchar": 15, "varbinary": 15}
+_ESCAPED = re.compile(r"''|\\.", re.DOTALL)
+"""As information_schema writes labels (sql/sql_show.cc and field.cc, ``append_unescaped``)."""
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 
 
@@ -111,6 +116,9 @@ def named(lake: Lake, source: str, logged: TableDefinition, last_change: Positio
         raise TableStopped(
             f"{missing}, and the server's definition was read at {read_at}, before a change at {last_change}"
         )
+    strange = [column.name for column in known.columns if column.type_code == _UNKNOWN]
+    if strange:
+        raise TableStopped(f"{missing}, and the type of its column {strange[0]} is not known; leave the table out")
     if not same_layout(logged, known) or not all(map(_agrees, logged.columns, known.columns)):
         raise TableStopped(
             f"{missing}, and the server's definition does not fit: the log has {logged}, the server {known}"
@@ -181,7 +189,7 @@ def _by_table(rows: list[dict[str, Any]]) -> dict[TableName, list[dict[str, Any]
 
 
 def _column(row: dict[str, Any]) -> Column:
-    """One row of information_schema.COLUMNS as TABLE_MAP would describe it; an unknown type has the code -1."""
+    """One row of information_schema.COLUMNS as TABLE_MAP would describe it; for unknown types the code is _UNKNOWN."""
     code, meta = _layout(row)
     text = code in _COUNTED.values() or code == 252
     return Column(
@@ -196,14 +204,20 @@ def _column(row: dict[str, Any]) -> Column:
 
 
 def _labels(declared: str) -> tuple[str, ...]:
-    return tuple(label.replace("''", "'") for label in _LABEL.findall(declared))
+    return tuple(_ESCAPED.sub(_plain, label) for label in _LABEL.findall(declared))
+
+
+def _plain(escaped: re.Match[str]) -> str:
+    return {"''": "'", "\\0": "\0", "\\n": "\n", "\\r": "\r", "\\Z": "\x1a"}.get(escaped[0], escaped[0][-1])
 
 
 def _layout(row: dict[str, Any]) -> tuple[int, int]:
     """Type code and metadata number, as binlog.types reads them."""
     kind = row["kind"]
     if kind in _FIXED:
-        return _FIXED[kind], 4 if kind in ("json", "geometry") else 0
+        return _FIXED[kind], 0
+    if kind in _LONG:
+        return _LONG[kind], 4
     if kind in _FRACTIONAL:
         return _FRACTIONAL[kind], row["fraction"] or 0
     if kind in _BLOBS:
@@ -222,4 +236,4 @@ def _layout(row: dict[str, Any]) -> tuple[int, int]:
         case "set":
             size = (len(_labels(row["declared"])) + 7) // 8
             return 248, size if size <= 4 else 8
-    return -1, 0
+    return _UNKNOWN, 0

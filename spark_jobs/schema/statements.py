@@ -42,12 +42,13 @@ class Effect(Enum):
     CREATES = "creates a table"
     CHANGES = "changes a table"
     ROWS = "changes rows, logged as a statement"
+    ROUTINE = "runs a routine, logged as a statement"
     TRANSACTION = "decides about rows that were logged before it"
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A judged statement. ``tables`` holds (schema, table); None means that only ``words`` are known."""
+    """A judged statement. ``tables`` holds (schema, table) in small letters; None: only ``words`` are known."""
 
     text: str
     verb: str
@@ -57,10 +58,14 @@ class Statement:
     words: frozenset[str]
 
     def names(self, schema: str, table: str) -> bool:
-        """Whether the statement is, or may be, about a table."""
-        if self.effect is Effect.TRANSACTION or schema in self.schemas:
+        """Whether the statement is, or may be, about a table.
+
+        Capital letters do not count: some servers store names in small ones and log statements as they were typed.
+        """
+        name = (schema.casefold(), table.casefold())
+        if self.effect in _ABOUT_ANY or name[0] in self.schemas:
             return True
-        return _spelled(table) <= self.words if self.tables is None else (schema, table) in self.tables
+        return _spelled(table) <= self.words if self.tables is None else name in self.tables
 
     @property
     def short(self) -> str:
@@ -69,6 +74,7 @@ class Statement:
         return line if len(line) <= 120 else f"{line[:117]}..."
 
 
+_ABOUT_ANY = (Effect.TRANSACTION, Effect.ROUTINE)
 _HARMLESS = {
     *("GRANT", "REVOKE", "SET", "FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM", "INSTALL", "UNINSTALL"),
     *("USE", "KILL", "RESET", "SAVEPOINT", "RELEASE", "BEGIN", "COMMIT", "BINLOG", "SIGNAL"),
@@ -89,7 +95,11 @@ _HARMLESS_OBJECTS = {
         "SQL",
     ),
 }
-_ROWS = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO"}
+_ROWS = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"}
+_ROUTINES = {"CALL", "DO", "SELECT"}
+"""Logged only where a routine changed something in statement format; what it changed, they do not say."""
+_MODIFIERS = {"LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"}
+"""Words behind a verb that the parser takes for a table's name."""
 _CREATE_OBJECTS = {"TABLE": Effect.CREATES, "DATABASE": Effect.NONE, "SCHEMA": Effect.NONE, "INDEX": Effect.NONE}
 
 
@@ -97,15 +107,16 @@ _CREATE_OBJECTS = {"TABLE": Effect.CREATES, "DATABASE": Effect.NONE, "SCHEMA": E
 def judge(text: str, database: str) -> Statement:
     """What a QUERY event's text does; ``database`` is the session's default one."""
     plain = _CONDITIONAL.sub(r" \1 ", text)
-    words = _words(plain)
+    words = _carried_out(_words(plain))
     effect = _effect(words)
     verb = " ".join(words[:2]).upper()
     known = frozenset(part for word in words for part in _spelled(word))
     if effect in (Effect.NONE, Effect.TRANSACTION):
         return Statement(text, verb, effect, frozenset(), frozenset(), known)
     if verb in ("DROP DATABASE", "DROP SCHEMA"):
-        return Statement(text, verb, effect, frozenset(), frozenset(words[-1:]), known)
-    return Statement(text, verb, effect, _tables(plain, database), frozenset(), known)
+        return Statement(text, verb, effect, frozenset(), frozenset(_last_name(words)), known)
+    tables = None if _MODIFIERS & {word.upper() for word in words[1:4]} else _tables(plain, database)
+    return Statement(text, verb, effect, tables, frozenset(), known)
 
 
 def _effect(words: list[str]) -> Effect:
@@ -116,8 +127,12 @@ def _effect(words: list[str]) -> Effect:
     kind = rest[0] if rest else ""
     if first in ("XA", "ROLLBACK"):
         return Effect.TRANSACTION
+    if first in _ROUTINES:
+        return Effect.ROUTINE
     if first in _ROWS:
         return Effect.ROWS
+    if _switches_keys(words):
+        return Effect.NONE
     if first in ("CREATE", "ALTER", "DROP", "RENAME") and kind in _HARMLESS_OBJECTS:
         return Effect.NONE
     if first == "CREATE" and "REPLACE" in heads[1:3]:
@@ -131,6 +146,29 @@ def _effect(words: list[str]) -> Effect:
     return Effect.CHANGES
 
 
+def _switches_keys(words: list[str]) -> bool:
+    """ALTER TABLE name ENABLE (or DISABLE) KEYS and nothing else, as mysqldump has it around every table's rows."""
+    heads = [word.upper() for word in words]
+    named_alone = len(words) == 5 or (len(words) == 7 and words[3] == ".")
+    return (
+        heads[:2] == ["ALTER", "TABLE"] and named_alone and heads[-1] == "KEYS" and heads[-2] in ("ENABLE", "DISABLE")
+    )
+
+
+def _carried_out(words: list[str]) -> list[str]:
+    """The words of the statement that is carried out: MariaDB's SET STATEMENT and ANALYZE have one inside."""
+    heads = [word.upper() for word in words]
+    if heads[:2] == ["SET", "STATEMENT"] and "FOR" in heads:
+        return _carried_out(words[heads.index("FOR") + 1 :])
+    if heads[:1] == ["ANALYZE"] and not set(heads[1:3]) & {"TABLE", "TABLES"}:
+        return next((words[at:] for at, head in enumerate(heads) if head in _ROWS), words)
+    return words
+
+
+def _last_name(words: list[str]) -> list[str]:
+    return [word.casefold() for word in words if word != ";"][-1:]
+
+
 def _words(text: str) -> list[str]:
     """The statement's tokens without quotes; what the tokenizer swallows whole is cut again."""
     try:
@@ -142,7 +180,7 @@ def _words(text: str) -> list[str]:
 
 
 def _spelled(name: str) -> set[str]:
-    return set(re.findall(r"[\w$]+", name.lower()))
+    return set(re.findall(r"[\w$]+", name.casefold()))
 
 
 def _tables(text: str, database: str) -> frozenset[tuple[str, str]] | None:
@@ -154,4 +192,5 @@ def _tables(text: str, database: str) -> frozenset[tuple[str, str]] | None:
     if isinstance(parsed, exp.Command):
         return None
     named = parsed.this if isinstance(parsed, exp.Insert) else parsed  # an INSERT reads the other tables it names
-    return frozenset((table.db or database, table.name) for table in named.find_all(exp.Table))
+    found = ((table.db or database, table.name) for table in named.find_all(exp.Table))
+    return frozenset((schema.casefold(), table.casefold()) for schema, table in found)

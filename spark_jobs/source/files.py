@@ -6,11 +6,12 @@ The numbers in the names give the order. The index file, where there is one, tel
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.binlog import FormatDescription, Slicer, check_magic
-from spark_jobs.errors import DecodeError, SourceError
+from spark_jobs.errors import DecodeError, SourceError, Truncated
 from spark_jobs.position import FIRST_EVENT, Position, file_number
 from spark_jobs.source import Log, LogFile, Part, Reading, require_contiguous
 
@@ -28,19 +29,25 @@ class Files:
         self.directory = directory
 
     def log(self) -> Log:
-        files = [LogFile(name, (self.directory / name).stat().st_size) for name in self._names()]
-        require_contiguous(self.name, [file.name for file in files])
-        last = files[-1]
-        return Log(self.name, tuple(files), Position(last.name, self._complete(last)))
+        with _reading(f"{self.name}: {self.directory}"):
+            files = [LogFile(name, (self.directory / name).stat().st_size) for name in self._names()]
+            require_contiguous(self.name, [file.name for file in files])
+            end = self._complete(files[-1])
+            if not end and len(files) > 1:  # just being begun: the log ends with the file before
+                files.pop()
+                end = self._complete(files[-1])
+            last = files[-1]
+            if not end:
+                raise Truncated(
+                    f"{self.name}: {last.name}: the file ends inside its head, at byte {last.size}; it is cut, or just being begun"
+                )
+            return Log(self.name, tuple(files), Position(last.name, end))
 
     def reading(self) -> Reading:
         return FileReading(self.directory)
 
     def _names(self) -> list[str]:
-        try:
-            found = [entry.name for entry in self.directory.iterdir() if entry.is_file()]
-        except OSError as error:
-            raise SourceError(f"{self.name}: {self.directory} cannot be read: {error.strerror}") from error
+        found = [entry.name for entry in self.directory.iterdir() if entry.is_file()]
         names = sorted((name for name in found if _NAME.fullmatch(name)), key=file_number)
         bases = {name.rpartition(".")[0] for name in names}
         if len(bases) > 1:
@@ -58,7 +65,7 @@ class Files:
         return indexed[0]
 
     def _complete(self, file: LogFile) -> int:
-        """Where the last complete transaction of a file ends. Only a file still in use may go on behind it."""
+        """Where the last complete transaction of a file ends, 0 without a head. Only a file in use may go on behind it."""
         path = self.directory / file.name
         format_, chunks = FileReading(self.directory)(Part(file.name, 0, file.size))
         slicer = Slicer(file.name, 0, format_)
@@ -67,12 +74,12 @@ class Files:
                 pass
         for _ in slicer.finish():
             pass
-        if slicer.complete < file.size and not _in_use(path):
+        if FIRST_EVENT <= slicer.complete < file.size and not _in_use(path):
             raise DecodeError(
                 f"{self.name}: {file.name}:{slicer.complete}: the file is cut: {file.size - slicer.complete} bytes at "
                 "its end are no complete transaction, and its server had closed it; copy the file again"
             )
-        return max(slicer.complete, FIRST_EVENT)
+        return slicer.complete
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class FileReading:
         return format_, self._chunks(part)
 
     def _format(self, file: str) -> FormatDescription:
-        with (self.directory / file).open("rb") as stream:
+        with _reading(file), (self.directory / file).open("rb") as stream:
             check_magic(stream.read(FIRST_EVENT), file)
             header = stream.read(_HEADER)
             body = stream.read(int.from_bytes(header[9:13], "little") - _HEADER)
@@ -94,7 +101,7 @@ class FileReading:
 
     def _chunks(self, part: Part) -> Iterator[bytes]:
         left = part.stop - part.start
-        with (self.directory / part.file).open("rb") as stream:
+        with _reading(part.file), (self.directory / part.file).open("rb") as stream:
             stream.seek(part.start)
             while left:
                 chunk = stream.read(min(CHUNK, left))
@@ -102,6 +109,15 @@ class FileReading:
                     raise SourceError(f"{part.file}:{part.stop - left}: the file became shorter while it was read")
                 left -= len(chunk)
                 yield chunk
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Says of what an error of the file system is; a path in it says it more exactly."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(f"{what}: {error.filename or 'it'} cannot be read: {error.strerror}") from error
 
 
 def _in_use(path: Path) -> bool:

@@ -24,6 +24,7 @@ CHUNK = 4 << 20
 _FORMAT, _HEARTBEAT, _HEARTBEAT_V2 = 15, 27, 41
 _ARTIFICIAL = 0x0020
 _NO_SUCH_COMMAND = 1064
+_NO_LOG = "the server writes no binary log; start it with log_bin"
 _REPLICATION_PRIVILEGES = {1045: "user or password", 1044: "privileges", 1227: "privileges", 1142: "privileges"}
 
 
@@ -63,8 +64,12 @@ class Server:
         """What keeps this server from being read, all of it; empty where nothing does."""
         with self.connect() as connection:
             found = _logging_problems(self.variables(connection))
+            if _NO_LOG in found:
+                return found
             try:
-                self._status(connection)
+                end = self.end(connection)
+                # The first packet of a dump from the end shows whether the user may have one.
+                next(DumpReading(self.name, self.settings).packets(Part(end.file, end.offset, end.offset)))
             except SourceError as error:
                 found.append(str(error))
         return found
@@ -83,7 +88,7 @@ class Server:
                 raise
             rows = self.ask(connection, "SHOW MASTER STATUS")
         if not rows:
-            raise SourceError(f"{self.name}: the server writes no binary log; start it with log_bin")
+            raise SourceError(f"{self.name}: {_NO_LOG}")
         return rows[0]
 
     def end(self, connection: "pymysql.Connection[DictCursor]") -> Position:
@@ -124,14 +129,15 @@ class DumpReading:
 
     def _events(self, part: Part) -> Iterator[bytes]:
         """The events of one file, those that the server makes up for the connection left out."""
-        packets = self._packets(part)
+        packets = self.packets(part)
         for event in packets:
             flags = int.from_bytes(event[17:19], "little")
             made_up = event[4] in (_HEARTBEAT, _HEARTBEAT_V2) or (flags & _ARTIFICIAL and event[4] != _FORMAT)
             if not made_up:
                 yield event
 
-    def _packets(self, part: Part) -> Iterator[bytes]:
+    def packets(self, part: Part) -> Iterator[bytes]:
+        """What the server sends from the part's start on, events made up for the connection included."""
         dump = _Dump(self.settings, part.file, max(part.start, FIRST_EVENT))
         try:
             yield from dump.packets()
@@ -201,9 +207,11 @@ def _chunked(events: Iterator[bytes], head: list[bytes], size: int) -> Iterator[
 def _logging_problems(variables: dict[str, str]) -> list[str]:
     found = []
     if variables.get("log_bin", "OFF").upper() not in ("ON", "1"):
-        found.append("the server writes no binary log; start it with log_bin")
+        found.append(_NO_LOG)
     if variables.get("binlog_format", "ROW").upper() != "ROW":
-        found.append(f"binlog_format is {variables['binlog_format']}; SET GLOBAL binlog_format = 'ROW' and log on anew")
+        found.append(
+            f"binlog_format is {variables['binlog_format']}; SET GLOBAL binlog_format = 'ROW' and let the applications connect anew"
+        )
     if variables.get("binlog_row_image", "FULL").upper() != "FULL":
         found.append(f"binlog_row_image is {variables['binlog_row_image']}; SET GLOBAL binlog_row_image = 'FULL'")
     return found

@@ -15,7 +15,10 @@ CREATE = "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL
 @pytest.mark.parametrize("live", [False, True])
 def test_inserts_updates_deletes_and_key_changes_arrive(shop: Shop, live: bool) -> None:
     pipeline = shop.pipeline(live=live)
-    shop.execute(CREATE, "INSERT INTO item VALUES (1,'a',0.10,'2024-01-01'),(2,NULL,NULL,NULL),(3,'ü',-3.5,'1969-12-31 23:59:59.5')")
+    shop.execute(
+        CREATE,
+        "INSERT INTO item VALUES (1,'a',0.10,'2024-01-01'),(2,NULL,NULL,NULL),(3,'ü',-3.5,'1969-12-31 23:59:59.5')",
+    )
     extracted, outcome = shop.run(pipeline)
     assert extracted.head.position == shop.end()
     assert outcome.stopped == {}
@@ -52,7 +55,13 @@ def test_a_key_changed_deleted_and_inserted_again_over_several_windows(shop: Sho
         ["UPDATE t SET k='A' WHERE k='a'", "UPDATE t SET n=2 WHERE k='b'"],
         ["DELETE FROM t WHERE k='b'", "INSERT INTO t VALUES ('b',2,20)", "DELETE FROM t WHERE k='A'"],
         ["INSERT INTO t VALUES ('a',1,100)", "UPDATE t SET n=7 WHERE k='c'", "UPDATE t SET n=1 WHERE k='c'"],
-        ["BEGIN", "UPDATE t SET n=9 WHERE k='a'", "UPDATE t SET k='a2' WHERE k='b'", "UPDATE t SET k='b', n=5 WHERE k='a'", "COMMIT"],
+        [
+            "BEGIN",
+            "UPDATE t SET n=9 WHERE k='a'",
+            "UPDATE t SET k='a2' WHERE k='b'",
+            "UPDATE t SET k='b', n=5 WHERE k='a'",
+            "COMMIT",
+        ],
     ]
     for statements in rounds:
         shop.execute(*statements)
@@ -76,7 +85,9 @@ def test_rolled_back_rows_never_arrive_and_filtered_tables_have_no_silver(shop: 
     pipeline = shop.pipeline(tables=[f"{shop.database.name}.*", f"!{shop.database.name}.audit_*"])
     shop.execute(CREATE, "CREATE TABLE audit_log (id INT PRIMARY KEY)", "INSERT INTO audit_log VALUES (1)")
     shop.execute("BEGIN", "INSERT INTO item VALUES (1,'no',1,NULL)", "ROLLBACK")
-    shop.execute("BEGIN", "INSERT INTO item VALUES (2,'yes',1,NULL)", "SAVEPOINT s", "INSERT INTO item VALUES (3,'no',1,NULL)")
+    shop.execute(
+        "BEGIN", "INSERT INTO item VALUES (2,'yes',1,NULL)", "SAVEPOINT s", "INSERT INTO item VALUES (3,'no',1,NULL)"
+    )
     shop.execute("ROLLBACK TO s", "COMMIT")
     shop.run(pipeline)
     assert [row[0] for row in shop.merged(pipeline, "item")] == [2]
@@ -85,7 +96,12 @@ def test_rolled_back_rows_never_arrive_and_filtered_tables_have_no_silver(shop: 
 
 def test_a_table_that_comes_into_scope_later_is_merged_from_the_log_s_beginning(shop: Shop) -> None:
     narrow = shop.pipeline(tables=[f"{shop.database.name}.item"])
-    shop.execute(CREATE, "CREATE TABLE other (id INT PRIMARY KEY)", "INSERT INTO other VALUES (1),(2)", "INSERT INTO item VALUES (1,'a',1,NULL)")
+    shop.execute(
+        CREATE,
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+        "INSERT INTO other VALUES (1),(2)",
+        "INSERT INTO item VALUES (1,'a',1,NULL)",
+    )
     shop.run(narrow)
     wide = shop.pipeline()
     shop.run(wide)
@@ -125,7 +141,9 @@ def test_names_are_not_guessed_where_nobody_tells_them(shop: Shop) -> None:
 
 def test_bronze_gives_the_server_s_files_back_byte_for_byte(shop: Shop) -> None:
     pipeline = shop.pipeline(sources={SOURCE: {"files": str(shop.database.server.data)}})
-    shop.execute(CREATE, "INSERT INTO item VALUES (1,'a',1,NULL)", "FLUSH BINARY LOGS", "INSERT INTO item VALUES (2,'b',1,NULL)")
+    shop.execute(
+        CREATE, "INSERT INTO item VALUES (1,'a',1,NULL)", "FLUSH BINARY LOGS", "INSERT INTO item VALUES (2,'b',1,NULL)"
+    )
     shop.execute("FLUSH BINARY LOGS")
     from spark_jobs.pipeline import extract_source
 
@@ -165,7 +183,12 @@ def test_a_statement_that_is_not_applied_yet_stops_its_table_alone(shop: Shop, s
 
 def test_rows_in_statement_format_stop_their_table(shop: Shop) -> None:
     pipeline = shop.pipeline()
-    shop.execute(CREATE, "SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO item VALUES (1,'a',1,NULL)", "SET SESSION binlog_format = 'ROW'")
+    shop.execute(
+        CREATE,
+        "SET SESSION binlog_format = 'STATEMENT'",
+        "INSERT INTO item VALUES (1,'a',1,NULL)",
+        "SET SESSION binlog_format = 'ROW'",
+    )
     shop.execute("INSERT INTO item VALUES (2,'a',1,NULL)")
     _, outcome = shop.run(pipeline)
     assert "statement format" in outcome.stopped[TableName(shop.database.name, "item")]

@@ -8,6 +8,7 @@ Put here: the work on text. Not here: the tables themselves (charset_tables.py).
 """
 
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -98,7 +99,7 @@ def _fits(size: int) -> None:
 
 @cache
 def _byte_table(charset: str) -> tuple[Numbers, Numbers, bool]:
-    """Each byte's character in UTF-8 as a little-endian word, its size (0: no character), and whether 0-127 is ASCII."""
+    """Each byte's character in UTF-8 as a little-endian word, its size (0: none), and whether 0 to 127 is ASCII."""
     letters = SINGLE_BYTE[charset]
     encoded = [b"" if letter == "\ufffd" else letter.encode() for letter in letters]
     table = np.array([int.from_bytes(text, "little") for text in encoded], np.uint32)
@@ -113,7 +114,7 @@ def _finish_codec(charset: str) -> Finish:
         whole = _decode_whole(offsets, text, charset)
         if whole is not None:
             return filled.texts(*whole), None
-        values = [_decoded(text[a:b].tobytes(), charset) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+        values = [_decoded(text[a:b].tobytes(), charset) for a, b in pairwise(offsets)]
         texts = pa.array(["" if value is None else value for value in values], pa.string())
         array = pa.Array.from_buffers(pa.string(), filled.rows, [filled.validity, *texts.buffers()[1:]], filled.nulls)
         return _without(filled, array, np.array([value is None for value in values], np.uint8))
@@ -167,5 +168,3 @@ def _without(filled: Filled, texts: pa.Array, bad: Numbers) -> Finished:
     validity = pa.py_buffer(np.packbits(nulls == 0, bitorder="little"))
     buffers = [validity, *texts.buffers()[1:]]
     return pa.Array.from_buffers(pa.string(), filled.rows, buffers, int(nulls.sum())), Exact(rows, exact)
-
-

@@ -20,7 +20,9 @@ class Integer(ColumnType):
 
     is_numeric: ClassVar[bool] = True
 
-    def __init__(self, name: str, size: int, signed: tuple[int, pa.DataType], unsigned: tuple[int, pa.DataType]) -> None:
+    def __init__(
+        self, name: str, size: int, signed: tuple[int, pa.DataType], unsigned: tuple[int, pa.DataType]
+    ) -> None:
         self.name = name
         self.size = size
         self.signed = signed
@@ -50,7 +52,7 @@ class Float(ColumnType):
     def sql(self, column: Declared) -> str:
         return f"{self.name} unsigned" if column.unsigned else self.name
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
         return fixed(self.kind, self.type.bit_width // 8, self.type)
 
 

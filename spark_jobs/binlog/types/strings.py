@@ -12,8 +12,13 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.base import ColumnType, Declared, Reading, as_is
 from spark_jobs.binlog.types.charsets import BINARY, charset_of, finish_for, width_of
 
-_KINDS = ((kernels.TEXT_1, kernels.SKIP_1), (kernels.TEXT_2, kernels.SKIP_2), (kernels.TEXT_3, kernels.SKIP_3))
-_KINDS += ((kernels.TEXT_4, kernels.SKIP_4),)
+_KINDS = (
+    (kernels.TEXT_1, kernels.SKIP_1),
+    (kernels.TEXT_2, kernels.SKIP_2),
+    (kernels.TEXT_3, kernels.SKIP_3),
+    (kernels.TEXT_4, kernels.SKIP_4),
+)
+"""What the row kernel does with text, and to pass over it, by the bytes of its length."""
 
 
 def _charset(column: Declared) -> str | None:
@@ -82,7 +87,7 @@ class Blob(ColumnType):
 
 
 def packed_length(wire: bytes) -> int:
-    """The length in bytes of a CHAR: bits 8 and 9 stand inverted in bits 4 and 5 of the type (log_event.cc, type 254)."""
+    """The length in bytes of a CHAR: its bits 8 and 9 stand inverted in bits 4 and 5 of the type (rpl_utility.h)."""
     return (((wire[0] >> 4) & 3) ^ 3) << 8 | wire[1]
 
 

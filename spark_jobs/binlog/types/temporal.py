@@ -84,10 +84,10 @@ def _finish_time(digits: int) -> Finish:
 class Date(ColumnType):
     """DATE: three bytes, little-endian: day 5 bits, month 4, year 15."""
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
         return "date"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
         return fixed(kernels.DATE_TO_32, 3, pa.date32(), finish=_finish_date)
 
 
@@ -96,10 +96,10 @@ class Year(ColumnType):
 
     is_numeric: ClassVar[bool] = True
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
         return "year"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
         return fixed(kernels.YEAR_TO_16, 1, pa.int16())
 
 

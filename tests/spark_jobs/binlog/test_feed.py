@@ -1,5 +1,7 @@
 """Buffering: any chunks give the same events, and no byte is looked at again."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,9 +25,9 @@ def test_any_chunks(cuts: list[int], least: int) -> None:
     feed = Feed(FILE, 0, None, least=least)
     offsets: list[int] = []
     bounds = [0, *sorted(cuts), len(CONTENT)]
-    chunks = [CONTENT[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
-    for found in [found for chunk in chunks for found in _kept(feed, chunk)]:
-        offsets += found
+    chunks = [CONTENT[start:stop] for start, stop in pairwise(bounds)]
+    for chunk in chunks:
+        offsets += _kept(feed, chunk)
     for found in feed.scan():
         offsets += (found.base + found.offset).tolist()
         assert found.end == len(feed.buffer)
@@ -33,12 +35,12 @@ def test_any_chunks(cuts: list[int], least: int) -> None:
     assert feed.fed == len(CONTENT)
 
 
-def _kept(feed: Feed, chunk: bytes) -> list[list[int]]:
+def _kept(feed: Feed, chunk: bytes) -> list[int]:
     """File offsets of what a chunk completes, of which nothing is kept. The chunk's memory is reused afterwards."""
     memory = bytearray(chunk)
-    out = []
+    out: list[int] = []
     for found in feed.add(memory):
-        out.append((found.base + found.offset).tolist())
+        out += (found.base + found.offset).tolist()
         feed.keep(found.end)
     memory[:] = bytes(len(memory))
     return out

@@ -31,7 +31,8 @@ def treatment(event: EventType) -> str:
 def test_the_list_of_events() -> None:
     section = PAGE.partition("## Event types")[2].partition("\n## ")[0]
     listed = {
-        int(code): (name, word) for code, name, word in re.findall(r"^\| (\d+) \| (.+?) \| (\w+) \|$", section, re.MULTILINE)
+        int(code): (name, word)
+        for code, name, word in re.findall(r"^\| (\d+) \| (.+?) \| (\w+) \|$", section, re.MULTILINE)
     }
     assert listed == {code: (event.name, treatment(event)) for code, event in EVENT_TYPES.items()}
 

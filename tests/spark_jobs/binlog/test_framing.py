@@ -16,9 +16,11 @@ from tests.segment_spec import (
     MAGIC,
     SID,
     UUID,
+    Change,
     Commit,
     Insert,
     RawEvent,
+    Rollback,
     SegmentSpec,
     Statement,
     Table,
@@ -92,6 +94,22 @@ def test_mysql_gtid(gtids: bool, times: bool) -> None:
     _, found = open_slice(FILE, 0, None, spec.to_bytes(), TableMaps())
     assert found.gtid(0) == (f"{UUID}:1" if gtids else None)
     assert found.transactions[0, kernels.TX_COMMITTED] == spec.second * 1_000_000 + (250_000 if times else 0)
+
+
+@pytest.mark.parametrize(
+    "changes, flags",
+    [
+        ([Insert("shop.orders", (1, "a")), Commit()], kernels.TX_HAS_ROWS),
+        ([Insert("shop.orders", (1, "a")), Rollback()], kernels.TX_HAS_ROWS | kernels.TX_ROLLED_BACK),
+        ([Rollback()], kernels.TX_ROLLED_BACK),
+        ([Statement("", "XA START X'61',X'',1"), Insert("shop.orders", (1, "a"))], kernels.TX_HAS_ROWS | kernels.TX_XA),
+        ([Statement("", "XA COMMIT X'61',X'',1")], kernels.TX_XA),
+        ([Statement("shop", "drop table x")], 0),
+    ],
+)
+def test_flags_of_a_transaction(changes: list[Change], flags: int) -> None:
+    _, found = open_slice(FILE, 0, None, replace(SPEC, changes=changes).to_bytes(), TableMaps())
+    assert found.transactions[:, kernels.TX_FLAGS].tolist() == [flags]
 
 
 def test_columns_of_a_scan() -> None:

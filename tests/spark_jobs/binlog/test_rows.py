@@ -1,14 +1,40 @@
+import ctypes
 import json
+import mmap
 import re
+import resource
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog.framing import TableMaps, open_slice
+from spark_jobs.binlog.framing import Bytes, TableMaps, open_slice
 from spark_jobs.binlog.rows import Changes, Decoder
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map
+from spark_jobs.binlog.transactions import Slicer
+from spark_jobs.errors import DecodeError, Truncated, Unsupported
+from tests.one_value import FILE, definition_of
+from tests.segment_spec import (
+    UUID,
+    Change,
+    Commit,
+    Delete,
+    Insert,
+    Query,
+    RawEvent,
+    Rollback,
+    Rows,
+    SegmentSpec,
+    Table,
+    Update,
+    reframed,
+)  # fmt: skip
+from tests.segment_types import BIGINT, DATE, INT, LATIN1, LONGTEXT, VARCHAR, ColumnType
 
 RECORDED = Path("tests/recorded")
 
@@ -20,7 +46,7 @@ def definitions(file: Path) -> dict[str, TableDefinition]:
     return {str(definition.name): labelled(definition, file) for definition in found}
 
 
-LABELS = {
+LABELS: dict[str, dict[str, tuple[str, ...]]] = {
     "kinds.strings": {"e": ("a,b", "c'd", "", "ü"), "s": ("x", "y", "ü", "z")},
     "small.t": {"@8": ("a", "b")},
 }
@@ -31,22 +57,24 @@ def labelled(definition: TableDefinition, file: Path) -> TableDefinition:
     statement = re.search(rf"create table {definition.name} .*", file.with_suffix(".sql").read_text())
     assert statement
     written = re.findall(r"(\w+) (?:enum|set)\(([^)]*)\)", statement[0])
-    labels = {name: tuple(text.strip("'").split("','")) for name, text in written} | LABELS.get(str(definition.name), {})
+    labels: dict[str, tuple[str, ...]] = {
+        name: tuple(text.strip("'").split("','")) for name, text in written
+    } | LABELS.get(str(definition.name), {})
     names = definition.column_names()
     columns = [replace(column, labels=labels.get(name)) for name, column in zip(names, definition.columns, strict=True)]
     return replace(definition, columns=tuple(columns))
 
 
-def decoded(file: Path, definition: TableDefinition, **options: object) -> list[Changes]:
-    return list(Decoder(definition, before="all", **options).decode(file.name, 0, None, file.read_bytes()))
+def decoded(file: Path, definition: TableDefinition, rows: int) -> list[Changes]:
+    return list(Decoder(definition, before="all", rows=rows).decode(file.name, 0, None, file.read_bytes()))
 
 
-def printed(column: Column, array: pa.Array) -> list[str | None]:
+def printed(column: Column, array: pa.Array) -> list[Any]:
     """The values as the server prints them, its time zone UTC."""
     if pa.types.is_binary(array.type):
         return [None if value is None else value.hex() for value in array.to_pylist()]
     if pa.types.is_floating(array.type):
-        return array.to_pylist()
+        return list(array.to_pylist())
     if pa.types.is_decimal(array.type):
         return [None if value is None else f"{value:f}" for value in array.to_pylist()]
     texts = array.cast(pa.timestamp("us")) if pa.types.is_timestamp(array.type) else array
@@ -54,7 +82,7 @@ def printed(column: Column, array: pa.Array) -> list[str | None]:
     if pa.types.is_timestamp(array.type):
         end = 20 + column.meta if column.meta else 19
         return [None if text is None else text[:end] for text in texts]
-    return texts
+    return list(texts)
 
 
 def rows_of(definition: TableDefinition, batch: pa.RecordBatch, raw: pa.Array | None) -> list[list[object]]:
@@ -92,8 +120,8 @@ def key(definition: TableDefinition, row: list[object]) -> tuple[object, ...]:
 
 def recorded_tables() -> list[object]:
     return [
-        pytest.param(file.with_suffix(".000001"), table, id=f"{file.stem}-{table}")
-        for file in sorted(RECORDED.glob("*.json"))
+        pytest.param(file, table, id=f"{file.stem}-{table}")
+        for file in sorted(RECORDED.glob("*.rows.json"))
         for table in json.loads(file.read_text())
     ]
 
@@ -101,13 +129,266 @@ def recorded_tables() -> list[object]:
 @pytest.mark.parametrize("rows", [16384, 1])
 @pytest.mark.parametrize("file, table", recorded_tables())
 def test_recorded_rows_are_what_the_server_selected(file: Path, table: str, rows: int) -> None:
-    expected = json.loads(file.with_suffix(".json").read_text())[table]
+    expected = json.loads(file.read_text())[table]
+    file = file.with_name(file.name.replace(".rows.json", ".000001"))
     definition = definitions(file)[table]
     if definition.named():
         assert definition.column_names() == expected["columns"]
-    found = replayed(definition, decoded(file, definition, rows=rows))
+    found = replayed(definition, decoded(file, definition, rows))
     for column, place in zip(definition.columns, range(len(definition.columns)), strict=True):
         wanted = [row[place] for row in expected["rows"]]
         if pa.types.is_floating(column.arrow):
             wanted = [None if value is None else float(value) for value in wanted]
         assert [row[place] for row in found] == wanted, (column.name, column.sql_type)
+
+
+PLAIN = Table("shop.t", key=["id"], id=INT, note=VARCHAR(40))
+
+
+def content_of(*changes: Change, tables: tuple[Table, ...] = (PLAIN,)) -> bytes:
+    return SegmentSpec(tables, changes).to_bytes()
+
+
+def decode(content: Bytes, definition: TableDefinition | None = None, **options: Any) -> list[Changes]:
+    return list(Decoder(definition or definition_of(bytes(content)), **options).decode(FILE, 0, None, content))
+
+
+def test_the_key_is_all_that_is_kept_of_an_update_by_default() -> None:
+    [changes] = decode(
+        content_of(Update("shop.t", (1, "a"), (2, "b")), Insert("shop.t", (3, "c")), Delete("shop.t", (2, "b")))
+    )
+    assert changes.op.to_pylist() == [2, 1, 3]
+    assert changes.after.to_pylist() == [{"id": 2, "note": "b"}, {"id": 3, "note": "c"}, {"id": 2, "note": "b"}]
+    assert changes.before.to_pylist() == [{"id": 1}, {"id": None}, {"id": None}]
+    assert changes.gtid is changes.raw is changes.before_raw is None
+
+
+@pytest.mark.parametrize("key", [None, ()])
+def test_without_a_key_nothing_is_kept_of_it(key: tuple[int, ...] | None) -> None:
+    content = content_of(Update("shop.t", (1, "a"), (2, "b")))
+    [changes] = decode(content, replace(definition_of(content), key=key))
+    assert changes.before.num_columns == 0
+
+
+def test_exact_text_of_both_images() -> None:
+    table = Table("shop.t", key=["day"], day=DATE, text=VARCHAR(9), id=INT)
+    update = Update("shop.t", ("0000-00-00", b"\xff", 1), ("2024-00-01", "ok", 2))
+    [changes] = decode(content_of(update, Insert("shop.t", ("2024-02-30", b"\xfe", 3)), tables=(table,)))
+    assert changes.raw is not None
+    assert changes.before_raw is not None
+    assert changes.raw.to_pylist() == [[("day", "2024-00-01")], [("day", "2024-02-30"), ("text", "fe")]]
+    assert changes.before_raw.to_pylist() == [[("day", "0000-00-00")], None]
+    assert changes.before.to_pylist() == [{"day": None}] * 2
+
+
+def test_other_tables_are_passed_over() -> None:
+    other = Table("shop.other", key=["id"], id=INT)
+    content = content_of(Insert("shop.other", (1,)), Insert("shop.t", (2, "x")), tables=(PLAIN, other))
+    definition = replace(definition_of(content), name=TableName("shop", "nothing"))
+    assert decode(content, definition) == []
+
+
+def test_a_block_ends_inside_an_event_and_goes_on() -> None:
+    rows = [(number, "x" * (number % 40)) for number in range(1000)]
+    batches = decode(content_of(Rows("shop.t", Insert, rows)), rows=7)
+    assert [len(batch) for batch in batches] == [7] * 142 + [6]
+    assert [row for batch in batches for row in batch.row.to_pylist()] == list(range(1000))
+    assert [tuple(row.values()) for batch in batches for row in batch.after.to_pylist()] == rows
+
+
+def test_a_value_larger_than_a_block_expects() -> None:
+    table = Table("shop.t", key=["id"], id=INT, note=LONGTEXT, more=LONGTEXT)
+    long = ["ü" * 100_000, "b" * 3_000_000, "", "c" * 70_000]
+    batches = decode(content_of(*(Insert("shop.t", (1, text, text[:9])) for text in long), tables=(table,)))
+    assert [text for batch in batches for text in batch.after["note"].to_pylist()] == long
+
+
+@pytest.mark.parametrize("rows_version", [1, 2])
+@pytest.mark.parametrize("checksum", [True, False])
+def test_nothing_behind_the_slice_is_read(rows_version: int, checksum: bool) -> None:
+    """The slice ends by its row event, and in memory by a page that may not be touched."""
+    spec = SegmentSpec(
+        [PLAIN], [Insert("shop.t", (1, "a"))], checksum=checksum, rows_version=rows_version, rotate_to=""
+    )
+    content = spec.to_bytes()[: spec.offsets()[-2]]
+    page = mmap.PAGESIZE
+    pages = mmap.mmap(-1, 2 * page)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    ctypes.CDLL(None).mprotect(ctypes.c_void_p(address + page), page, 0)
+    pages[page - len(content) : page] = content
+    [changes] = decode(np.frombuffer(pages, np.uint8)[page - len(content) : page], definition_of(content))
+    assert changes.after.to_pylist() == [{"id": 1, "note": "a"}]
+
+
+def replaced(content: bytes, code: int, change: Callable[[bytearray], object]) -> bytes:
+    """The file with the body of its first event of a type changed."""
+    spec_events, place = [], 4
+    while place < len(content):
+        length = int.from_bytes(content[place + 9 : place + 13], "little")
+        spec_events.append(content[place : place + length])
+        place += length
+    found = next(number for number, event in enumerate(spec_events) if event[4] == code)
+    body = bytearray(spec_events[found][19:-4])
+    change(body)
+    spec_events[found] = reframed(spec_events[found], body=bytes(body))
+    return content[:4] + b"".join(spec_events)
+
+
+def cut(count: int) -> Callable[[bytearray], object]:
+    return lambda body: body.__delitem__(slice(len(body) - count, None))
+
+
+def put(place: int, value: int) -> Callable[[bytearray], object]:
+    return lambda body: body.__setitem__(place, value)
+
+
+INSERT = content_of(Insert("shop.t", (1, "abc")))
+UPDATE = content_of(Update("shop.t", (1, "abc"), (1, "d")))
+
+
+@pytest.mark.parametrize(
+    "content, code, change, error, message",
+    [
+        (INSERT, 30, cut(1), Truncated, r"row 0 of shop.t: note varchar\(40\): the row ends beyond its event"),
+        (INSERT, 30, cut(6), Truncated, "row 0 of shop.t: id int: the row ends"),
+        (INSERT, 30, cut(10), Truncated, "shop.t"),
+        (UPDATE, 31, cut(7), Truncated, "row 0 of shop.t: its null bits"),
+        (UPDATE, 31, cut(8), Truncated, "row 0 of shop.t: note varchar"),
+        (INSERT, 30, put(11, 1), Unsupported, "shop.t: a row image without all columns; set binlog_row_image=FULL"),
+        (UPDATE, 31, put(12, 1), Unsupported, "binlog_row_image"),
+        (INSERT, 30, put(10, 3), DecodeError, "column count"),
+        (INSERT, 30, put(8, 200), Truncated, "shop.t"),
+        (INSERT, 30, lambda body: body.append(0), Truncated, "row 1 of shop.t"),
+    ],
+)
+def test_rows_that_do_not_fit_their_event(
+    content: bytes, code: int, change: Callable[[bytearray], object], error: type[DecodeError], message: str
+) -> None:
+    broken = replaced(content, code, change)
+    with pytest.raises(error, match=rf"^log.000001:\d+: .*{message}"):
+        decode(broken, before="all")
+
+
+def test_one_flipped_byte_anywhere_is_an_error() -> None:
+    definition = definition_of(INSERT)
+    for place in range(len(INSERT)):
+        if place == 4 + 17:
+            continue  # the file's in-use flag stands there
+        broken = bytearray(INSERT)
+        broken[place] ^= 0x10
+        with pytest.raises(DecodeError, match=r"^log.000001"):
+            decode(bytes(broken), definition)
+
+
+def test_a_file_cut_anywhere_is_an_error_or_holds_fewer_events() -> None:
+    definition = definition_of(INSERT)
+    ends = set(SegmentSpec((PLAIN,), [Insert("shop.t", (1, "abc"))]).offsets())
+    for length in range(len(INSERT)):
+        if length in ends and length > 4:
+            assert len(decode(INSERT[:length], definition)) <= 1
+        else:
+            with pytest.raises(DecodeError, match=r"^log.000001"):
+                decode(INSERT[:length], definition)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ([Insert("shop.t", (1, "a")), Rollback()], "ends in a ROLLBACK"),
+        ([Insert("shop.t", (1, "a")), RawEvent(40, b"\0", ends=True)], "compressed transactions"),
+        (
+            [Insert("shop.t", (1, "a")), Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)],
+            "XA transaction",
+        ),
+    ],
+)
+def test_rows_whose_fate_is_open_are_refused(changes: list[Change], message: str) -> None:
+    with pytest.raises(Unsupported, match=rf"^log.000001:\d+: .*{message}"):
+        decode(content_of(*changes), definition_of(INSERT))
+
+
+def test_partial_json_updates_are_refused_by_name() -> None:
+    content = replaced_code(UPDATE, 31, 39)
+    with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t: rows of Update_rows_partial events"):
+        decode(content, definition_of(INSERT))
+
+
+def replaced_code(content: bytes, code: int, other: int) -> bytes:
+    place = 4
+    while content[place + 4] != code:
+        place += int.from_bytes(content[place + 9 : place + 13], "little")
+    length = int.from_bytes(content[place + 9 : place + 13], "little")
+    return content[:place] + reframed(content[place : place + length], code=other) + content[place + length :]
+
+
+@pytest.mark.parametrize(
+    "columns, message",
+    [
+        ({"id": BIGINT, "note": VARCHAR(40)}, "not the one expected: .*id int.* instead of .*id bigint"),
+        ({"id": INT}, "not the one expected"),
+        ({"id": INT.UNSIGNED, "note": VARCHAR(40)}, "shop.t.id: UNSIGNED False in the log, True expected"),
+        (
+            {"id": INT, "note": VARCHAR(160, LATIN1, 1)},
+            "shop.t.note: character set utf8mb4 in the log, latin1 expected",
+        ),
+        ({"number": INT, "note": VARCHAR(40)}, "shop.t.number: name id in the log, number expected"),
+    ],
+)
+def test_the_log_must_agree_with_the_definition(columns: dict[str, ColumnType], message: str) -> None:
+    table = Table("shop.t", **columns)  # type: ignore[arg-type]  # columns by name
+    definition = definition_of(content_of(Insert("shop.t", [None] * len(columns)), tables=(table,)))
+    with pytest.raises(DecodeError, match=rf"^log.000001:\d+: .*{message}"):
+        decode(INSERT, definition)
+
+
+def test_the_log_fills_in_what_the_definition_leaves_open() -> None:
+    definition = definition_of(INSERT)
+    open_columns = tuple(Column(None, column.type_code, column.meta, None) for column in definition.columns)
+    [changes] = decode(INSERT, replace(definition, columns=open_columns))
+    assert changes.after.to_pylist() == [{"id": 1, "note": "abc"}]
+
+
+def test_a_type_that_is_not_read_names_its_column() -> None:
+    table = Table("shop.t", id=INT, doc=ColumnType(245, b"\4", bytes))
+    with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.doc: type json is not read"):
+        decode(content_of(Insert("shop.t", (1, None)), tables=(table,)))
+
+
+def test_gtid_and_commit_time_of_a_slice_inside_a_transaction() -> None:
+    spec = SegmentSpec(
+        [PLAIN], [Insert("shop.t", (1, "a")), Insert("shop.t", (2, "b")), Commit(), Insert("shop.t", (3, "c"))]
+    )
+    events, places = spec.events(), spec.offsets()
+    second = [number for number, event in enumerate(events) if event[4] == 19][1]
+    decoder = Decoder(definition_of(spec.to_bytes()), gtids=True)
+    changes = list(
+        decoder.decode(
+            FILE, places[second], events[0], b"".join(events[second:]),
+            transaction_start=places[2], committed_us=1_000_000, gtid="given:1",
+        )
+    )  # fmt: skip
+    [batch] = changes
+    assert batch.gtid is not None
+    assert batch.gtid.to_pylist() == ["given:1", f"{UUID}:2"]
+    assert batch.committed_at.cast(pa.int64()).to_pylist() == [1_000_000, 1_700_000_001_250_000]
+    assert batch.offset[0].as_py() == places[second + 1]
+
+
+@pytest.mark.slow
+def test_two_hundred_megabytes_decode_in_bounded_memory() -> None:
+    """Whole transactions over and over, cut into slices and decoded one by one, as they come."""
+    rows = [(number, "x" * 40) for number in range(20_000)]
+    spec = SegmentSpec([PLAIN], [Rows("shop.t", Insert, rows), Commit()], rotate_to="")
+    content, places = spec.to_bytes(), spec.offsets()
+    head, transaction = content[: places[2]], content[places[2] :]
+    times = 200_000_000 // len(transaction)
+    slicer = Slicer(FILE, 0, None)
+    fed = (batch for chunk in (head, *[transaction] * times) for batch in slicer.feed(chunk))
+    decoder = Decoder(definition_of(content))
+    found, before = 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for batch in chain(fed, (batch for last in [slicer] for batch in last.finish())):
+        for each in batch.select(["start", "context", "payload"]).to_pylist():
+            changes = decoder.decode(FILE, each["start"], each["context"], each["payload"])
+            found += sum(len(rows) for rows in changes)
+    assert found == 20_000 * times
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB

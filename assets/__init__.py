@@ -1,0 +1,1 @@
+"""The assets: nouns. What is kept in the lake, layer by layer, as Dagster shows it."""

@@ -1,0 +1,89 @@
+"""Bronze: the log of one source, byte for byte. One asset a source.
+
+Put here: the step that extracts. Not here: how a log is read (spark_jobs/extract.py).
+"""
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets import checkpoint
+from assets.lineage import Lineage
+from assets.standing import backlog, settled
+from assets.steps import (
+    HANDED_ON,
+    RETRY,
+    Done,
+    Events,
+    Sessions,
+    compared,
+    failing,
+    hand_on,
+    is_selected,
+    materialized,
+    mended,
+)
+from spark_jobs.config import Pipeline
+
+if TYPE_CHECKING:  # imports pyspark
+    from spark_jobs.lake import Head
+
+BRONZE = "bronze"
+IDLE = "idle"
+"""Output: whether the run has nothing to do, so that it needs no Spark session."""
+
+
+def extract_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefinition:
+    """Source -> bronze, from bronze's head to the end of the source's log."""
+    source = lineage.source
+
+    @dg.op(
+        name=f"extract_{source}",
+        description=f"Reads the log of {source} from bronze's head to its end, whole transactions, byte for byte.",
+        out={
+            BRONZE: dg.Out(dg.Nothing, is_required=False),
+            IDLE: dg.Out(bool, is_required=False, io_manager_key=HANDED_ON),
+        },
+        retry_policy=RETRY,
+        pool=pool,
+    )
+    def extract(context: dg.OpExecutionContext, spark: dg.ResourceParam[Sessions]) -> Events:
+        moved = False
+        if is_selected(context, BRONZE):
+            with failing():
+                ahead = backlog(pipeline, source)
+            moved = ahead.moved
+            yield from _extracted(context, pipeline, lineage, spark if moved else None)
+            if not moved:
+                context.log.info("%s: nothing new; the log ends at %s", source, ahead.end)
+        with failing():
+            idle = not moved and settled(pipeline, source)
+        yield from hand_on(context, IDLE, idle)
+
+    return extract
+
+
+def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Lineage, spark: Sessions | None) -> Events:
+    """Extracts where there is a session to do it with; otherwise Dagster's copy is all that may need mending."""
+    from spark_jobs.pipeline import extract_source, lake_of
+
+    key, table = lineage.bronze, lake_of(pipeline).bronze(lineage.source)
+    with failing():
+        head = table.head()
+        comparison = compared(context, {key: head.position if head else None})[key]
+        extracted = extract_source(spark.session(), pipeline, lineage.source) if spark else None
+    if extracted and (extracted.range or not head):
+        done = Done(extracted.range.stop, checkpoint.of_extracted(extracted, table), _version(extracted.head))
+        yield materialized(key, done, comparison)
+    else:
+        yield from mended(key, comparison, head, table, _version(head))
+
+
+def _version(head: "Head | None") -> str | None:
+    """Where the log that bronze holds begins: what lies behind it never changes.
+
+    Were it the position, every table that a run has nothing new for would stand as unsynced in the UI until it has.
+    """
+    from spark_jobs import bronze
+
+    return str(bronze.begin(head.checkpoint)) if head and head.checkpoint else None

@@ -1,0 +1,196 @@
+"""Checkpoints as Dagster sees them: positions and numbers of a commit <-> metadata of a materialization.
+
+Put here: every metadata key, what is written under it, and how Dagster's copy of a position compares with the lake's.
+Not here: where positions come from (spark_jobs), or when a materialization is written (bronze.py, silver.py, …).
+
+Delta is the truth and Dagster holds a copy: events are wiped, reported by hand, or lost in a crash between the commit
+and its event. So every step compares the two before it works, and says on the next materialization what it found.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from spark_jobs.errors import ConfigError
+from spark_jobs.position import Position, Range
+
+if TYPE_CHECKING:  # these import pyspark
+    from spark_jobs.compact import Compacted
+    from spark_jobs.extract import Extracted
+    from spark_jobs.lake import Head, Table
+    from spark_jobs.merge import Merged
+
+START = "binlog/start"
+END = "binlog/end"
+END_FILE_NUMBER = "binlog/end_file_number"
+GTID = "binlog/gtid"
+FILES = "binlog/files"
+BYTES = "binlog/bytes"
+TRANSACTIONS = "binlog/transactions"
+EVENTS = "binlog/events"
+IGNORED = "binlog/ignored_events"
+LAG = "binlog/lag_seconds"
+CHANGES = "rows/changes"
+INSERTED = "rows/inserted"
+UPDATED = "rows/updated"
+DELETED = "rows/deleted"
+SECONDS = "run/seconds"
+BYTES_PER_SECOND = "run/bytes_per_second"
+CHANGES_PER_SECOND = "run/changes_per_second"
+VERSION = "delta/version"
+COUNTER = "delta/counter"
+PATH = "delta/path"
+REDONE = "delta/windows_done_again"
+COLUMNS = "dagster/column_schema"
+REPAIRED = "checkpoint/repaired"
+ADVANCED = "checkpoint/advanced_outside_dagster"
+DAGSTER_HAD = "checkpoint/dagster_had"
+LAKE_HAD = "checkpoint/lake_had"
+CURRENT = "tables/current"
+STOPPED = "tables/stopped"
+IGNORED_TABLES = "tables/out_of_scope"
+NEW = "tables/shown_after_reload"
+
+_LARGEST_PLOTTED = 2**31 - 1
+"""GraphQL's Int ends here: larger integers reach the UI as text, which it does not plot."""
+
+Metadata = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Dagster's copy of an asset's position beside the lake's, as both stood before a run."""
+
+    recorded: Position | None
+    held: Position | None
+
+    @property
+    def repaired(self) -> bool:
+        """Whether Dagster's copy was lost, or was ahead of what the lake has."""
+        if self.recorded is None or self.held is None:
+            return self.recorded != self.held
+        return self.recorded > self.held
+
+    @property
+    def advanced(self) -> bool:
+        """Whether the lake went on outside Dagster, from the command line for instance."""
+        return self.recorded is not None and self.held is not None and self.recorded < self.held
+
+    @property
+    def differs(self) -> bool:
+        return self.recorded != self.held
+
+    def to_metadata(self) -> Metadata:
+        """Empty where the two were equal."""
+        if not self.differs:
+            return {}
+        marks = {REPAIRED: True} if self.repaired else {ADVANCED: True}
+        return marks | {DAGSTER_HAD: _said(self.recorded), LAKE_HAD: _said(self.held)}
+
+    def __str__(self) -> str:
+        what = "advanced outside Dagster" if self.advanced else "repaired" if self.repaired else "as it was"
+        return f"{what}: Dagster had {_said(self.recorded)}, the lake {_said(self.held)}"
+
+
+def read_last(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, Position | None]:
+    """The positions that the newest materializations of assets name; None where none does."""
+    wanted = list(keys)
+    found = instance.get_latest_materialization_events(wanted)
+    newest = {key: entry.asset_materialization if (entry := found.get(key)) else None for key in wanted}
+    return {key: _position(materialization) for key, materialization in newest.items()}
+
+
+def of_extracted(extracted: "Extracted", table: "Table") -> Metadata:
+    """What a bronze commit says."""
+    return {
+        **of_range(extracted.range),
+        FILES: extracted.files,
+        BYTES: number(extracted.bytes),
+        TRANSACTIONS: number(extracted.transactions),
+        EVENTS: number(extracted.events),
+        IGNORED: number(extracted.ignored),
+        **({GTID: extracted.gtid} if extracted.gtid else {}),
+        **lag(extracted.committed_at),
+        **_pace(BYTES_PER_SECOND, extracted.bytes, extracted.seconds),
+        **of_head(extracted.head, table),
+    }
+
+
+def of_compacted(compacted: "Compacted", table: "Table") -> Metadata:
+    """What a silver commit says: its rows are keys, by what became of them in the window."""
+    return {
+        **of_range(compacted.range),
+        CHANGES: number(compacted.changes),
+        INSERTED: number(compacted.inserts),
+        UPDATED: number(compacted.updates),
+        DELETED: number(compacted.deletes),
+        **lag(compacted.committed_at),
+        **_pace(CHANGES_PER_SECOND, compacted.changes, compacted.seconds),
+        **of_head(compacted.head, table),
+        **_columns(table),
+    }
+
+
+def of_merged(merged: "Merged", table: "Table", committed_at: datetime | None) -> Metadata:
+    """What a downstream commit says; ``committed_at`` is that of the newest change of its source table."""
+    return {
+        **of_range(merged.range),
+        INSERTED: number(merged.inserted),
+        UPDATED: number(merged.updated),
+        DELETED: number(merged.deleted),
+        **({REDONE: merged.redone} if merged.redone else {}),
+        **lag(committed_at),
+        SECONDS: round(merged.seconds, 3),
+        **of_head(merged.head, table),
+        **_columns(table),
+    }
+
+
+def of_range(done: Range) -> Metadata:
+    return {START: str(done.start), **of_position(done.stop)}
+
+
+def of_position(position: Position) -> Metadata:
+    return {END: str(position), END_FILE_NUMBER: number(position.number)}
+
+
+def of_head(head: "Head", table: "Table") -> Metadata:
+    """Where a table stands."""
+    stands = of_position(head.position) if head.position else {}
+    path = dg.MetadataValue.path(table.path)
+    return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path}
+
+
+def number(value: int) -> int | float:
+    """A number that the UI plots, however large."""
+    return value if abs(value) <= _LARGEST_PLOTTED else float(value)
+
+
+def _position(materialization: dg.AssetMaterialization | None) -> Position | None:
+    said = materialization.metadata.get(END) if materialization else None
+    with suppress(ConfigError):  # a text that is no position, reported by hand, is a lost copy
+        return Position.parse(str(said.value)) if said else None
+    return None
+
+
+def _said(position: Position | None) -> str:
+    return str(position) if position else "nothing"
+
+
+def lag(committed_at: datetime | None) -> Metadata:
+    """Seconds from the newest change's commit on its server to now."""
+    return {LAG: round((datetime.now(UTC) - committed_at).total_seconds(), 3)} if committed_at else {}
+
+
+def _pace(key: str, amount: int, seconds: float) -> Metadata:
+    pace = {key: round(amount / seconds, 1)} if seconds else {}
+    return {SECONDS: round(seconds, 3), **pace}
+
+
+def _columns(table: "Table") -> Metadata:
+    listed = [dg.TableColumn(name, kind.lower()) for name, kind in table.columns().items()]
+    return {COLUMNS: dg.TableSchema(columns=listed)} if listed else {}

@@ -1,0 +1,110 @@
+"""Published: which version of which table holds which position. One asset a source, at the end of its chain.
+
+Put here: the step that publishes a run's outcome, and fails it where tables have stopped. Not here: how the published
+table is written (spark_jobs/published.py).
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets import checkpoint
+from assets.checkpoint import Metadata
+from assets.lineage import Lineage
+from assets.steps import RETRY, Done, Events, Sessions, compared, failing, materialized
+from spark_jobs.config import Pipeline
+from spark_jobs.position import Position
+
+if TYPE_CHECKING:  # these import pyspark
+    from spark_jobs.pipeline import Outcome
+    from spark_jobs.published import Entry
+
+PUBLISHED = "published"
+STOPPED_TAG = "stratalog/stopped_tables"
+"""Tag of a run that failed for nothing but tables that stopped: how many."""
+
+
+def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefinition:
+    """Publishes what the run left, then fails it where tables have stopped."""
+    source = lineage.source
+
+    @dg.op(
+        name=f"publish_{source}",
+        description=f"Publishes which versions of {source}'s tables belong together; fails where a table has stopped.",
+        out={PUBLISHED: dg.Out(dg.Nothing, is_required=False)},
+        retry_policy=RETRY,
+        pool=pool,
+    )
+    def publish(context: dg.OpExecutionContext, merged: Any, spark: dg.ResourceParam[Sessions]) -> Events:
+        key = lineage.published
+        with failing():
+            before = _entries(pipeline, source)
+            position = _surveyed(before)
+            comparison = compared(context, {key: position or checkpoint.read_last(context.instance, [key])[key]})[key]
+            entries = _published(pipeline, source, spark, merged) if merged else before
+        now = merged.position if merged else position
+        if now and (comparison.differs or set(entries) != set(before) or now != comparison.held):
+            yield materialized(key, Done(now, _metadata(now, entries, merged)), comparison)
+        _say(context, source, merged)
+        require_all_going(context, entries)
+
+    return publish
+
+
+def require_all_going(context: dg.OpExecutionContext, entries: "Iterable[Entry]") -> None:
+    """Fails the run, after all else is done, where tables have stopped."""
+    stopped = {".".join(entry.name): entry.reason or "" for entry in entries if entry.state == "stopped"}
+    if stopped:
+        context.instance.add_run_tags(context.run_id, {STOPPED_TAG: str(len(stopped))})
+        listed = "\n".join(f"{name}: {reason}" for name, reason in stopped.items())
+        raise dg.Failure(
+            f"{len(stopped)} stopped, the other tables went through:\n{listed}",
+            metadata={name: dg.MetadataValue.text(reason) for name, reason in stopped.items()},
+            allow_retries=False,
+        )
+
+
+def _entries(pipeline: Pipeline, source: str) -> "list[Entry]":
+    from spark_jobs import published
+    from spark_jobs.pipeline import lake_of
+
+    return published.read(lake_of(pipeline), source)
+
+
+def _surveyed(entries: "list[Entry]") -> Position | None:
+    from spark_jobs import published
+
+    return published.surveyed(entries)
+
+
+def _published(pipeline: Pipeline, source: str, spark: Sessions, outcome: "Outcome") -> "list[Entry]":
+    from spark_jobs.pipeline import publish
+
+    publish(spark.session(), pipeline, source, outcome)
+    return _entries(pipeline, source)
+
+
+def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | None") -> Metadata:
+    new = sorted(f"{schema}.{table}" for _, schema, table in outcome.new) if outcome else []
+    states = [entry.state for entry in entries]
+    return {
+        **checkpoint.of_position(position),
+        checkpoint.CURRENT: states.count("current"),
+        checkpoint.STOPPED: states.count("stopped"),
+        checkpoint.IGNORED_TABLES: states.count("ignored"),
+        **checkpoint.lag(max((entry.committed_at for entry in entries if entry.committed_at), default=None)),
+        **({checkpoint.NEW: ", ".join(new)} if new else {}),
+    }
+
+
+def _say(context: dg.OpExecutionContext, source: str, outcome: "Outcome | None") -> None:
+    """What the run found, in its log and as a tag in the list of runs."""
+    changes = sum(one.changes for one in outcome.compacted) if outcome else 0
+    merged = len(outcome.merged) if outcome else 0
+    said = f"{changes:,} changes, {merged} tables merged" if changes or merged else "nothing new"
+    context.log.info("%s: %s", source, said)
+    context.instance.add_run_tags(context.run_id, {f"stratalog/found_in_{source}": said})
+    if outcome and outcome.new:
+        listed = ", ".join(sorted(f"{schema}.{table}" for _, schema, table in outcome.new))
+        context.log.info("%s: seen for the first time: %s; reload the code location to have it shown", source, listed)

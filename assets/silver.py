@@ -1,0 +1,78 @@
+"""Silver: the net change of every key, a table for each of the source's. One asset a table, one step a source.
+
+Put here: the step that compacts. Not here: how a window is compacted (spark_jobs/compact.py).
+"""
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets import checkpoint
+from assets.lineage import Lineage, Name, silver_key
+from assets.steps import (
+    HANDED_ON,
+    RETRY,
+    Before,
+    Done,
+    Events,
+    Sessions,
+    check_results,
+    chosen,
+    failing,
+    hand_on,
+    table_outputs,
+)
+from spark_jobs.config import Pipeline
+
+if TYPE_CHECKING:  # imports pyspark
+    from spark_jobs.pipeline import Outcome
+
+COMPACTED = "compacted"
+"""Output: the Outcome of compaction, None where there was nothing to do."""
+
+
+def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefinition:
+    """Bronze -> silver, for every table that has something new, up to bronze's end."""
+    source = lineage.source
+
+    @dg.op(
+        name=f"compact_{source}",
+        description=f"Reduces what bronze has of {source} to the net change of every key, table by table.",
+        out={**table_outputs(lineage.silver), COMPACTED: dg.Out(is_required=False, io_manager_key=HANDED_ON)},
+        retry_policy=RETRY,
+        pool=pool,
+    )
+    def compact(context: dg.OpExecutionContext, idle: bool | None, spark: dg.ResourceParam[Sessions]) -> Events:
+        from spark_jobs.pipeline import compact_source, lake_of
+
+        lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.silver)
+        with failing():
+            before = Before.read(context, {one.key: lake.silver(source, *one.name) for one in picked.tables})
+            wanted = picked.any and not idle
+            outcome = compact_source(spark.session(), pipeline, source, tables=picked.names) if wanted else None
+            done = _done(pipeline, source, outcome)
+        yield from before.events(context, done)
+        yield from check_results(context, picked.tables, stopped(outcome), _worked_on(outcome))
+        yield from hand_on(context, COMPACTED, outcome)
+
+    return compact
+
+
+def stopped(outcome: "Outcome | None") -> dict[Name, str]:
+    """Why tables stopped, by name."""
+    return {(name.schema, name.table): reason for name, reason in outcome.stopped.items()} if outcome else {}
+
+
+def _worked_on(outcome: "Outcome | None") -> set[Name]:
+    return {(one.name.schema, one.name.table) for one in outcome.compacted} if outcome else set()
+
+
+def _done(pipeline: Pipeline, source: str, outcome: "Outcome | None") -> dict[dg.AssetKey, Done]:
+    from spark_jobs.pipeline import lake_of
+
+    found = {}
+    for one in outcome.compacted if outcome else ():
+        name = (one.name.schema, one.name.table)
+        metadata = checkpoint.of_compacted(one, lake_of(pipeline).silver(source, *name))
+        found[silver_key(source, name)] = Done(one.range.stop, metadata)
+    return found

@@ -1,0 +1,96 @@
+"""How far a source, bronze and the published tables have come, without a JVM: what a sensor asks, and an idle run.
+
+Put here: reading positions and judging whether there is anything to do. Not here: doing it.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.config import Pipeline
+from spark_jobs.position import Position
+
+if TYPE_CHECKING:  # these import pyspark
+    from spark_jobs.lake import Head, Table
+    from spark_jobs.published import Entry
+
+_AT_ONCE = 16
+"""Heads read side by side: on an object store each is a request or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How far a source's log is ahead of bronze, and bronze of what is published."""
+
+    end: Position
+    bronze: Position | None
+    published: Position | None
+    bytes: int
+    """Between bronze and the log's end."""
+
+    @property
+    def moved(self) -> bool:
+        return self.bronze is None or self.bronze < self.end
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether bronze holds what no run has carried further: one was cut short, or went no further."""
+        return self.bronze is not None and (self.published is None or self.published < self.bronze)
+
+
+def backlog(pipeline: Pipeline, source: str) -> Backlog:
+    """Asks the source for its end. Raises SourceError, LakeError."""
+    from spark_jobs.source.open import open_source
+
+    log = open_source(source, pipeline.sources[source]).log()
+    bronze = bronze_position(pipeline, source)
+    return Backlog(log.end, bronze, published_position(pipeline, source), log.bytes_from(bronze or log.first))
+
+
+def bronze_position(pipeline: Pipeline, source: str) -> Position | None:
+    from spark_jobs.pipeline import lake_of
+
+    head = lake_of(pipeline).bronze(source).head()
+    return head.position if head else None
+
+
+def published_position(pipeline: Pipeline, source: str) -> Position | None:
+    """Up to where bronze has been carried further; None where no table has ever been published."""
+    from spark_jobs import published
+    from spark_jobs.pipeline import lake_of
+
+    return published.surveyed(published.read(lake_of(pipeline), source))
+
+
+def settled(pipeline: Pipeline, source: str) -> bool:
+    """Whether every table in scope has all that bronze has, in both layers, and no table is stopped."""
+    from spark_jobs import published
+    from spark_jobs.pipeline import lake_of
+
+    entries = published.read(lake_of(pipeline), source)
+    bronze = bronze_position(pipeline, source)
+    if bronze is None or not entries or published.surveyed(entries) != bronze:
+        return False
+    wanted = [entry for entry in entries if pipeline.scope.holds(*entry.name)]
+    return all(_is_whole(entry, str(bronze)) for entry in wanted) and _untouched(pipeline, source, wanted)
+
+
+def heads(tables: "list[Table]") -> "list[Head | None]":
+    """The heads of tables, in their order."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda table: table.head(), tables))
+
+
+def _is_whole(entry: "Entry", bronze: str) -> bool:
+    merged = entry.silver_version is None or entry.merged == entry.position
+    return entry.state == "current" and entry.position == bronze and merged
+
+
+def _untouched(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
+    """Whether silver is as it was published; windows done again outside Dagster are still to be merged."""
+    from spark_jobs.pipeline import lake_of
+
+    lake = lake_of(pipeline)
+    kept = [entry for entry in entries if entry.silver_version is not None]
+    found = heads([lake.silver(source, *entry.name) for entry in kept])
+    return [head.version if head else None for head in found] == [entry.silver_version for entry in kept]

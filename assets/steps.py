@@ -1,0 +1,187 @@
+"""What the steps of a source's chain have in common: outputs, failing and trying again, what is selected.
+
+Put here: what more than one of bronze.py, silver.py, downstream.py and published.py needs. Not here: what a step does.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import dagster as dg
+
+from assets import checkpoint
+from assets.checkpoint import Comparison, Metadata
+from assets.lineage import GOES_ON, Lineage, Name, TableAsset
+from assets.standing import heads
+from spark_jobs.errors import ConfigError, DecodeError, StratalogError, TableStopped
+from spark_jobs.position import Position
+
+if TYPE_CHECKING:  # these import pyspark
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.binlog import TableName
+    from spark_jobs.lake import Head, Table
+
+HANDED_ON = "handed_on"
+"""Key of the IO manager that carries a step's outcome to the next one of the same run."""
+
+RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""A lost connection and a lost race pass; what does not pass says so (``failing``)."""
+
+_LASTING = (ConfigError, DecodeError, TableStopped)
+
+Events = Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult | dg.Output[Any]]
+
+
+class Sessions(Protocol):
+    """What a step needs of the resource ``spark``."""
+
+    def session(self) -> "SparkSession":
+        """The run's session, started when it is first asked for."""
+        ...
+
+
+class failing:  # noqa: N801 - reads as a statement: with failing():
+    """Turns an error that has a message for the user into a failed step with that message and nothing else."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, StratalogError):
+            raise dg.Failure(str(error), allow_retries=not isinstance(error, _LASTING)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which of a layer's tables a run is to work on. ``all`` takes in tables that the graph does not show yet."""
+
+    tables: tuple[TableAsset, ...]
+    all: bool
+
+    @property
+    def any(self) -> bool:
+        return self.all or bool(self.tables)
+
+    @property
+    def names(self) -> "frozenset[TableName] | None":
+        """The source tables to work on; None for all."""
+        from spark_jobs.binlog import TableName
+
+        return None if self.all else frozenset(TableName(*name) for one in self.tables for name in one.origins)
+
+
+def chosen(context: dg.OpExecutionContext, lineage: Lineage, tables: tuple[TableAsset, ...]) -> Chosen:
+    """The selected ones among a layer's tables.
+
+    A run that has both ends of the chain does all that lies between: a UI that was not reloaded since tables were seen
+    for the first time selects everything that it knows, and means everything.
+    """
+    selected = tuple(one for one in tables if one.output in context.selected_output_names)
+    whole = {lineage.bronze, lineage.published} <= context.selected_asset_keys
+    return Chosen(selected, whole or selected == tables)
+
+
+def table_outputs(tables: Sequence[TableAsset]) -> dict[str, dg.Out]:
+    """The outputs of a layer's tables and of their checks; a run fills those of the tables that it worked on."""
+    checks = {one.check.get_python_identifier(): dg.Out(is_required=False) for one in tables if one.check}
+    return {one.output: dg.Out(dg.Nothing, is_required=False) for one in tables} | checks
+
+
+def is_selected(context: dg.OpExecutionContext, output: str) -> bool:
+    return output in context.selected_output_names
+
+
+def hand_on(context: dg.OpExecutionContext, output: str, outcome: object) -> Iterator[dg.Output[Any]]:
+    """The outcome for the next step, where one follows in this run."""
+    if is_selected(context, output):
+        yield dg.Output(outcome, output)
+
+
+def compared(context: dg.OpExecutionContext, held: dict[dg.AssetKey, Position | None]) -> dict[dg.AssetKey, Comparison]:
+    """Dagster's copies of positions beside the lake's; what differs is said in the log."""
+    recorded = checkpoint.read_last(context.instance, held)
+    found = {key: Comparison(recorded[key], position) for key, position in held.items()}
+    for key, one in found.items():
+        if one.differs:
+            context.log.info("%s: %s", key.to_user_string(), one)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a run did to one table: up to where, what its materialization says, and the version of its data."""
+
+    position: Position
+    metadata: Metadata
+    version: str | None = None
+    """What makes Dagster call the assets after it unsynced; the position where nothing else is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The selected tables of a layer as they stood before a run: their heads, and Dagster's copies of them."""
+
+    tables: "dict[dg.AssetKey, Table]"
+    heads: "dict[dg.AssetKey, Head | None]"
+    comparisons: dict[dg.AssetKey, Comparison]
+
+    @classmethod
+    def read(cls, context: dg.OpExecutionContext, tables: "dict[dg.AssetKey, Table]") -> Self:
+        """Raises LakeError."""
+        found = dict(zip(tables, heads(list(tables.values())), strict=True))
+        held = {key: head.position if head else None for key, head in found.items()}
+        return cls(tables, found, compared(context, held))
+
+    def events(
+        self, context: dg.OpExecutionContext, done: dict[dg.AssetKey, Done]
+    ) -> Iterator[dg.MaterializeResult[None]]:
+        """A materialization of every table that was worked on, and of every one whose copy is to be mended."""
+        for key, table in self.tables.items():
+            if key in done:
+                yield materialized(key, done[key], self.comparisons[key])
+            else:
+                yield from mended(key, self.comparisons[key], self.heads[key], table)
+        for key in done.keys() - self.tables.keys():
+            report_unshown(context, key, done[key])
+
+
+def materialized(key: dg.AssetKey, done: Done, comparison: Comparison) -> dg.MaterializeResult[None]:
+    metadata = done.metadata | comparison.to_metadata()
+    version = dg.DataVersion(done.version or str(done.position))
+    return dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
+
+
+def mended(
+    key: dg.AssetKey, comparison: Comparison, head: "Head | None", table: "Table", version: str | None = None
+) -> Iterator[dg.MaterializeResult[None]]:
+    """The lake's position once more for Dagster, where its copy differs from it."""
+    if comparison.differs and head and head.position:
+        yield materialized(key, Done(head.position, checkpoint.of_head(head, table), version), comparison)
+
+
+def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, done: Done) -> None:
+    """The materialization of a table that the graph shows only after a reload."""
+    tags = {"dagster/data_version": str(done.position)}
+    context.log_event(dg.AssetMaterialization(key, metadata=done.metadata, tags=tags))
+    context.log.info("%s is not in the graph yet; it is once the code location is reloaded", key.to_user_string())
+
+
+def check_results(
+    context: dg.OpExecutionContext, tables: Sequence[TableAsset], stopped: dict[Name, str], touched: set[Name]
+) -> Iterator[dg.AssetCheckResult]:
+    """Failed for the tables that stopped, passed for those that were worked on."""
+    selected = context.selected_asset_check_keys
+    for one in tables:
+        reasons = [stopped[name] for name in one.origins if name in stopped]
+        if dg.AssetCheckKey(one.key, GOES_ON) in selected and (reasons or touched.intersection(one.origins)):
+            yield dg.AssetCheckResult(
+                asset_key=one.key,
+                check_name=GOES_ON,
+                passed=not reasons,
+                severity=dg.AssetCheckSeverity.ERROR,
+                description="\n".join(reasons) or None,
+            )

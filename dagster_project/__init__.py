@@ -1,0 +1,1 @@
+"""The wiring: what Dagster's UI, sensors and schedules see."""

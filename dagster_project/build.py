@@ -1,0 +1,39 @@
+"""Assembly: a code location from a configuration.
+
+Put here: what it is put together from. Not here: anything that decides, or which configuration Dagster loads
+(definitions.py).
+
+The graph comes from pipeline.yaml and the list of tables seen so far beside it, so that it loads without the lake.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.lineage import lineages
+from assets.source import source_assets
+from assets.steps import HANDED_ON
+from dagster_project.jobs import all_sources, one_source
+from dagster_project.resources import HandedOn, SparkSessions
+from dagster_project.schedules import schedules
+from dagster_project.sensors import binlog_sensor
+from spark_jobs import seen
+from spark_jobs.config import Pipeline, load
+
+
+def build_defs(config: Path | Pipeline, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
+    """Everything that Dagster shows of a pipeline; ``resources`` replace those of the same name. Raises ConfigError."""
+    pipeline = config if isinstance(config, Pipeline) else load(config)
+    graph = lineages(pipeline, seen.read(pipeline.tables_file))
+    everything, by_source = all_sources(graph), [one_source(lineage) for lineage in graph]
+    own = {"spark": SparkSessions(configuration=str(pipeline.path)), HANDED_ON: HandedOn()}
+    return dg.Definitions(
+        assets=[source_assets(pipeline, lineage) for lineage in graph],
+        jobs=[everything, *by_source],
+        sensors=[binlog_sensor(pipeline, lineage, job) for lineage, job in zip(graph, by_source, strict=True)],
+        schedules=schedules(graph, everything),
+        resources={**own, **(resources or {})},
+        executor=dg.in_process_executor,  # one process a run, and so one Spark session
+    )

@@ -1,0 +1,27 @@
+"""The code location that Dagster loads: the pipeline that the environment names.
+
+Put here: which configuration it is, and ``defs``. Not here: how a code location is put together (build.py).
+"""
+
+import os
+from pathlib import Path
+
+import dagster as dg
+
+from dagster_project.build import build_defs
+from spark_jobs.errors import ConfigError
+
+CONFIGURATION = "STRATALOG_CONFIG"
+"""Environment variable: path of the pipeline.yaml to load; ./pipeline.yaml where it is not set."""
+
+
+def configured() -> dg.Definitions:
+    """What the environment names. Raises ConfigError with what is wrong, and what to do, in one message."""
+    try:
+        return build_defs(Path(os.environ.get(CONFIGURATION, "pipeline.yaml")))
+    except ConfigError as error:
+        advice = f"Nothing was loaded. {CONFIGURATION} names the configuration; without it, it is ./pipeline.yaml."
+        raise ConfigError(f"{error}\n{advice}") from None
+
+
+defs = configured()

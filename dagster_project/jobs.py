@@ -1,0 +1,41 @@
+"""Jobs: verbs over the assets.
+
+Put here: which assets a job takes in, and its tags. Not here: when it runs (sensors.py, schedules.py).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets.lineage import Lineage
+
+if TYPE_CHECKING:  # Dagster has no public name for what define_asset_job returns
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+SOURCE_TAG = "stratalog/source"
+ALL = "sync"
+
+
+def sync_name(source: str) -> str:
+    return f"{ALL}_{source}"
+
+
+def all_sources(lineages: Sequence[Lineage]) -> "UnresolvedAssetJobDefinition":
+    """Everything, in one process and one Spark session."""
+    keys = [key for lineage in lineages for key in lineage.keys]
+    return dg.define_asset_job(
+        ALL,
+        selection=dg.AssetSelection.assets(*keys),
+        description="Extracts, compacts and merges every source up to its log's end as it is at the start.",
+    )
+
+
+def one_source(lineage: Lineage) -> "UnresolvedAssetJobDefinition":
+    """One source, from its log to its downstream tables."""
+    return dg.define_asset_job(
+        sync_name(lineage.source),
+        selection=dg.AssetSelection.assets(*lineage.keys),
+        tags={SOURCE_TAG: lineage.source},
+        description=f"Extracts, compacts and merges {lineage.source} up to its log's end as it is at the start.",
+    )

@@ -1,0 +1,49 @@
+"""What steps are given by a run: its Spark session, and what the step before handed on.
+
+Put here: resources and IO managers. Not here: how a session is configured (spark_jobs/session.py).
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from spark_jobs.config import load
+
+if TYPE_CHECKING:  # half a second that a run with nothing to do need not spend
+    from pyspark.sql import SparkSession
+
+
+class SparkSessions(dg.ConfigurableResource[Any]):
+    """The one Spark session of a run, started when a step first asks for it.
+
+    It takes its settings from the ``spark:`` section of the configuration when it starts, so that none of them, which
+    may hold an object store's keys, shows in the UI or in a run's configuration.
+    """
+
+    configuration: str = Field(description="Path of the pipeline.yaml whose spark: section says where Spark runs")
+
+    def session(self) -> "SparkSession":
+        """Raises ConfigError where Spark cannot start."""
+        from spark_jobs.session import spark_session
+
+        return spark_session(load(Path(self.configuration)).spark)
+
+
+class HandedOn(dg.IOManager):
+    """Carries a step's outcome to the next one through memory.
+
+    A run that begins in the middle, as one that is executed again from its failure, has none: None then, and the
+    step reads from the lake what it needs.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str, str], Any] = {}
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        self._kept[context.run_id, context.step_key, context.name] = obj
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        made = context.upstream_output
+        return self._kept.get((context.step_context.run_id, made.step_key, made.name)) if made else None

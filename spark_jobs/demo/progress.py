@@ -1,0 +1,27 @@
+"""What a demo says on standard error while it is at work.
+
+Put here: a line a step. Not here: results; they are the report's.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.logging import RichHandler
+
+
+def _console() -> Console:
+    """The console that log lines go to, so that they and a moving line do not write over one another."""
+    handlers = logging.getLogger().handlers
+    return next((one.console for one in handlers if isinstance(one, RichHandler)), Console(stderr=True))
+
+
+@contextmanager
+def step(doing: str) -> Iterator[None]:
+    """Says what is being done while the ``with`` block does it, and afterwards how long it took."""
+    console, began = _console(), time.monotonic()
+    with console.status(doing, spinner="line"):
+        yield
+    console.print(f"{doing}: {time.monotonic() - began:.1f} s", markup=False, highlight=False)

@@ -1,0 +1,139 @@
+"""What a demo says on standard output when it is done.
+
+Put here: the report's words and columns. Not here: how its numbers came about.
+"""
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.binlog import TableName
+from spark_jobs.demo.compare import Comparison
+from spark_jobs.demo.exported import ExportedFiles
+from spark_jobs.demo.folder import SOURCE, DemoFolder
+from spark_jobs.demo.runs import Totals
+
+_WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
+"""There in a clone, which has `make dev`; not in an installed package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """``story`` says in a line what was done; ``reference`` who has said what the rows should be."""
+
+    story: str
+    reference: str
+    folder: DemoFolder
+    totals: Totals
+    compared: Mapping[TableName, Comparison]
+    exported: ExportedFiles
+    rates: bool = True
+    """Whether there was enough to do for a rate to say anything."""
+    hints: Sequence[tuple[str, str]] = ()
+    """Further commands, each with what it shows."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether every row, every column and every byte of the log is what it should be."""
+        tables = self.compared.values()
+        return not self.totals.stopped and all(one.is_equal for one in tables) and not self.exported.unlike
+
+    def text(self) -> str:
+        parts = [[self.story], self._log(), self._layers(), self._tables(), self._verdict(), self._look()]
+        return "\n\n".join("\n".join(part) for part in parts)
+
+    def _log(self) -> list[str]:
+        total = self.totals
+        return aligned(
+            [
+                ("positions", f"{total.ranges[0].start} to {total.ranges[-1].stop}, in {total.runs} runs"),
+                *((f"  run {n}", str(range_)) for n, range_ in enumerate(total.ranges, 1)),
+            ],
+        )
+
+    def _layers(self) -> list[str]:
+        total = self.totals
+        changes, net = total.changes.total(), total.net.total()
+        rows = [
+            ("bronze", f"{total.bytes:,} bytes of log, {total.transactions:,} transactions", total.bytes, "bytes"),
+            ("silver", f"{changes:,} changes decoded, {net:,} rows: one a key and run", changes, "changes"),
+            ("downstream", f"{total.merged:,} rows merged", total.merged, "rows"),
+        ]
+        timed = [self._timed(*row) for row in rows]
+        return aligned([("layer", "what it took in", "seconds", "a second")[: len(timed[0])], *timed], right=(2, 3))
+
+    def _timed(self, layer: str, took: str, count: int, unit: str) -> tuple[str, ...]:
+        spent = self.totals.seconds[layer]
+        plain = (layer, took, f"{spent:.1f}")
+        return (*plain, f"{count / max(spent, 1e-9):,.0f} {unit}") if self.rates else plain
+
+    def _tables(self) -> list[str]:
+        total = self.totals
+        head = ("table", "changes", "silver", "downstream", "equal", "missing", "extra", "different")
+        rows = [
+            (str(name), *(f"{count:,}" for count in (total.changes[name], total.net[name], *_counts(one))))
+            for name, one in self.compared.items()
+        ]
+        return aligned([head, *rows], right=range(1, len(head)))
+
+    def _verdict(self) -> list[str]:
+        rows = sum(one.rows for one in self.compared.values())
+        differing = [str(name) for name, one in self.compared.items() if not one.is_equal]
+        said = [f"{name}: {line}" for name, one in self.compared.items() for line in one.samples]
+        said += [f"stopped: {reason}" for reason in self.totals.stopped.values()]
+        if differing:
+            said.append(f"NOT EQUAL to {self.reference}: {', '.join(differing)}")
+        else:
+            said.append(f"equal: {rows:,} rows in {len(self.compared)} tables, every column, to {self.reference}")
+        unlike = self.exported.unlike
+        files = f"{self.exported.files} binlog files, {self.exported.size:,} bytes, exported from bronze"
+        said.append(f"NOT EQUAL: {files}: {', '.join(unlike)}" if unlike else f"equal: {files}, to the server's own")
+        return said
+
+    def _look(self) -> list[str]:
+        command, config = command_name(), self.folder.config
+        orders = self.folder.lake / "downstream" / SOURCE / "orders"
+        rows = [
+            ("the lake", str(self.folder.lake)),
+            ("how far it is", f"{command} status -c {config}"),
+            ("its changes", f"{command} changes -c {config} --source {SOURCE} --table {SOURCE}.orders | head"),
+            ("its tables", f"spark.read.format('delta').load('{orders}').show()"),
+            *self.hints,
+            ("Dagster's UI", self._dagster()),
+        ]
+        return aligned(rows)
+
+    def _dagster(self) -> str:
+        if _WORKSPACE.exists():
+            return "make dev" if self.folder.path == Path("demo") else f"make dev DEMO={self.folder.path}"
+        config, home = self.folder.config.absolute(), self.folder.dagster.absolute()
+        return f"STRATALOG_CONFIG={config} DAGSTER_HOME={home} dagster dev -m dagster_project.definitions"
+
+
+def _counts(one: Comparison) -> tuple[int, ...]:
+    there = one.equal + one.different + one.extra
+    return there, one.equal, one.missing, one.extra, one.different
+
+
+def command_name() -> str:
+    """`stratalog` as it can be typed again: by the path that it was started by, unless the shell finds it."""
+    started = Path(sys.argv[0])
+    if started.name != "stratalog":
+        return "stratalog"
+    found = shutil.which("stratalog")
+    if found and Path(found).resolve() == started.resolve():
+        return "stratalog"
+    here = Path.cwd()
+    return str(started.relative_to(here)) if started.is_relative_to(here) else str(started)
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Lines whose columns stand below one another with two spaces between; those of ``right`` end at one place."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [c.rjust(w) if at in right else c.ljust(w) for at, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,26 @@
+"""The extracting step where there is no lake and no Spark; with both it is tested in test_source.py."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.code_location import location
+
+pytestmark = pytest.mark.dagster
+
+
+def test_a_source_that_is_away_fails_the_step_with_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assets.bronze.RETRY", None)
+    with location(tmp_path) as shop:
+        ran = shop.run()
+    assert not ran.success
+    (said,) = ran.failures.values()
+    assert "binlogs cannot be read" in said
+    assert ran.materialized == {}
+
+
+def test_a_failing_source_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assets.bronze.RETRY", None)
+    sources = {"shop": {"files": "./binlogs"}, "archive": {"files": "./archive"}}
+    with location(tmp_path, sources=sources) as both:
+        assert set(both.run().failures) == {"source_shop.extract", "source_archive.extract"}

@@ -1,0 +1,162 @@
+"""Positions to metadata and back, and how two copies of a position compare."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assets import checkpoint
+from assets.checkpoint import Comparison
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.compact import Compacted
+from spark_jobs.extract import Extracted
+from spark_jobs.lake import Checkpoint, Head, Lake
+from spark_jobs.merge import Merged
+from spark_jobs.position import Position, Range
+
+KEY = dg.AssetKey(["bronze", "shop"])
+EARLY, LATE = Position("mysql-bin.000001", 1337), Position("mysql-bin.000002", 4)
+positions = st.builds(
+    Position,
+    file=st.integers(1, 10**7).map(lambda number: f"mysql-bin.{number:06d}"),
+    offset=st.integers(4, 2**40),
+    stretch=st.integers(1, 9),
+)
+
+
+def head(position: Position) -> Head:
+    return Head(7, 3, Checkpoint(position, "batch"))
+
+
+def reported(instance: dg.DagsterInstance, metadata: checkpoint.Metadata) -> Position | None:
+    instance.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata=metadata))
+    return checkpoint.read_last(instance, [KEY])[KEY]
+
+
+@pytest.mark.dagster
+def test_a_position_written_is_the_position_read() -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        @given(positions)
+        def holds(position: Position) -> None:
+            assert reported(instance, checkpoint.of_position(position)) == position
+
+        holds()
+
+
+@pytest.mark.dagster
+@pytest.mark.parametrize("metadata", [{}, {"binlog/end": "by hand"}, {"binlog/end": 7}, {"other": "x"}])
+def test_a_materialization_without_a_position_is_a_lost_copy(metadata: checkpoint.Metadata) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert reported(instance, metadata) is None
+
+
+@pytest.mark.dagster
+def test_an_asset_without_a_materialization_has_no_position() -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert checkpoint.read_last(instance, [KEY]) == {KEY: None}
+
+
+@pytest.mark.parametrize(
+    "recorded, held, repaired, advanced",
+    [
+        (None, None, False, False),
+        (EARLY, EARLY, False, False),
+        (None, EARLY, True, False),  # the event was lost or wiped
+        (LATE, EARLY, True, False),  # reported by hand, or the lake was restored
+        (LATE, None, True, False),  # the lake is gone
+        (EARLY, LATE, False, True),  # a run from the command line
+    ],
+)
+def test_delta_is_right_where_the_two_differ(
+    recorded: Position | None, held: Position | None, repaired: bool, advanced: bool
+) -> None:
+    comparison = Comparison(recorded, held)
+    assert (comparison.repaired, comparison.advanced) == (repaired, advanced)
+    assert comparison.differs == (repaired or advanced)
+    metadata = comparison.to_metadata()
+    assert bool(metadata.get("checkpoint/repaired")) == repaired
+    assert bool(metadata.get("checkpoint/advanced_outside_dagster")) == advanced
+    if comparison.differs:
+        assert metadata["checkpoint/dagster_had"] == str(recorded or "nothing")
+        assert metadata["checkpoint/lake_had"] == str(held or "nothing")
+
+
+@pytest.mark.parametrize("value, shown", [(0, 0), (2**31 - 1, 2**31 - 1), (2**31, 2.0**31), (-(2**40), -(2.0**40))])
+def test_numbers_stay_where_the_ui_plots_them(value: int, shown: float) -> None:
+    found = checkpoint.number(value)
+    assert found == shown
+    assert isinstance(found, float) or abs(found) < 2**31
+
+
+def test_what_a_bronze_commit_says(tmp_path: Path) -> None:
+    extracted = Extracted(
+        source="shop",
+        range=Range(EARLY, LATE),
+        head=head(LATE),
+        files=2,
+        bytes=3 * 2**31,
+        transactions=5,
+        events=40,
+        ignored=1,
+        committed_at=datetime.now(UTC) - timedelta(seconds=30),
+        gtid="u:1-5",
+        seconds=2.0,
+    )
+    metadata = checkpoint.of_extracted(extracted, Lake(str(tmp_path)).bronze("shop"))
+    assert 30 <= metadata.pop("binlog/lag_seconds") < 60
+    assert metadata == {
+        "binlog/start": str(EARLY),
+        "binlog/end": str(LATE),
+        "binlog/end_file_number": 2,
+        "binlog/files": 2,
+        "binlog/bytes": 3.0 * 2**31,
+        "binlog/transactions": 5,
+        "binlog/events": 40,
+        "binlog/ignored_events": 1,
+        "binlog/gtid": "u:1-5",
+        "run/seconds": 2.0,
+        "run/bytes_per_second": 3.0 * 2**30,
+        "delta/version": 7,
+        "delta/counter": 3,
+        "delta/path": dg.MetadataValue.path(f"{tmp_path}/bronze/shop"),
+    }
+
+
+def test_what_silver_and_downstream_commits_say(tmp_path: Path) -> None:
+    name, lake = TableName("shop", "orders"), Lake(str(tmp_path))
+    definition = TableDefinition(name, (), None)
+    compacted = Compacted(
+        "shop",
+        name,
+        Range(EARLY, LATE),
+        head(LATE),
+        definition,
+        changes=9,
+        inserts=3,
+        updates=2,
+        deletes=1,
+        seconds=3.0,
+    )
+    silver = checkpoint.of_compacted(compacted, lake.silver("shop", "shop", "orders"))
+    merged = Merged("shop", name, "path", head(LATE), Range(EARLY, LATE), inserted=3, updated=2, deleted=1, redone=1)
+    downstream = checkpoint.of_merged(merged, lake.downstream("shop", "orders"), None)
+    counted = {"rows/inserted": 3, "rows/updated": 2, "rows/deleted": 1, "binlog/end": str(LATE)}
+    assert counted.items() <= silver.items()
+    assert counted.items() <= downstream.items()
+    assert (silver["rows/changes"], silver["run/changes_per_second"]) == (9, 3.0)
+    assert downstream["delta/windows_done_again"] == 1
+    assert "binlog/lag_seconds" not in silver | downstream
+
+
+def test_every_key_is_written_here_and_nowhere_else() -> None:
+    keys = {value for name, value in vars(checkpoint).items() if name.isupper() and isinstance(value, str)}
+    keys = {key for key in keys if "/" in key}
+    root = Path(__file__).parents[2]
+    others = [path for package in ("assets", "dagster_project") for path in (root / package).rglob("*.py")]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in others if path.name != "checkpoint.py"}
+    assert len(keys) > 20
+    assert [(name, key) for key in keys for name, text in texts.items() if f'"{key}"' in text] == []

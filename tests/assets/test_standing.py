@@ -1,0 +1,92 @@
+"""Whether there is anything to do, by what the lake and the source say."""
+
+from pathlib import Path
+
+import pytest
+
+from assets import standing
+from assets.standing import Backlog
+from spark_jobs import published
+from spark_jobs.config import Pipeline, Source
+from spark_jobs.errors import SourceError
+from spark_jobs.position import Position
+from spark_jobs.published import Entry
+from tests.code_location import ORDERS
+from tests.segment_spec import Insert, SegmentSpec
+
+OLD, END = Position("mysql-bin.000001", 4), Position("mysql-bin.000001", 500)
+
+
+def a_pipeline(folder: Path, *tables: str) -> Pipeline:
+    source = Source(files=folder / "binlogs")
+    return Pipeline(path=folder / "pipeline.yaml", lake=str(folder / "lake"), sources={"shop": source}, tables=tables)
+
+
+@pytest.mark.parametrize(
+    "end, bronze, done, moved, left_behind",
+    [
+        (END, END, END, False, False),
+        (END, None, None, True, False),
+        (END, OLD, OLD, True, False),
+        (END, END, OLD, False, True),
+        (END, END, None, False, True),
+        (END, OLD, None, True, True),
+    ],
+)
+def test_a_backlog(end: Position, bronze: Position | None, done: Position | None, moved: bool, left_behind: bool) -> None:
+    found = Backlog(end, bronze, done, 0)
+    assert (found.moved, found.left_behind) == (moved, left_behind)
+
+
+def test_a_source_never_read_is_behind_by_all_its_bytes(tmp_path: Path) -> None:
+    content = SegmentSpec([ORDERS], [Insert("shop.orders", (1, "a"))]).to_bytes()
+    (tmp_path / "binlogs").mkdir()
+    (tmp_path / "binlogs" / "mysql-bin.000001").write_bytes(content)
+    found = standing.backlog(a_pipeline(tmp_path), "shop")
+    assert found == Backlog(Position("mysql-bin.000001", len(content)), None, None, len(content))
+
+
+def test_a_source_that_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="cannot be read"):
+        standing.backlog(a_pipeline(tmp_path), "shop")
+
+
+AT_END = str(END)
+WHOLE = Entry("shop", "shop", "orders", "current", position=AT_END, silver_version=3, merged=AT_END, surveyed=AT_END)
+OTHER = Entry("shop", "shop", "rare", "current", position=AT_END, surveyed=AT_END)
+
+
+@pytest.mark.parametrize(
+    "entries, expected",
+    [
+        ([WHOLE, OTHER], True),
+        ([], False),  # nothing was ever published
+        ([Entry("shop", "shop", "orders", "stopped", "why", surveyed=AT_END)], False),
+        ([Entry("shop", "shop", "orders", "ignored", surveyed=AT_END)], False),  # in scope by now
+        ([Entry("shop", "audit", "log", "ignored", surveyed=AT_END), OTHER], True),  # out of scope still
+        ([Entry("shop", "shop", "orders", "current", position=str(OLD), surveyed=AT_END)], False),
+        ([Entry("shop", "shop", "orders", "current", position=AT_END, silver_version=3, surveyed=AT_END)], False),
+        ([Entry("shop", "shop", "orders", "current", position=str(OLD), surveyed=str(OLD))], False),
+    ],
+)
+def test_a_source_is_settled_when_every_table_has_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: list[Entry], expected: bool
+) -> None:
+    monkeypatch.setattr(published, "read", lambda *_: entries)
+    monkeypatch.setattr(standing, "bronze_position", lambda *_: END)
+    monkeypatch.setattr(standing, "heads", lambda tables: [Version(3) for _ in tables])
+    assert standing.settled(a_pipeline(tmp_path, "shop.*"), "shop") is expected
+
+
+def test_silver_done_again_elsewhere_is_still_to_be_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "read", lambda *_: [WHOLE])
+    monkeypatch.setattr(standing, "bronze_position", lambda *_: END)
+    monkeypatch.setattr(standing, "heads", lambda tables: [Version(4) for _ in tables])
+    assert not standing.settled(a_pipeline(tmp_path), "shop")
+
+
+class Version:
+    """A head of which only the version counts."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version

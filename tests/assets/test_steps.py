@@ -1,0 +1,81 @@
+"""What steps share: failing with a message, and which tables a run works on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import dagster as dg
+import pytest
+
+from assets.lineage import lineages
+from assets.steps import Chosen, chosen, failing
+from spark_jobs.binlog import TableName
+from spark_jobs.config import Pipeline, Source
+from spark_jobs.errors import (
+    ConfigError,
+    DecodeError,
+    LakeError,
+    LostRace,
+    SourceError,
+    StratalogError,
+    TableStopped,
+    Truncated,
+)
+
+PIPELINE = Pipeline(path=Path("pipeline.yaml"), lake="lake", sources={"shop": Source(files=Path("binlogs"))})
+(LINEAGE,) = lineages(PIPELINE, [("shop", "shop", "orders"), ("shop", "shop", "lines")])
+LINES, ORDERS = LINEAGE.silver
+
+
+@pytest.mark.parametrize(
+    "error, again",
+    [
+        (SourceError("the server is away"), True),
+        (LostRace("another writer"), True),
+        (LakeError("no space"), True),
+        (DecodeError("bytes"), False),
+        (Truncated("bytes"), False),
+        (ConfigError("a key"), False),
+        (TableStopped("a table"), False),
+    ],
+)
+def test_a_failure_has_the_message_and_is_tried_again_where_that_may_help(error: StratalogError, again: bool) -> None:
+    with pytest.raises(dg.Failure) as raised, failing():
+        raise error
+    assert (raised.value.description, raised.value.allow_retries) == (str(error), again)
+    assert raised.value.__suppress_context__
+
+
+def test_what_is_not_ours_stays_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError), failing():
+        raise ZeroDivisionError
+
+
+class Selecting:
+    """As much of a step's context as tells what is selected."""
+
+    def __init__(self, *keys: dg.AssetKey) -> None:
+        self.selected_asset_keys = set(keys)
+        self.selected_output_names = {one.output for one in LINEAGE.silver if one.key in keys}
+
+
+@pytest.mark.parametrize(
+    "keys, tables, everything",
+    [
+        (LINEAGE.keys, LINEAGE.silver, True),
+        ([ORDERS.key, LINES.key], LINEAGE.silver, True),
+        ([ORDERS.key], (ORDERS,), False),
+        ([LINEAGE.published], (), False),
+        ([LINEAGE.bronze], (), False),
+        ([LINEAGE.bronze, LINEAGE.published], (), True),  # all that a UI knows before it is reloaded
+    ],
+)
+def test_a_selection_of_tables(keys: list[dg.AssetKey], tables: tuple[object, ...], everything: bool) -> None:
+    found = chosen(cast(dg.OpExecutionContext, Selecting(*keys)), LINEAGE, LINEAGE.silver)
+    assert (found.tables, found.all) == (tables, everything)
+    assert found.any == (everything or bool(tables))
+
+
+def test_the_names_of_a_selection() -> None:
+    assert Chosen((ORDERS,), all=False).names == frozenset({TableName("shop", "orders")})
+    assert Chosen((ORDERS,), all=True).names is None

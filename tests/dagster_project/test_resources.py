@@ -1,0 +1,48 @@
+"""The Spark session's settings stay out of Dagster, and what a step hands on stays in its run."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from dagster_project.resources import HandedOn, SparkSessions
+from spark_jobs import session
+from spark_jobs.config import Spark
+
+pytestmark = pytest.mark.dagster
+
+
+def test_a_session_has_the_configuration_s_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("lake: ./lake\nsources: {shop: {files: .}}\nspark: {master: spark://there, conf: {key: secret}}\n")
+    asked: list[Spark] = []
+    monkeypatch.setattr(session, "spark_session", asked.append)
+    resource = SparkSessions(configuration=str(path))
+    resource.session()
+    assert asked == [Spark(master="spark://there", conf={"key": "secret"})]
+    assert "secret" not in str(resource.model_dump())
+
+
+def test_an_outcome_reaches_the_next_step_and_no_other_run() -> None:
+    seen: list[Any] = []
+
+    @dg.op(out=dg.Out(io_manager_key="handed_on"))
+    def first() -> object:
+        return {"an": object()}
+
+    @dg.op
+    def second(found: Any) -> None:
+        seen.append(found)
+
+    @dg.job(resource_defs={"handed_on": dg.IOManagerDefinition.hardcoded_io_manager(HandedOn())})
+    def both() -> None:
+        second(first())
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        made = both.execute_in_process(instance=instance)
+        again = both.execute_in_process(instance=instance, op_selection=["first"])
+    assert list(seen[0]) == ["an"]
+    assert made.success
+    assert again.success
+    assert len(seen) == 1

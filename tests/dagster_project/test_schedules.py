@@ -1,0 +1,38 @@
+"""The schedules: off at first, and not on top of a run that is still going."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from dagster_project.schedules import TIMES
+from tests.code_location import CodeLocation, location
+
+pytestmark = pytest.mark.dagster
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[CodeLocation]:
+    with location(tmp_path) as made:
+        yield made
+
+
+def tick(shop: CodeLocation, name: str) -> dg.ScheduleDefinition | str | int:
+    """How many runs a tick asks for, or why none."""
+    with dg.build_schedule_context(instance=shop.instance) as context:
+        ticked = shop.defs().resolve_schedule_def(name).evaluate_tick(context)
+    return ticked.skip_message or len(ticked.run_requests or [])
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_a_schedule_is_off_at_first_and_runs_everything(shop: CodeLocation, name: str) -> None:
+    schedule = shop.defs().resolve_schedule_def(name)
+    assert (schedule.default_status, schedule.job_name) == (dg.DefaultScheduleStatus.STOPPED, "sync")
+    assert tick(shop, name) == 1
+
+
+@pytest.mark.parametrize("job", ["sync", "sync_shop"])
+def test_a_schedule_passes_over_a_run_under_way(shop: CodeLocation, job: str) -> None:
+    run = shop.instance.create_run_for_job(shop.defs().resolve_job_def(job))
+    assert tick(shop, "sync_daily") == f"run {run.run_id} of {job} is not_started"

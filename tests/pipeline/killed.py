@@ -1,0 +1,38 @@
+"""Runs a pipeline and dies by SIGKILL at one commit: ``killed.py CONFIG LAYER before|after``. Started by test_faults.
+
+The commits of a layer are told by the table's path. The process is gone as a machine without power is: no exit handler,
+no clean-up, no last word.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from spark_jobs import lake
+from spark_jobs.config import load
+from spark_jobs.lake import Checkpoint, Head, Table
+from spark_jobs.pipeline import run_source
+from spark_jobs.session import spark_session
+
+
+def main(path: str, layer: str, moment: str) -> None:
+    commit = Table._commit
+
+    def fatal(self: Table, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
+        if f"/{layer}" not in self.path:
+            return commit(self, head, checkpoint, write)
+        if moment == "after":
+            write()
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("still alive")
+
+    lake.Table._commit = fatal  # type: ignore[method-assign]
+    pipeline = load(Path(path))
+    run_source(spark_session(pipeline.spark), pipeline, next(iter(pipeline.sources)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

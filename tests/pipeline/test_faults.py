@@ -1,0 +1,216 @@
+"""Crashes, races and damage: no table is ever between two states, and no position moves without its data."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame
+
+from spark_jobs import published
+from spark_jobs.binlog import TableName
+from spark_jobs.compact import compact
+from spark_jobs.config import Pipeline
+from spark_jobs.errors import ChecksumMismatch, DecodeError, LakeError, LostRace, SourceError
+from spark_jobs.extract import land, plan
+from spark_jobs.lake import Table
+from spark_jobs.pipeline import Planner, extract_source, lake_of, run_source
+from spark_jobs.source.open import open_source
+from tests.fix_pipeline import SOURCE, Shop
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+TABLES = ("orders", "lines")
+
+
+def written(shop: Shop) -> None:
+    """A log with two tables and every kind of change."""
+    shop.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(10))",
+        "CREATE TABLE `lines` (orders INT, n INT, sku VARCHAR(10), PRIMARY KEY (orders, n))",
+        "INSERT INTO orders VALUES (1,'new'),(2,'new'),(3,'new')",
+        "INSERT INTO `lines` VALUES (1,1,'a'),(1,2,'b'),(2,1,'c')",
+        "UPDATE orders SET state = 'paid' WHERE id < 3",
+        "UPDATE `lines` SET n = 7 WHERE n = 2",
+        "DELETE FROM orders WHERE id = 3",
+    )
+
+
+def contents(shop: Shop, pipeline: Pipeline) -> dict[str, list[tuple[object, ...]]]:
+    """Every row of every layer, added columns and all, without what names a commit."""
+    lake = lake_of(pipeline)
+    tables = {"bronze": lake.bronze(SOURCE)}
+    for name in TABLES:
+        tables[f"silver/{name}"] = lake.silver(SOURCE, shop.database.name, name)
+        tables[f"downstream/{name}"] = lake.downstream(shop.database.name, name)
+    return {name: everything(table.read(shop.spark)) for name, table in tables.items()}
+
+
+def everything(frame: DataFrame) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+@pytest.mark.slow
+def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undisturbed_run(
+    shop: Shop, tmp_path: Path
+) -> None:
+    written(shop)
+    shop.execute("FLUSH BINARY LOGS")
+    undisturbed = shop.pipeline(lake=str(tmp_path / "undisturbed"))
+    shop.run(undisturbed)
+    shaken = shop.pipeline(
+        lake=str(tmp_path / "shaken"), spark={"master": "local[1]", "conf": {"spark.driver.memory": "1g"}}
+    )
+    for layer in ("bronze", "silver", "downstream"):
+        for moment in ("before", "after"):
+            command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(shaken.path), layer, moment]
+            ended = subprocess.run(
+                command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": "."}, check=False
+            )
+            assert ended.returncode == -signal.SIGKILL, ended.stderr
+    shop.run(shaken)
+    assert contents(shop, shaken) == contents(shop, undisturbed)
+    assert shop.merged(shaken, "orders") == shop.truth("orders")
+
+
+def test_a_late_racer_changes_nothing_and_says_that_it_lost(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    written(shop)
+    lake, source = lake_of(pipeline), open_source(SOURCE, pipeline.sources[SOURCE])
+    bronze = lake.bronze(SOURCE)
+    late = plan(shop.spark, bronze, source, str(shop.start))
+    shop.execute("INSERT INTO orders VALUES (50,'x')")  # the winner sees more than the racer planned
+    extract_source(shop.spark, pipeline, SOURCE)
+    before = everything(bronze.read(shop.spark))
+    with pytest.raises(LostRace, match="another writer committed first"):
+        land(shop.spark, bronze, late, source.reading(), 0.0)
+    assert everything(bronze.read(shop.spark)) == before
+
+
+def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    written(shop)
+    shop.run(pipeline)
+    shop.execute("UPDATE orders SET state = 'sent'")
+    extract_source(shop.spark, pipeline, SOURCE)
+    lake = lake_of(pipeline)
+    head = lake.bronze(SOURCE).head()
+    assert head is not None
+    assert head.checkpoint is not None
+    planner = Planner(pipeline, lake, SOURCE, lake.bronze(SOURCE), head, head.checkpoint)
+    (late,) = planner.plan(shop.spark, published.read(lake, SOURCE)).work
+    run_source(shop.spark, pipeline, SOURCE)
+    before = contents(shop, pipeline)
+    with pytest.raises(LostRace):
+        compact(shop.spark, late)
+    target = lake.downstream(shop.database.name, "orders")
+    old = target.head()
+    assert old is not None
+    stale = replace(old, version=old.version - 1, counter=old.counter - 1)
+    assert old.checkpoint is not None
+    with pytest.raises(LostRace):
+        target.statement(
+            shop.spark,
+            stale,
+            replace(old.checkpoint, batch="late"),
+            lambda session: session.sql(f"DELETE FROM {target.sql}").collect(),
+        )
+    assert contents(shop, pipeline) == before
+
+
+def copied(shop: Shop, folder: Path) -> list[Path]:
+    """The closed binlog files since the test began, in a folder of their own."""
+    shop.execute("FLUSH BINARY LOGS")
+    folder.mkdir()
+    files = sorted(shop.database.server.data.glob("mysql-bin.0*"))
+    chosen = [file for file in files if shop.start.number <= int(file.suffix[1:]) < shop.end().number]
+    return [Path(shutil.copy(file, folder)) for file in chosen]
+
+
+def heads(pipeline: Pipeline, shop: Shop) -> list[object]:
+    lake = lake_of(pipeline)
+    tables: list[Table] = [lake.bronze(SOURCE), lake.published()]
+    tables += [lake.silver(SOURCE, shop.database.name, name) for name in TABLES]
+    return [table.head() for table in tables]
+
+
+@pytest.mark.parametrize(
+    "damage, error, said",
+    [
+        (lambda path: path.write_bytes(flipped(path.read_bytes())), ChecksumMismatch, r"shop: mysql-bin\.\d+:\d+: "),
+        (
+            lambda path: path.write_bytes(path.read_bytes()[:-7]),
+            DecodeError,
+            r"shop: mysql-bin\.\d+:\d+: the file is cut",
+        ),
+        (lambda path: path.write_bytes(b"#!/bin/sh\n" * 100), DecodeError, r"shop: mysql-bin\.\d+: .*not a binlog"),
+    ],
+)
+def test_a_damaged_file_is_one_message_and_leaves_every_table_as_it_was(
+    shop: Shop, tmp_path: Path, damage: object, error: type[Exception], said: str
+) -> None:
+    shop.execute("FLUSH BINARY LOGS")
+    fresh = Shop(shop.spark, shop.database, shop.folder, shop.end())
+    written(fresh)
+    (good,) = copied(fresh, tmp_path / "logs")
+    pipeline = fresh.pipeline(sources={SOURCE: {"files": str(tmp_path / "logs")}})
+    fresh.run(pipeline)
+    again = Shop(shop.spark, shop.database, shop.folder, shop.end())
+    again.execute("INSERT INTO orders VALUES (77,'later')")
+    (new,) = copied(again, tmp_path / "more")
+    bad = Path(shutil.copy(new, good.parent))
+    damage(bad)  # type: ignore[operator]
+    before = heads(pipeline, shop)
+    with pytest.raises(error, match=said):
+        fresh.run(pipeline)
+    assert heads(pipeline, shop) == before
+    shutil.copy(new, good.parent)
+    fresh.run(pipeline)
+    assert (77, "later") in fresh.merged(pipeline, "orders")
+
+
+def flipped(content: bytes) -> bytes:
+    at = len(content) // 2
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def test_a_missing_file_and_a_log_that_became_shorter_are_told_apart(shop: Shop, tmp_path: Path) -> None:
+    shop.execute("FLUSH BINARY LOGS")
+    fresh = Shop(shop.spark, shop.database, shop.folder, shop.end())
+    written(fresh)
+    copied(fresh, tmp_path / "logs")
+    fresh.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    files = copied(fresh, tmp_path / "all")
+    pipeline = fresh.pipeline(sources={SOURCE: {"files": str(tmp_path / "all")}})
+    fresh.run(pipeline)
+    files[1].unlink()
+    with pytest.raises(SourceError, match="a file is missing between"):
+        fresh.run(pipeline)
+    for file in files[1:]:
+        file.unlink(missing_ok=True)
+    with pytest.raises(SourceError, match="has no file"):
+        fresh.run(pipeline)
+
+
+def test_a_lake_that_cannot_be_written_is_one_message(shop: Shop, tmp_path: Path) -> None:
+    written(shop)
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file where the lake should be")
+    pipeline = shop.pipeline(lake=str(blocked))
+    with pytest.raises(LakeError, match=r"blocked/bronze/shop"):
+        extract_source(shop.spark, pipeline, SOURCE)
+
+
+def test_tables_named_in_the_outcome_are_those_that_moved(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    written(shop)
+    shop.run(pipeline)
+    shop.execute("DELETE FROM `lines` WHERE orders = 2")
+    _, outcome = shop.run(pipeline)
+    assert [one.name for one in outcome.merged] == [TableName(shop.database.name, "lines")]
+    entries = {entry.table: entry for entry in published.read(lake_of(pipeline), SOURCE)}
+    assert {entry.position for name, entry in entries.items() if name in TABLES} == {str(shop.end())}

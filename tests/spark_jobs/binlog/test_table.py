@@ -1,0 +1,214 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spark_jobs.binlog.framing import FormatDescription, TableMaps, open_slice
+from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
+from spark_jobs.errors import DecodeError, Truncated, Unsupported
+from tests.segment_spec import Insert, SegmentSpec, Table, lenenc
+from tests.segment_types import (
+    BIGINT,
+    BINARY,
+    BINARY_COLLATION,
+    CHAR,
+    DECIMAL,
+    ENUM,
+    INT,
+    LATIN1,
+    SET,
+    UTF8MB4,
+    VARCHAR,
+    YEAR,
+    ColumnType,
+)  # fmt: skip
+
+ORDERS = Table(
+    "shop.orders",
+    key=["id", "kind"],
+    id=BIGINT.UNSIGNED.NOT_NULL,
+    title=VARCHAR(32),
+    old=VARCHAR(300, LATIN1, 1),
+    code=BINARY(4),
+    kind=ENUM("new", "ü"),
+    marks=SET("x", "y").NOT_NULL,
+    price=DECIMAL(12, 2),
+    count=INT,
+    c=CHAR(200),
+)
+
+
+def table_map(table: Table, version: str = "8.0.36") -> tuple[bytes, FormatDescription]:
+    row = [None] * len(table.columns)
+    maps = TableMaps()
+    content = SegmentSpec([table], [Insert(table.name, row)], version=version).to_bytes()
+    scanner, _ = open_slice("log.000001", 0, None, content, maps)
+    return maps.events[0], scanner.format
+
+
+def parsed(table: Table, version: str = "8.0.36") -> TableDefinition:
+    return parse_table_map(*table_map(table, version), "log.000001:200")
+
+
+def with_fields(table: Table, version: str, *fields: tuple[int, bytes]) -> TableDefinition:
+    """A TABLE_MAP without metadata, and these optional fields behind it."""
+    event, head = table_map(table, version)
+    tail = b"".join(bytes([kind]) + lenenc(len(content)) + content for kind, content in fields)
+    return parse_table_map(event[:-4] + tail + event[-4:], head, "log.000001:200")
+
+
+def test_all_that_full_metadata_tells() -> None:
+    found = parsed(ORDERS)
+    assert found.name == TableName("shop", "orders")
+    assert str(found.name) == "shop.orders"
+    assert found.named()
+    assert found.key == (0, 4)
+    assert str(found) == (
+        "shop.orders (id bigint unsigned, title varchar(32), old varchar(300), code binary(4), kind enum('new','ü'), "
+        "marks set('x','y'), price decimal(12,2), count int, c char(200))"
+    )
+    assert [column.nullable for column in found.columns] == [False, True, True, True, True, False, True, True, True]
+    charsets = [None, UTF8MB4, LATIN1, BINARY_COLLATION, UTF8MB4, UTF8MB4, None, None, UTF8MB4]
+    assert [column.charset for column in found.columns] == charsets
+
+
+def test_what_no_metadata_tells_is_unknown() -> None:
+    bare = Table("shop.t", metadata=False, id=INT, title=VARCHAR(9), kind=ENUM("a"))
+    found = parsed(bare)
+    assert not found.named()
+    assert found.key is None
+    assert found.columns[0] == Column(None, 3, unsigned=None)
+    assert [column.charset for column in found.columns] == [None] * 3
+    assert found.columns[2].labels is None
+    assert found.column_names() == ["@1", "@2", "@3"]
+
+
+def test_a_table_without_key_is_known_to_have_none() -> None:
+    assert parsed(Table("shop.t", id=INT)).key == ()
+
+
+SIGNED = Table("shop.t", metadata=False, a=INT, y=YEAR, b=INT, c=INT)
+
+
+@pytest.mark.parametrize(
+    "version, content, unsigned",
+    [
+        ("8.0.12", b"\xa0", [True, False, False, True]),
+        ("8.0.36", b"\xa0", [True, False, True, False]),
+        ("9.7.0", b"\xa0", [True, False, True, False]),
+        ("10.11.4-MariaDB-log", b"\xb0", [True, False, True, True]),
+        ("8.0.15", b"\xa0", [True, False, None, None]),
+        ("8.0.15", b"\x00", [False, False, False, False]),
+    ],
+)
+def test_whether_year_has_a_sign_bit_depends_on_the_server(version: str, content: bytes, unsigned: list[bool]) -> None:
+    found = [column.unsigned for column in with_fields(SIGNED, version, (1, content)).columns]
+    assert found[:1] + found[2:] == unsigned[:1] + unsigned[2:]
+
+
+def test_the_length_of_the_sign_bits_decides_where_it_can() -> None:
+    eight = {f"c{k}": INT for k in range(8)}
+    nine = Table("shop.t", metadata=False, y=YEAR, **eight)  # type: ignore[arg-type]  # columns by name
+    found = with_fields(nine, "8.0.15", (1, b"\x01"))
+    assert [column.unsigned for column in found.columns[1:]] == [False] * 7 + [True]
+    found = with_fields(nine, "8.0.15", (1, b"\x00\x80"))
+    assert [column.unsigned for column in found.columns[1:]] == [False] * 7 + [True]
+
+
+def test_default_charset_and_its_exceptions() -> None:
+    three = Table("shop.t", metadata=False, a=VARCHAR(1), n=INT, b=VARCHAR(1), c=VARCHAR(1), e=ENUM("a"))
+    found = with_fields(three, "8.0.36", (2, b"\x08\x01\xfc\xff\x00"), (10, b"\x1c"))
+    assert [column.charset for column in found.columns] == [8, None, 255, 8, 28]
+
+
+GEOMETRY = ColumnType(255, b"\4", bytes)
+VECTOR = ColumnType(242, b"\4", bytes)
+
+
+@pytest.mark.parametrize("version, code", [("10.11.4-MariaDB", 255), ("9.7.0", 242)])
+def test_which_other_column_counts_among_the_character_sets(version: str, code: int) -> None:
+    table = Table("shop.t", metadata=False, g=GEOMETRY, v=VECTOR, title=VARCHAR(1))
+    found = with_fields(table, version, (3, b"\x3f\x08"))
+    assert found.columns[2].charset == 8
+    assert [column.charset for column in found.columns[:2]] == [
+        63 if code == 255 else None,
+        63 if code == 242 else None,
+    ]
+
+
+def test_a_key_on_a_prefix_names_the_column() -> None:
+    table = Table("shop.t", metadata=False, a=VARCHAR(9), b=INT)
+    assert with_fields(table, "8.0.36", (9, b"\x00\x05\x01\x00")).key == (0, 1)
+
+
+def test_unknown_metadata_is_passed_over() -> None:
+    table = Table("shop.t", metadata=False, a=INT)
+    assert with_fields(table, "8.0.36", (99, b"xyz"), (4, b"\x01a")).columns[0].name == "a"
+
+
+@pytest.mark.parametrize(
+    "labels, collation, expected",
+    [
+        ((b"\xe9",), 8, ("é",)),
+        ((b"\xd6\xd0",), 28, ("中",)),
+        ((b"a", b"b c"), None, ("a", "b c")),
+        ((b"\xc3\xbc",), None, None),
+        ((b"a",), 97, None),
+    ],
+)
+def test_labels_are_in_their_own_character_set(
+    labels: tuple[bytes], collation: int, expected: tuple[str] | None
+) -> None:
+    table = Table("shop.t", metadata=False, e=ENUM("a"))
+    content = lenenc(len(labels)) + b"".join(lenenc(len(label)) + label for label in labels)
+    fields = [(6, content)] + ([(11, lenenc(collation))] if collation else [])
+    assert with_fields(table, "8.0.36", *fields).columns[0].labels == expected
+
+
+def test_a_table_map_cut_inside_its_columns_is_an_error() -> None:
+    event, head = table_map(ORDERS)
+    plain = Table(ORDERS.name, metadata=False, **ORDERS.columns).body(100)  # type: ignore[arg-type]  # columns by name
+    for length in range(19 + 8, 19 + len(plain)):
+        with pytest.raises(DecodeError, match=r"^log.000001:200: TABLE_MAP"):
+            parse_table_map(event[:length] + event[-4:], head, "log.000001:200")
+
+
+def test_a_table_map_cut_between_its_fields_tells_less() -> None:
+    event, head = table_map(ORDERS)
+    whole = parse_table_map(event, head, "log.000001:200")
+    plain = Table(ORDERS.name, metadata=False, **ORDERS.columns).body(100)  # type: ignore[arg-type]  # columns by name
+    bare = parse_table_map(event[: 19 + len(plain)] + event[-4:], head, "log.000001:200")
+    assert same_layout(bare, whole)
+    assert not bare.named()
+    with pytest.raises(Truncated, match=r"^log.000001:200: TABLE_MAP of shop.orders: \d+ bytes wanted, \d+ left"):
+        parse_table_map(event[: 19 + len(plain) + 2] + event[-4:], head, "log.000001:200")
+
+
+def test_an_unknown_type_is_refused() -> None:
+    with pytest.raises(Unsupported, match=r"log.000001:200: TABLE_MAP of shop.t: column 1 has type number 200"):
+        parsed(Table("shop.t", metadata=False, a=ColumnType(200, b"", bytes)))
+
+
+def test_left_over_type_metadata_is_an_error() -> None:
+    with pytest.raises(DecodeError, match="bytes of type metadata left over"):
+        parsed(Table("shop.t", metadata=False, a=ColumnType(3, b"\1", bytes)))
+
+
+@pytest.mark.parametrize(
+    "change, same",
+    [({"name": "x"}, True), ({"unsigned": True}, True), ({"meta": 2}, False), ({"type_code": 8}, False)],
+)
+def test_same_layout(change: dict[str, Any], same: bool) -> None:
+    one = TableDefinition(TableName("a", "b"), (Column("id", 3, 0),))
+    other = TableDefinition(TableName("c", "d"), (replace(one.columns[0], **change),))
+    assert same_layout(one, other) is same
+    assert not same_layout(one, replace(one, columns=one.columns * 2))
+
+
+@pytest.mark.parametrize(
+    "code, name", [(245, "json"), (255, "geometry"), (242, "vector"), (12, "datetime before MySQL 5.6.4")]
+)
+def test_a_type_that_is_not_read_has_a_name(code: int, name: str) -> None:
+    assert Column("c", code, 4).sql_type == name
+    with pytest.raises(Unsupported, match=name):
+        assert Column("c", code, 4).arrow

@@ -1,0 +1,142 @@
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.demo.compare import Comparison, compare, lake_rows
+from spark_jobs.demo.expected import RAW
+from spark_jobs.errors import LakeError
+from spark_jobs.lake import Lake
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.decimal128(20, 0)),
+        ("code", pa.string()),
+        ("price", pa.decimal128(12, 2)),
+        ("at", pa.timestamp("us", "UTC")),
+        ("weight", pa.float32()),
+        ("digest", pa.binary()),
+        (RAW, pa.string()),
+    ]
+)
+KEY = ("id", "code")
+ROW: dict[str, Any] = {
+    "id": Decimal(2**64 - 1),
+    "code": "a",
+    "price": Decimal("1.10"),
+    "at": datetime.fromisoformat("2024-02-29T12:00:00.000001+00:00"),
+    "weight": 0.1,
+    "digest": b"a\0",
+    RAW: None,
+}
+
+
+def rows(*changes: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist([ROW | change for change in changes], SCHEMA)
+
+
+def test_equal_rows_in_another_order() -> None:
+    one, other = {"code": "a"}, {"code": "A", "price": None}
+    assert compare(rows(one, other), rows(other, one), KEY) == Comparison(rows=2, equal=2)
+
+
+def test_no_rows_at_all() -> None:
+    assert compare(rows(), rows(), KEY) == Comparison(rows=0, equal=0)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"price": Decimal("1.11")}, "price is Decimal('1.11') and should be Decimal('1.10')"),
+        ({"price": None}, "price is None and should be Decimal('1.10')"),
+        ({"at": datetime.fromisoformat("2024-02-29T12:00:00.000002+00:00")}, "at is datetime"),
+        ({"weight": 0.10000001}, "weight is"),
+        ({"digest": b"a"}, "digest is b'a' and should be b'a\\x00'"),
+        ({RAW: '{"at": "0000-00-00"}'}, "_raw is"),
+    ],
+)
+def test_one_cell(change: dict[str, Any], said: str) -> None:
+    found = compare(rows({}, {"code": "b"}), rows(change, {"code": "b"}), KEY)
+    assert (found.equal, found.different, found.missing, found.extra) == (1, 1, 0, 0)
+    assert not found.is_equal
+    assert said in found.samples[0]
+    assert found.samples[0].startswith("different: id Decimal('18446744073709551615'), code 'a': ")
+
+
+def test_keys_differ_by_case_and_by_spaces() -> None:
+    found = compare(rows({"code": "a"}), rows({"code": "A"}, {"code": "a "}), KEY)
+    assert (found.equal, found.missing, found.extra) == (0, 1, 2)
+    assert found.samples[0] == "missing: id Decimal('18446744073709551615'), code 'a'"
+
+
+def test_a_row_that_is_there_twice_is_one_too_many() -> None:
+    found = compare(rows({}), rows({}, {}), KEY)
+    assert (found.rows, found.equal, found.extra) == (1, 1, 1)
+    assert not found.is_equal
+    assert found.samples[0].startswith("twice: ")
+
+
+def test_few_samples_of_many_differences() -> None:
+    codes = [{"code": str(n)} for n in range(100)]
+    found = compare(rows(*codes), rows(), KEY)
+    assert (found.missing, len(found.samples)) == (100, 5)
+
+
+def test_columns_of_other_types_are_not_compared() -> None:
+    wider = rows({}).set_column(2, "price", pa.array([Decimal("1.10")], pa.decimal128(14, 2)))
+    with pytest.raises(LakeError, match=r"columns differ: .*price decimal128\(12, 2\).*price decimal128\(14, 2\)"):
+        compare(rows({}), wider, KEY)
+
+
+WANTED = pa.schema([("id", pa.int64()), ("born", pa.date32()), (RAW, pa.string())])
+Written = Callable[[str], Lake]
+
+
+@pytest.fixture
+def written(spark: SparkSession, lake: Path) -> Written:
+    def write(select: str) -> Lake:
+        spark.sql(select).write.format("delta").save(f"{lake}/downstream/shop/t")
+        return Lake(str(lake))
+
+    return write
+
+
+@pytest.mark.spark
+def test_rows_of_the_lake(spark: SparkSession, written: Written) -> None:
+    there = written(
+        "SELECT 1L AS id, DATE '2024-02-29' AS born, CAST(NULL AS MAP<STRING, STRING>) AS _raw, 7 AS _position"
+        " UNION ALL SELECT 2L, NULL, map('born', '0000-00-00'), 8"
+    )
+    wanted = [(1, "2024-02-29", None), (2, None, '{"born": "0000-00-00"}')]
+    expected = pa.table(dict(zip(WANTED.names, zip(*wanted, strict=True), strict=True)), _texts()).cast(WANTED)
+    found = lake_rows(spark, there.downstream("shop", "t"), WANTED)
+    assert compare(expected, found, ["id"]) == Comparison(rows=2, equal=2)
+
+
+def _texts() -> pa.Schema:
+    return pa.schema([("id", pa.int64()), ("born", pa.string()), (RAW, pa.string())])
+
+
+@pytest.mark.spark
+def test_a_table_that_is_not_there_has_no_rows(spark: SparkSession, lake: Path) -> None:
+    assert lake_rows(spark, Lake(str(lake)).downstream("shop", "t"), WANTED).num_rows == 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "select, said",
+    [
+        ("SELECT DATE '2024-02-29' AS born, 1L AS id", "has the columns born, id where id, born are expected"),
+        ("SELECT 1L AS id, DATE '2024-02-29' AS born, 1 AS more", "has the columns id, born, more where"),
+        ("SELECT 1 AS id, DATE '2024-02-29' AS born", "its types are id int32.* where id int64"),
+    ],
+)
+def test_columns_that_are_not_the_servers(spark: SparkSession, written: Written, select: str, said: str) -> None:
+    there = written(f"{select}, CAST(NULL AS MAP<STRING, STRING>) AS _raw")
+    with pytest.raises(LakeError, match=said):
+        lake_rows(spark, there.downstream("shop", "t"), WANTED)

@@ -1,0 +1,125 @@
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.demo.compare import Comparison
+from spark_jobs.demo.exported import ExportedFiles
+from spark_jobs.demo.folder import DemoFolder
+from spark_jobs.demo.report import Report, aligned, command_name
+from spark_jobs.demo.runs import Totals
+from spark_jobs.position import Position, Range
+
+ORDERS, CARTS = TableName("shop", "orders"), TableName("shop", "carts")
+
+
+def at(number: int, offset: int) -> Position:
+    return Position(f"mysql-bin.{number:06}", offset)
+
+
+@pytest.fixture
+def report() -> Report:
+    totals = Totals(
+        runs=2,
+        ranges=[Range(at(1, 4), at(1, 5000)), Range(at(1, 5000), at(2, 300))],
+        bytes=5_300,
+        transactions=12,
+        changes=Counter({ORDERS: 1500, CARTS: 2}),
+        net=Counter({ORDERS: 1200, CARTS: 2}),
+        merged=1100,
+        seconds=Counter({"bronze": 2, "silver": 3, "downstream": 4}),
+    )
+    tables = {CARTS: Comparison(rows=2, equal=2), ORDERS: Comparison(rows=1000, equal=1000)}
+    return Report("A story.", "the server", DemoFolder(Path("demo")), totals, tables, ExportedFiles(2, 5_300))
+
+
+def test_text(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["stratalog"])
+    monkeypatch.setenv("PATH", "")
+    assert (
+        report.text()
+        == """\
+A story.
+
+positions  mysql-bin.000001:4 to mysql-bin.000002:300, in 2 runs
+  run 1    [mysql-bin.000001:4, mysql-bin.000001:5000)
+  run 2    [mysql-bin.000001:5000, mysql-bin.000002:300)
+
+layer       what it took in                                   seconds      a second
+bronze      5,300 bytes of log, 12 transactions                   2.0   2,650 bytes
+silver      1,502 changes decoded, 1,202 rows: one a key and run      3.0   501 changes
+downstream  1,100 rows merged                                     4.0      275 rows
+
+table        changes  silver  downstream  equal  missing  extra  different
+shop.carts         2       2           2      2        0      0          0
+shop.orders    1,500   1,200       1,000  1,000        0      0          0
+
+equal: 1,002 rows in 2 tables, every column, to the server
+equal: 2 binlog files, 5,300 bytes, exported from bronze, to the server's own
+
+the lake       demo/lake
+how far it is  stratalog status -c demo/pipeline.yaml
+its changes    stratalog changes -c demo/pipeline.yaml --source shop --table shop.orders | head
+its tables     spark.read.format('delta').load('demo/lake/downstream/shop/orders').show()
+Dagster's UI   make dev"""
+    )
+    assert report.equal
+
+
+def test_a_row_that_differs(report: Report) -> None:
+    orders = Comparison(rows=1000, equal=998, missing=1, different=1, extra=3, samples=("missing: id 7",))
+    found = replace(report, compared={ORDERS: orders})
+    assert not found.equal
+    lines = found.text().splitlines()
+    assert "shop.orders    1,500   1,200       1,002    998        1      3          1" in lines
+    assert "shop.orders: missing: id 7" in lines
+    assert "NOT EQUAL to the server: shop.orders" in lines
+
+
+def test_an_exported_file_that_differs(report: Report) -> None:
+    found = replace(report, exported=ExportedFiles(2, 5_300, ("mysql-bin.000002",)))
+    assert not found.equal
+    assert "NOT EQUAL: 2 binlog files, 5,300 bytes, exported from bronze: mysql-bin.000002" in found.text().splitlines()
+
+
+def test_a_table_that_stopped(report: Report) -> None:
+    report.totals.stopped[CARTS] = "shop: shop.carts: no primary key"
+    assert not report.equal
+    assert "stopped: shop: shop.carts: no primary key" in report.text().splitlines()
+
+
+def test_without_rates(report: Report) -> None:
+    assert "a second" not in replace(report, rates=False).text()
+
+
+def test_hints_and_another_folder(report: Report) -> None:
+    found = replace(report, folder=DemoFolder(Path("/tmp/x")), hints=[("more", "cp a b")]).text().splitlines()
+    assert found[-2:] == ["more           cp a b", "Dagster's UI   make dev DEMO=/tmp/x"]
+
+
+@pytest.mark.parametrize(
+    "started, path, said",
+    [
+        ("{here}/.venv/bin/stratalog", "", ".venv/bin/stratalog"),
+        ("{here}/.venv/bin/stratalog", "{here}/.venv/bin", "stratalog"),
+        ("/opt/bin/stratalog", "", "/opt/bin/stratalog"),
+        ("/usr/lib/python3/site-packages/pytest/__main__.py", "", "stratalog"),
+    ],
+)
+def test_the_command_can_be_typed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: str, path: str, said: str
+) -> None:
+    own = tmp_path / ".venv" / "bin" / "stratalog"
+    own.parent.mkdir(parents=True)
+    own.touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [started.format(here=tmp_path)])
+    monkeypatch.setenv("PATH", path.format(here=tmp_path))
+    assert command_name() == said
+
+
+def test_aligned() -> None:
+    assert aligned([("a", "1"), ("bcd", "10")], right=[1]) == ["a     1", "bcd  10"]

@@ -1,0 +1,335 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import deltalake
+import pyarrow as pa
+import pytest
+from pydantic import SecretStr
+from pymysql.cursors import Cursor
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import Column, Slicer, TableDefinition, TableName, definitions_of
+from spark_jobs.config import MySQL
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake import Checkpoint, Head, Lake
+from spark_jobs.position import Position
+from spark_jobs.schema import definitions
+from spark_jobs.schema.definitions import Recorded, named, record
+from spark_jobs.source.files import Files
+from spark_jobs.source.server import Server
+
+TYPES = [
+    *(f"{kind}{sign}" for kind in ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT") for sign in ("", " UNSIGNED")),
+    *("INT(5) UNSIGNED ZEROFILL", "BOOLEAN", "FLOAT", "FLOAT UNSIGNED", "FLOAT(7,3)", "FLOAT(30)", "DOUBLE", "REAL"),
+    *("DECIMAL(1,0)", "DECIMAL(12,2)", "DECIMAL(38,30)", "DECIMAL(65,30)", "DECIMAL(20,5) UNSIGNED", "NUMERIC"),
+    *("BIT(1)", "BIT(8)", "BIT(9)", "BIT(64)", "YEAR", "DATE"),
+    *(f"{kind}({digits})" for kind in ("TIME", "DATETIME", "TIMESTAMP") for digits in (0, 1, 3, 6)),
+    *("CHAR(0)", "CHAR(1)", "CHAR(63)", "CHAR(64)", "CHAR(255)", "CHAR(255) CHARACTER SET latin1"),
+    *("CHAR(100) COLLATE utf8mb4_bin", "NCHAR(10)", "CHAR(10) CHARACTER SET binary", "CHAR(255) CHARACTER SET utf8"),
+    *("VARCHAR(1)", "VARCHAR(63)", "VARCHAR(64)", "VARCHAR(300) CHARACTER SET latin1", "VARCHAR(255) CHARACTER SET gbk"),
+    *("BINARY(1)", "BINARY(255)", "VARBINARY(255)", "VARBINARY(256)"),
+    *("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "TEXT(100)", "TEXT CHARACTER SET ucs2", "TEXT CHARACTER SET binary"),
+    *("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "BLOB(70000)"),
+    *("ENUM('a')", "ENUM('it''s', 'a,b', 'c)d', 'ä€', '\"', '', '`')", "ENUM('k', 'ß') CHARACTER SET latin1"),
+    *("SET('a')", "SET('x''y', 'z', '(')", "SET('a', 'b') COLLATE utf8mb4_bin"),
+    f"ENUM({', '.join(repr(str(number)) for number in range(255))})",
+    f"ENUM({', '.join(repr(str(number)) for number in range(256))})",
+    *(f"SET({', '.join(repr(str(number)) for number in range(size))})" for size in (8, 9, 24, 25, 32, 33, 64)),
+    *("JSON", "GEOMETRY", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON"),
+    "GEOMETRYCOLLECTION",
+]
+ODD_LABELS = r"ENUM('back\\slash', 'new\nline', 'nul\0', 'tab\t', 'cr\r', 'sub\Z')"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLServer]:
+    """A server that logs no names, as servers do unless they are told to."""
+    with MySQLServer(tmp_path_factory.mktemp("minimal"), {"binlog_row_metadata": "MINIMAL"}) as minimal:
+        yield minimal
+
+
+@pytest.fixture
+def cursor(server: MySQLServer) -> Iterator[Cursor]:
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE d")
+        connection.select_db("d")
+        yield cursor
+        cursor.execute("DROP DATABASE d")
+        cursor.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+
+
+def source_of(server: MySQLServer) -> Server:
+    settings = MySQL(host=server.host, port=server.port, user=server.user, password=SecretStr(server.password))
+    return Server("shop", settings)
+
+
+def asked(server: MySQLServer) -> dict[str, TableDefinition]:
+    """What the server says of its tables now."""
+    source = source_of(server)
+    with source.connect() as connection:
+        return {one.name.table: one for one in definitions._from_server(source, connection) if one.name.schema == "d"}
+
+
+def logged(server: MySQLServer, cursor: Cursor) -> dict[str, TableDefinition]:
+    """What the server's current binlog file says of the tables whose rows it has."""
+    cursor.execute("SHOW MASTER STATUS")
+    file, stop = (cursor.fetchall()[0])[:2]
+    slicer = Slicer(file, 0, None)
+    content = (server.data / file).read_bytes()[:stop]
+    found = {}
+    for batch in [*slicer.feed(content), *slicer.finish()]:
+        for row in batch.to_pylist():
+            if row["kind"] == "rows":
+                for one in definitions_of(file, row["start"], row["context"], row["payload"]):
+                    found[one.name.table] = one
+    return found
+
+
+def filled(cursor: Cursor, table: str, columns: str, key: str = "id") -> None:
+    """A table with one row, the first thing in a new binlog file."""
+    cursor.execute("FLUSH BINARY LOGS")
+    cursor.execute(f"CREATE TABLE {table} (id INT NOT NULL, {columns}, PRIMARY KEY ({key}))")
+    cursor.execute(f"INSERT INTO {table} (id) VALUES (1)")
+
+
+def altered(cursor: Cursor, change: str) -> None:
+    """Changes the table's definition behind the log's back."""
+    for statement in ("SET sql_log_bin = 0", "DELETE FROM t", f"ALTER TABLE t {change}", "SET sql_log_bin = 1"):
+        cursor.execute(statement)
+
+
+def all_types(cursor: Cursor) -> None:
+    """Every type in tables of 30 columns: one row must fit into 65,535 bytes."""
+    for start in range(0, len(TYPES), 30):
+        columns = ", ".join(f"c{start + at} {kind} NULL" for at, kind in enumerate(TYPES[start : start + 30]))
+        cursor.execute(f"CREATE TABLE t{start} (id INT NOT NULL PRIMARY KEY, {columns}) CHARACTER SET utf8mb4")
+        cursor.execute(f"INSERT INTO t{start} (id) VALUES (1)")
+
+
+@pytest.mark.mysql
+def test_information_schema_gives_the_layout_that_table_maps_have(server: MySQLServer, cursor: Cursor) -> None:
+    cursor.execute("FLUSH BINARY LOGS")
+    all_types(cursor)
+    log, known = logged(server, cursor), asked(server)
+    assert set(log) == set(known)
+    for name, table in known.items():
+        kinds = ["INT", *TYPES[int(name[1:]) :]]
+        for kind, here, there in zip(kinds, log[name].columns, table.columns, strict=False):
+            assert (kind, here.type_code, here.meta) == (kind, there.type_code, there.meta)
+            assert definitions._agrees(here, there), (kind, here, there)
+
+
+@pytest.mark.mysql
+def test_information_schema_says_what_full_metadata_says(server: MySQLServer, cursor: Cursor) -> None:
+    cursor.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    cursor.execute("FLUSH BINARY LOGS")
+    all_types(cursor)
+    log, known = logged(server, cursor), asked(server)
+    for name, table in known.items():
+        kinds = ["INT", *TYPES[int(name[1:]) :]]
+        assert log[name].key == table.key == (0,)
+        for kind, here, there in zip(kinds, log[name].columns, table.columns, strict=False):
+            labels_known = here.labels is not None  # of other character sets before MySQL 8.0.17, they are not
+            for field in ("name", "unsigned", "nullable", *(["labels"] if labels_known else [])):
+                assert (kind, getattr(here, field)) == (kind, getattr(there, field)), field
+
+
+@pytest.mark.mysql
+def test_labels_are_those_of_the_server_whatever_is_in_them(server: MySQLServer, cursor: Cursor) -> None:
+    filled(cursor, "odd", f"e {ODD_LABELS}")
+    cursor.execute("SELECT e FROM odd LIMIT 0")
+    labels = ["back\\slash", "new\nline", "nul\0", "tab\t", "cr\r", "sub\x1a"]
+    for number, label in enumerate(labels, 1):
+        cursor.execute("REPLACE INTO odd VALUES (1, %s)", (label,))
+        cursor.execute("SELECT e + 0 FROM odd")
+        assert cursor.fetchall() == ((number,),)
+    assert asked(server)["odd"].columns[1].labels == tuple(labels)
+
+
+@pytest.mark.mysql
+def test_the_keys_columns_are_in_the_keys_order(server: MySQLServer, cursor: Cursor) -> None:
+    filled(cursor, "t", "a VARCHAR(50) NOT NULL DEFAULT '', b INT NOT NULL DEFAULT 0, INDEX (b)", key="b, a(10), id")
+    cursor.execute("CREATE TABLE without (a INT)")
+    known = asked(server)
+    assert known["t"].key == (2, 1, 0)
+    assert known["without"].key == ()
+
+
+@pytest.mark.mysql
+def test_views_and_system_schemas_are_no_tables(server: MySQLServer, cursor: Cursor) -> None:
+    cursor.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    cursor.execute("CREATE VIEW v AS SELECT * FROM t")
+    source = source_of(server)
+    with source.connect() as connection:
+        assert {str(one.name) for one in definitions._from_server(source, connection)} == {"d.t"}
+
+
+@pytest.mark.mysql
+def test_what_is_recorded_names_the_logs_columns(server: MySQLServer, cursor: Cursor, tmp_path: Path) -> None:
+    filled(cursor, "t", "`größe` ENUM('klein', 'groß'), n BIGINT UNSIGNED")
+    lake = Lake(str(tmp_path))
+    recorded = record(cast(SparkSession, None), lake, source_of(server))
+    store(lake, recorded)
+    log = logged(server, cursor)["t"]
+    assert not log.named()
+    found = named(lake, "shop", log, None)
+    assert found.column_names() == ["id", "größe", "n"]
+    assert found.key == (0,)
+    assert [column.labels for column in found.columns] == [None, ("klein", "groß"), None]
+    assert [column.unsigned for column in found.columns] == [False, False, True]
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("a INT", "a BIGINT"),
+        ("a INT", "a INT UNSIGNED"),
+        ("a INT", "a INT NOT NULL DEFAULT 0"),
+        ("a VARCHAR(10)", "a VARCHAR(11)"),
+        ("a VARCHAR(10)", "a VARCHAR(10) CHARACTER SET latin1"),
+        ("a DECIMAL(10,2)", "a DECIMAL(10,3)"),
+        ("a DATETIME", "a DATETIME(3)"),
+        ("a INT", "a INT, ADD b INT"),
+        ("a INT", "a POINT"),
+    ],
+)
+def test_a_definition_that_does_not_fit_the_log_is_not_believed(
+    server: MySQLServer, cursor: Cursor, tmp_path: Path, before: str, after: str
+) -> None:
+    filled(cursor, "t", before)
+    log = logged(server, cursor)["t"]
+    altered(cursor, f"MODIFY COLUMN {after}")
+    lake = Lake(str(tmp_path))
+    store(lake, record(cast(SparkSession, None), lake, source_of(server)))
+    with pytest.raises(TableStopped) as refused:
+        named(lake, "shop", log, None)
+    assert str(refused.value).startswith(
+        "shop: d.t: the log does not name its columns (binlog_row_metadata is not FULL), and the server's definition "
+        f"does not fit: the log has {log}, the server {asked(server)['t']}"
+    )
+
+
+@pytest.mark.mysql
+def test_nothing_is_recorded_where_the_log_says_it_all(server: MySQLServer, cursor: Cursor, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    cursor.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    assert record(cast(SparkSession, None), lake, source_of(server)).read_at is None
+    assert record(cast(SparkSession, None), lake, Files("shop", tmp_path)).read_at is None
+
+
+@pytest.mark.mysql
+def test_definitions_are_read_after_the_position_that_they_are_said_to_be_from(
+    server: MySQLServer, cursor: Cursor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change between the two is then behind ``read_at``, and the definition is not believed."""
+    cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)")
+    read = definitions._from_server
+
+    def altered_meanwhile(source: Server, connection: object) -> Iterator[TableDefinition]:
+        cursor.execute("ALTER TABLE t RENAME COLUMN a TO b")
+        return read(source, connection)
+
+    monkeypatch.setattr(definitions, "_from_server", altered_meanwhile)
+    recorded = record(cast(SparkSession, None), Lake(str(tmp_path)), source_of(server))
+    cursor.execute("SHOW MASTER STATUS")
+    end = Position(*(cursor.fetchall()[0])[:2])
+    assert recorded.read_at is not None
+    assert recorded.read_at < end
+
+
+NAME = TableName("shop", "t")
+UNNAMED = TableDefinition(NAME, (Column(None, 3), Column(None, 15, 40, charset=255)))
+KNOWN = TableDefinition(NAME, (Column("id", 3, nullable=True), Column("note", 15, 40, charset=255)), (0,))
+READ_AT = Position("mysql-bin.000003", 500)
+MISSING = "shop: shop.t: the log does not name its columns (binlog_row_metadata is not FULL)"
+
+
+def store(lake: Lake, recorded: Recorded, source: str = "shop") -> None:
+    """What ``land`` writes, written without Spark."""
+    rows = [
+        {
+            "schema": one.name.schema,
+            "table": one.name.table,
+            "read_at": str(recorded.read_at),
+            "definition": definitions._to_json(one),
+        }
+        for one in recorded.definitions
+    ]
+    deltalake.write_deltalake(lake.definitions(source).path, pa.Table.from_pylist(rows, schema=definitions._ARROW))
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Lake:
+    lake = Lake(str(tmp_path))
+    store(lake, Recorded(cast(SparkSession, None), lake.definitions("shop"), READ_AT, (KNOWN,)))
+    return lake
+
+
+def test_a_log_that_names_its_columns_needs_nobody(tmp_path: Path) -> None:
+    assert named(Lake(str(tmp_path)), "shop", KNOWN, None) is KNOWN
+
+
+@pytest.mark.parametrize("change", [None, "mysql-bin.000003:500", "mysql-bin.000002:9999"])
+def test_a_definition_read_after_the_last_change_is_believed(stored: Lake, change: str | None) -> None:
+    assert named(stored, "shop", UNNAMED, Position.parse(change) if change else None) == KNOWN
+
+
+def test_whether_a_column_may_be_null_is_what_the_log_says(stored: Lake) -> None:
+    assert [column.nullable for column in named(stored, "shop", UNNAMED, None).columns] == [True, True]
+
+
+def test_a_change_after_the_reading_stops_the_table(stored: Lake) -> None:
+    with pytest.raises(TableStopped) as refused:
+        named(stored, "shop", UNNAMED, Position("mysql-bin.000003", 501))
+    assert str(refused.value) == (
+        f"{MISSING}, and the server's definition was read at {READ_AT}, before a change at mysql-bin.000003:501"
+    )
+
+
+@pytest.mark.parametrize("table", ["other", "T"])
+def test_a_table_without_a_definition_stops(stored: Lake, table: str) -> None:
+    with pytest.raises(TableStopped) as refused:
+        named(stored, "shop", replace(UNNAMED, name=TableName("shop", table)), None)
+    assert str(refused.value) == (
+        f"{MISSING.replace('shop.t', f'shop.{table}')}, and no definition was read from a server; "
+        "SET GLOBAL binlog_row_metadata = 'FULL'"
+    )
+
+
+def test_a_source_without_definitions_stops_the_table(tmp_path: Path) -> None:
+    with pytest.raises(TableStopped, match="no definition was read from a server"):
+        named(Lake(str(tmp_path)), "shop", UNNAMED, None)
+
+
+def test_a_type_that_is_not_known_is_named_with_its_column(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    strange = replace(KNOWN, columns=(KNOWN.columns[0], Column("place", -1)))
+    store(lake, Recorded(cast(SparkSession, None), lake.definitions("shop"), READ_AT, (strange,)))
+    with pytest.raises(TableStopped) as refused:
+        named(lake, "shop", UNNAMED, None)
+    assert str(refused.value) == f"{MISSING}, and the type of its column place is not known; leave the table out"
+
+
+def test_definitions_are_the_same_after_storing() -> None:
+    labelled = replace(KNOWN, columns=(*KNOWN.columns, Column("e", 247, 1, False, True, 255, ("it's", "ä", ""))))
+    assert definitions._from_json(definitions._to_json(labelled)) == labelled
+
+
+@pytest.mark.spark
+def test_landing_replaces_what_was_there(spark: SparkSession, lake: Path) -> None:
+    whole = Lake(str(lake))
+    bronze = Head(3, 3, Checkpoint(Position("mysql-bin.000004", 4), "b"))
+    table = whole.definitions("shop")
+    Recorded(spark, table, READ_AT, (KNOWN,)).land(bronze)
+    renamed = replace(KNOWN, columns=(KNOWN.columns[0], replace(KNOWN.columns[1], name="text")))
+    Recorded(spark, table, Position("mysql-bin.000004", 4), (renamed,)).land(bronze)
+    assert named(whole, "shop", UNNAMED, READ_AT) == renamed
+    head = table.head()
+    assert head is not None
+    assert head.position == Position("mysql-bin.000004", 4)
+    Recorded(spark, table, None).land(bronze)
+    assert table.head() == head

@@ -1,0 +1,262 @@
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from spark_jobs.config import MySQL, Tls
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import SourceError
+from spark_jobs.position import Position
+from spark_jobs.source import Part, require_boundary
+from spark_jobs.source.server import Server, connection_options
+from tests.fix_mysql import Database
+
+pytestmark = pytest.mark.mysql
+
+
+def settings(server: MySQLServer, **changed: object) -> MySQL:
+    given = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+    return MySQL.model_validate(given | changed)
+
+
+def source_of(server: MySQLServer, **changed: object) -> Server:
+    return Server("shop", settings(server, **changed))
+
+
+def written(server: MySQLServer, file: str) -> bytes:
+    """The file as the server has it on disk, its in-use flag cleared as a dump clears it."""
+    content = bytearray((server.data / file).read_bytes())
+    content[4 + 17] &= 0xFE
+    return bytes(content)
+
+
+def read(source: Server, part: Part) -> bytes:
+    return b"".join(source.reading()(part)[1])
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLServer]:
+    """A server whose settings may be changed."""
+    with MySQLServer(tmp_path_factory.mktemp("own")) as server:
+        yield server
+
+
+def set_global(server: MySQLServer, name: str, value: str) -> None:
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"SET GLOBAL {name} = '{value}'")
+
+
+def test_the_log_is_what_the_server_lists(database: Database) -> None:
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    database.execute("FLUSH BINARY LOGS")
+    database.execute("INSERT INTO t VALUES (1)")
+    log = source_of(database.server).log()
+    rows = database.execute("SHOW BINARY LOGS")
+    assert [(file.name, file.size) for file in log.files] == [row[:2] for row in rows]
+    (status,) = database.execute("SHOW MASTER STATUS")
+    assert log.end == Position(status[0], status[1])
+    assert log.uuid == database.execute("SELECT @@server_uuid")[0][0]
+
+
+def test_a_dump_is_the_files_bytes(database: Database) -> None:
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY, note VARCHAR(200))")
+    database.execute("FLUSH BINARY LOGS")
+    ends = []
+    for number in range(20):
+        database.execute("INSERT INTO t VALUES (%s, %s)", (number, "x" * 10 * number))
+        ends.append(Position(*database.execute("SHOW MASTER STATUS")[0][:2]))
+    source = source_of(database.server)
+    file, stop = ends[-1].file, ends[-1].offset
+    content = written(database.server, file)[:stop]
+    assert read(source, Part(file, 0, stop)) == content
+    middle, later = ends[5].offset, ends[12].offset
+    pieces = [read(source, Part(file, *span)) for span in ((0, middle), (middle, later), (later, stop))]
+    assert pieces == [content[:middle], content[middle:later], content[later:]]
+
+
+def test_a_closed_file_is_dumped_to_its_rotate_event(database: Database) -> None:
+    file = database.execute("SHOW MASTER STATUS")[0][0]
+    database.execute("FLUSH BINARY LOGS")
+    content = written(database.server, file)
+    assert read(source_of(database.server), Part(file, 0, len(content))) == content
+
+
+def test_chunks_are_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.source.server.CHUNK", 100)
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    database.execute("FLUSH BINARY LOGS")
+    for number in range(5):
+        database.execute("INSERT INTO t VALUES (%s)", (number,))
+    file, stop = database.execute("SHOW MASTER STATUS")[0][:2]
+    chunks = list(source_of(database.server).reading()(Part(file, 0, stop))[1])
+    assert len(chunks) > 5
+    assert b"".join(chunks) == written(database.server, file)[:stop]
+
+
+def test_a_start_in_the_middle_comes_with_the_files_format(database: Database) -> None:
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    file, start = database.execute("SHOW MASTER STATUS")[0][:2]
+    database.execute("INSERT INTO t VALUES (1)")
+    stop = database.execute("SHOW MASTER STATUS")[0][1]
+    format_, chunks = source_of(database.server).reading()(Part(file, start, stop))
+    assert format_ is not None
+    assert format_.checksum
+    assert format_.server_version == database.execute("SELECT VERSION()")[0][0]
+    assert b"".join(chunks) == written(database.server, file)[start:stop]
+
+
+def test_transactions_begin_where_the_server_says(database: Database) -> None:
+    source = source_of(database.server)
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    before = Position(*database.execute("SHOW MASTER STATUS")[0][:2])
+    database.execute("INSERT INTO t VALUES (1)")
+    require_boundary(source, before)
+    inside = database.execute(f"SHOW BINLOG EVENTS IN '{before.file}' FROM {before.offset} LIMIT 1, 1")[0][1]
+    with pytest.raises(SourceError) as refused:
+        require_boundary(source, Position(before.file, inside))
+    assert str(refused.value) == (
+        f"shop: no transaction begins at {before.file}:{inside}; the nearest boundary before it is {before}"
+    )
+
+
+def test_a_file_that_the_server_has_not_is_refused_by_name(database: Database) -> None:
+    with pytest.raises(SourceError) as refused:
+        read(source_of(database.server), Part("mysql-bin.999999", 0, 1000))
+    assert str(refused.value) == (
+        f"shop: mysql-bin.999999:0: 127.0.0.1:{database.server.port} answered: "
+        "Could not find first log file name in binary log index file"
+    )
+
+
+def test_two_dumps_at_once_do_not_end_each_other(database: Database) -> None:
+    """A server ends the older of two dumps that have the same replica id."""
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    file, stop = database.execute("SHOW MASTER STATUS")[0][:2]
+    source = source_of(database.server)
+    streams = [source.reading()(Part(file, 0, stop))[1] for _ in range(8)]
+    chunks = [[next(stream)] for stream in streams]
+    for begun, stream in zip(chunks, streams, strict=True):
+        begun.extend(stream)
+    assert {b"".join(begun) for begun in chunks} == {written(database.server, file)[:stop]}
+
+
+def test_a_server_as_it_should_be_has_no_problems(database: Database) -> None:
+    assert source_of(database.server).problems() == []
+
+
+@pytest.mark.parametrize(
+    "name, value, problem",
+    [
+        (
+            "binlog_format",
+            "STATEMENT",
+            "binlog_format is STATEMENT; SET GLOBAL binlog_format = 'ROW' and let the applications connect anew",
+        ),
+        (
+            "binlog_format",
+            "MIXED",
+            "binlog_format is MIXED; SET GLOBAL binlog_format = 'ROW' and let the applications connect anew",
+        ),
+        ("binlog_row_image", "MINIMAL", "binlog_row_image is MINIMAL; SET GLOBAL binlog_row_image = 'FULL'"),
+        ("binlog_row_image", "NOBLOB", "binlog_row_image is NOBLOB; SET GLOBAL binlog_row_image = 'FULL'"),
+    ],
+)
+def test_a_server_that_does_not_log_whole_rows_is_refused(own: MySQLServer, name: str, value: str, problem: str) -> None:
+    set_global(own, name, value)
+    try:
+        assert source_of(own).problems() == [problem]
+        with pytest.raises(SourceError) as refused:
+            source_of(own).log()
+        assert str(refused.value) == f"shop: {problem}"
+    finally:
+        set_global(own, name, {"binlog_format": "ROW", "binlog_row_image": "FULL"}[name])
+
+
+def test_all_problems_are_told_at_once(own: MySQLServer) -> None:
+    set_global(own, "binlog_format", "MIXED")
+    set_global(own, "binlog_row_image", "MINIMAL")
+    try:
+        assert len(source_of(own).problems()) == 2
+        with pytest.raises(SourceError) as refused:
+            source_of(own).log()
+        assert [line[:12] for line in str(refused.value).splitlines()] == ["shop: binlog"] * 2
+    finally:
+        set_global(own, "binlog_format", "ROW")
+        set_global(own, "binlog_row_image", "FULL")
+
+
+def test_a_server_without_a_binary_log_is_refused(tmp_path: Path) -> None:
+    options: dict[str, object] = {"log_bin": None, "skip_log_bin": "ON", "gtid_mode": None, "enforce_gtid_consistency": None}
+    with MySQLServer(tmp_path, options) as server:
+        assert source_of(server).problems() == ["the server writes no binary log; start it with log_bin"]
+        with pytest.raises(SourceError) as refused:
+            source_of(server).log()
+        assert str(refused.value) == "shop: the server writes no binary log; start it with log_bin"
+
+
+def test_a_wrong_password_is_told_without_it(database: Database) -> None:
+    server = database.server
+    with pytest.raises(SourceError) as refused:
+        source_of(server, password="geheim").log()
+    assert str(refused.value) == (
+        f"shop: 127.0.0.1:{server.port} answered: Access denied for user 'repl'@'localhost' (using password: YES); "
+        "check the user or password of 'repl'"
+    )
+    assert "geheim" not in repr(refused.value.__cause__)
+
+
+def test_a_user_without_privileges_is_told_which(database: Database) -> None:
+    database.execute("CREATE USER nobody@'%' IDENTIFIED BY 'nothing'")
+    try:
+        source = source_of(database.server, user="nobody", password="nothing")
+        with pytest.raises(SourceError) as refused:
+            source.log()
+        said = (
+            f"shop: 127.0.0.1:{database.server.port} answered: Access denied; you need (at least one of) the SUPER, "
+            "REPLICATION CLIENT privilege(s) for this operation; check the privileges of 'nobody'"
+        )
+        assert str(refused.value) == said
+        assert source.problems() == [said]
+        database.execute("GRANT REPLICATION CLIENT ON *.* TO nobody@'%'")
+        end = Position(*database.execute("SHOW MASTER STATUS")[0][:2])
+        assert source.problems() == [
+            f"shop: {end}: 127.0.0.1:{database.server.port} answered: Access denied; you need (at least one of) the "
+            "REPLICATION SLAVE privilege(s) for this operation; check the privileges of 'nobody'"
+        ]
+    finally:
+        database.execute("DROP USER nobody@'%'")
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    nobody = Server("shop", MySQL(port=1, user="repl", password=SecretStr("geheim"), connect_timeout=2))
+    with pytest.raises(SourceError) as refused:
+        nobody.log()
+    assert str(refused.value) == (
+        "shop: 127.0.0.1:1 answered: Can't connect to MySQL server on '127.0.0.1' ([Errno 111] Connection refused)"
+    )
+
+
+def test_a_reading_pickles_and_shows_no_password() -> None:
+    reading = Server("shop", MySQL(user="repl", password=SecretStr("geheim"))).reading()
+    back = pickle.loads(pickle.dumps(reading))  # noqa: S301 - our own bytes
+    assert back == reading
+    assert "geheim" not in repr(back)
+
+
+def test_tls_is_handed_on_as_configured() -> None:
+    tls = Tls(ca=Path("/etc/ca.pem"), verify=True)
+    options = connection_options(MySQL(user="repl", tls=tls))
+    assert {key: options[key] for key in options if key.startswith("ssl")} == {
+        "ssl_ca": "/etc/ca.pem",
+        "ssl_verify_cert": True,
+        "ssl_verify_identity": True,
+    }
+    assert not [key for key in connection_options(MySQL(user="repl")) if key.startswith("ssl")]
+
+
+def test_a_session_speaks_utc(database: Database) -> None:
+    source = source_of(database.server)
+    with source.connect() as connection:
+        assert source.ask(connection, "SELECT @@session.time_zone zone") == [{"zone": "+00:00"}]

@@ -1,0 +1,275 @@
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from spark_jobs.cli import cli, main
+from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
+from tests.segment_types import INT, VARCHAR
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "tests" / "recorded"
+VERBS = sorted(cli.commands)
+CONTRACT = ["backfill", "changes", "check", "compact", "demo", "events", "export", "extract", "merge", "run", "status"]
+SPEC = SegmentSpec(
+    tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL, note=VARCHAR(20))],
+    changes=[Insert("shop.t", (1, "ä")), Commit(), Statement("shop", "TRUNCATE t")],
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Runs the command in this process. Its logging goes when the test does."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level, logging.getLogger("spark_jobs").level
+
+    def run(*arguments: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["stratalog", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            status: Any = 0
+        except SystemExit as ended:
+            status = ended.code or 0
+        out, err = capsys.readouterr()
+        return Ran(int(status), out, err)
+
+    yield run
+    root.handlers[:], root.level, logging.getLogger("spark_jobs").level = before
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    (tmp_path / "binlogs").mkdir()
+    (tmp_path / "binlogs" / "mysql-bin.000001").write_bytes(SPEC.to_bytes())
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("lake: ./lake\nsources:\n  shop: {files: ./binlogs}\n")
+    return path
+
+
+def test_the_verbs_are_those_of_the_contract() -> None:
+    assert set(CONTRACT) <= set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_has_help_with_an_example(run: Run, verb: str) -> None:
+    ran = run(verb, "--help")
+    assert (ran.status, ran.err) == (0, "")
+    examples = re.findall(rf"Example: (stratalog {verb}\b(?:[^\n\\]|\\\n)*)", ran.out)
+    assert examples
+    for example in examples:
+        words = example.replace("\\\n", " ").split()[2:]
+        cli.commands[verb].make_context(verb, words, resilient_parsing=False)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_option_says_what_it_is_for(verb: str) -> None:
+    options = [one for one in cli.commands[verb].params if isinstance(one, click.Option)]
+    assert [one.name for one in options if not one.help] == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_stands_in_the_readme(verb: str) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.search(r"^#+ Commands\n(.*?)(?=^#+ |\Z)", readme, re.MULTILINE | re.DOTALL)
+    if commands:  # a page without that chapter promises nothing
+        assert re.search(rf"`(stratalog )?{verb}\b", commands[1])
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ([], "Usage: stratalog"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["events"], "Missing argument 'FILES...'"),
+        (["check"], "Missing option '-c' / '--config'"),
+        (["run", "-c", "x.yaml", "--nonsense"], "No such option '--nonsense'"),
+        (["changes"], "give binlog files, or -c FILE with --source, and not both"),
+        (["changes", "a.000001", "-c", "x.yaml"], "give binlog files, or -c FILE with --source, and not both"),
+        (["changes", "a.000001", "--from", "a.000001:4"], "--source, --from and --to go with -c FILE"),
+        (["changes", "a.000001", "--table", "orders"], "'orders' is not a table pattern"),
+        (["check", "-c", "none.yaml"], "none.yaml: cannot be read: No such file or directory"),
+        (
+            ["backfill", "-c", "x", "--source", "s", "--from", "now", "--to", "a.000001:4"],
+            "'now' is not a position; write it like mysql-bin.000042:1337",
+        ),
+        (
+            ["backfill", "-c", "x", "--source", "s", "--from", "a.000002:4", "--to", "a.000001:4"],
+            "the range ends at a.000001:4, before its start at a.000002:4",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_use_is_2_and_said_on_standard_error(run: Run, arguments: list[str], said: str) -> None:
+    ran = run(*arguments)
+    assert (ran.status, ran.out) == (2, "")
+    assert said in ran.err
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("demo", "events", "changes")])
+def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(run: Run, tmp_path: Path, verb: str) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("sources: {shop: {mysql: {password: geheim}}}\ntables: [orders]\n")
+    more = {
+        "export": ["--source", "shop", "--to", tmp_path / "out"],
+        "backfill": ["--source", "shop", "--from", "a.000001:4", "--to", "a.000002:4"],
+    }
+    ran = run(verb, "-c", path, *more.get(verb, []))
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        "pipeline.yaml: lake: missing",
+        "pipeline.yaml: sources.shop.mysql.user: missing",
+        "pipeline.yaml: tables[0]: 'orders' is not a table pattern; write it like shop.orders or shop.*",
+    ]
+
+
+@pytest.mark.parametrize("verb", ["run", "status", "extract", "compact", "merge"])
+def test_a_source_that_is_not_configured_is_2(run: Run, pipeline: Path, verb: str) -> None:
+    ran = run(verb, "-c", pipeline, "--source", "crm")
+    assert (ran.status, ran.out, ran.err) == (2, "", "pipeline.yaml: no source 'crm'; it has shop\n")
+
+
+def test_check_says_that_all_is_well(run: Run, pipeline: Path) -> None:
+    for arguments in ([], ["--connect"]):
+        ran = run("check", "-c", pipeline, *arguments)
+        assert (ran.status, ran.out, ran.err) == (0, f"{pipeline}: no problems found\n", "")
+
+
+def test_check_with_connect_asks_every_source(run: Run, pipeline: Path) -> None:
+    text = "lake: x\nsources:\n  gone: {files: ./gone}\n  down: {mysql: {user: u, port: 1, connect_timeout: 2}}\n"
+    pipeline.write_text(text)
+    ran = run("check", "-c", pipeline, "--connect")
+    gone = pipeline.parent / "gone"
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        f"sources.gone: {gone}: {gone} cannot be read: No such file or directory",
+        "sources.down: 127.0.0.1:1 answered: Can't connect to MySQL server on '127.0.0.1' ([Errno 111] Connection refused)",
+    ]
+
+
+def test_events_are_what_the_server_shows(run: Run) -> None:
+    """The recorded server's SHOW BINLOG EVENTS stands beside the file; what it adds to a note is its own."""
+    name = "mysql-8.0-transactions"
+    shown = json.loads((RECORDED / f"{name}.json").read_text())
+    ran = run("events", RECORDED / f"{name}.000001")
+    assert (ran.status, ran.err) == (0, "")
+    cells = [line.split("\t") for line in ran.out.splitlines()]
+    assert {len(line) for line in cells} == {8}
+    assert {line[0] for line in cells} == {f"{name}.000001"}
+    assert [[int(line[1]), line[2], int(line[3]), int(line[4])] for line in cells] == [event[:4] for event in shown]
+
+
+def test_events_are_literally_so(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes())
+    gtid = "10111213-1415-1617-1819-1a1b1c1d1e1f"
+    at = SPEC.offsets()
+    ran = run("events", file)
+    assert ran.out.splitlines() == [
+        f"b.000001\t{at[0]}\tFormat_desc\t1\t{at[1]}\t\t\tServer ver: 8.0.36, Binlog ver: 4",
+        f"b.000001\t{at[1]}\tPrevious_gtids\t1\t{at[2]}\t\t\t",
+        f"b.000001\t{at[2]}\tGtid\t1\t{at[3]}\t{gtid}:1\t\t",
+        f"b.000001\t{at[3]}\tQuery\t1\t{at[4]}\t{gtid}:1\t\tBEGIN",
+        f"b.000001\t{at[4]}\tTable_map\t1\t{at[5]}\t{gtid}:1\tshop.t\ttable_id: 100 (shop.t)",
+        f"b.000001\t{at[5]}\tWrite_rows\t1\t{at[6]}\t{gtid}:1\tshop.t\ttable_id: 100 flags: STMT_END_F",
+        f"b.000001\t{at[6]}\tXid\t1\t{at[7]}\t{gtid}:1\t\tCOMMIT /* xid=43 */",
+        f"b.000001\t{at[7]}\tGtid\t1\t{at[8]}\t{gtid}:2\t\t",
+        f"b.000001\t{at[8]}\tQuery\t1\t{at[9]}\t{gtid}:2\t\tuse `shop`; TRUNCATE t",
+        f"b.000001\t{at[9]}\tRotate\t1\t{at[10]}\t\t\tmysql-bin.000002;pos=4",
+    ]
+    lines = [json.loads(line) for line in run("events", "--json", file).out.splitlines()]
+    assert lines[4] == {
+        "file": "b.000001",
+        "offset": at[4],
+        "type": "Table_map",
+        "server_id": 1,
+        "stop": at[5],
+        "transaction": f"{gtid}:1",
+        "table": "shop.t",
+        "note": "table_id: 100 (shop.t)",
+    }
+
+
+def test_changes_are_json_lines_alone_on_standard_output(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes())
+    ran = run("changes", file)
+    assert (ran.status, ran.err) == (0, "")
+    (line,) = ran.out.splitlines()
+    assert line.endswith('"op": "insert", "before": null, "after": {"id": 1, "note": "ä"}}')
+    assert run("changes", file, "--table", "shop.u") == Ran(0, "", "")
+
+
+@pytest.mark.parametrize("verb", ["events", "changes"])
+def test_what_was_read_before_a_failure_stays_and_the_status_is_1(run: Run, tmp_path: Path, verb: str) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes()[:-60])
+    ran = run(verb, file)
+    assert ran.status == 1
+    assert ran.out.startswith(("b.000001\t4\tFormat_desc", '{"source": null, "file": "b.000001"'))
+    assert re.match(r"b\.000001:\d+: .* end", ran.err)
+    missing = run(verb, tmp_path / "none")
+    assert missing == Ran(1, "", f"{tmp_path}/none: cannot be read: No such file or directory\n")
+
+
+def test_status_of_a_source_that_nothing_was_read_of(run: Run, pipeline: Path) -> None:
+    size = len(SPEC.to_bytes())
+    ran = run("status", "-c", pipeline)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out == (
+        f"shop: end mysql-bin.000001:{size}, bronze empty, backlog {size} bytes, lag unknown s, "
+        "retention margin unknown bytes, quarantined events 0\n"
+    )
+    assert json.loads(run("status", "-c", pipeline, "--json").out) == {
+        "sources": {
+            "shop": {
+                "source": "shop",
+                "end": f"mysql-bin.000001:{size}",
+                "bronze": None,
+                "backlog_bytes": size,
+                "lag_seconds": None,
+                "retention_margin_bytes": None,
+                "quarantined_events": 0,
+                "error": None,
+                "tables": [],
+            }
+        }
+    }
+
+
+def test_status_shows_the_lake_where_the_source_does_not_answer(run: Run, pipeline: Path) -> None:
+    (pipeline.parent / "binlogs" / "mysql-bin.000001").unlink()
+    ran = run("status", "-c", pipeline)
+    assert ran.status == 0
+    assert ran.out.startswith("shop: end unknown, bronze empty, backlog unknown bytes")
+    assert ran.err == f"shop: {pipeline.parent}/binlogs holds no binlog files (named like mysql-bin.000001)\n"
+
+
+def test_a_reader_that_closes_the_pipe_is_no_failure() -> None:
+    file = RECORDED / "mysql-8.0-transactions.000001"
+    command = [sys.executable, "-m", "spark_jobs.cli", "events", *([str(file)] * 200)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(), said) == (0, b"")
