@@ -1,0 +1,125 @@
+"""A range done again: a mended decoder takes effect, an unchanged range changes nothing, nothing goes back."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark import cloudpickle
+
+from spark_jobs import compact, silver
+from spark_jobs.backfill import backfill_source
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.config import Pipeline
+from spark_jobs.errors import LakeError
+from spark_jobs.pipeline import Outcome, lake_of, run_source
+from spark_jobs.position import Position, Range
+from tests.fix_pipeline import SOURCE, Shop
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def everything(_: object) -> bool:
+    return True
+
+
+def again(shop: Shop, pipeline: Pipeline, start: Position, stop: Position) -> Outcome:
+    return backfill_source(shop.spark, pipeline, SOURCE, Range(start, stop), everything)
+
+
+def wrong_task(definition: TableDefinition, columns: silver.Columns) -> Callable[[Batches], Batches]:
+    """A decoder with a bug: every v is one too high, the change of key 2 is lost, and a row 99 is made up."""
+    right = _right(definition, columns)
+
+    def run(slices: Batches) -> Batches:
+        for batch in right(slices):
+            rows = pa.Table.from_batches([batch])
+            v = rows.schema.get_field_index("v")
+            rows = rows.set_column(v, "v", pc.add(rows.column("v"), pa.scalar(1, pa.int32())))
+            ghost = rows.slice(0, 1).set_column(0, "id", pa.array([99], pa.int32()))
+            yield from pa.concat_tables([rows.filter(pc.not_equal(rows.column("id"), 2)), ghost]).combine_chunks().to_batches()
+
+    return run
+
+
+_right = compact.decoding_task
+
+
+def run_with_a_bug(shop: Shop, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks run in processes of their own: what is to be wrong there has to travel with them."""
+    import sys
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    with monkeypatch.context() as patched:
+        patched.setattr(compact, "decoding_task", wrong_task)
+        run_source(shop.spark, pipeline, SOURCE)
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+def versions(shop: Shop, pipeline: Pipeline) -> list[Any]:
+    lake = lake_of(pipeline)
+    return [lake.silver(SOURCE, shop.database.name, "t").head(), lake.downstream(shop.database.name, "t").head()]
+
+
+def test_a_range_done_again_unchanged_changes_nothing(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2)")
+    shop.run(pipeline)
+    middle = shop.end()
+    shop.execute("UPDATE t SET id = 3 WHERE id = 1", "DELETE FROM t WHERE id = 2")
+    shop.run(pipeline)
+    before = versions(shop, pipeline)
+    for start, stop in ((shop.start, shop.end()), (shop.start, middle), (middle, shop.end())):
+        outcome = again(shop, pipeline, start, stop)
+        assert (outcome.compacted, outcome.merged, outcome.stopped) == ([], [], {})
+    assert versions(shop, pipeline) == before
+
+
+def test_a_mended_decoder_takes_effect_on_the_whole_range(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")
+    run_with_a_bug(shop, pipeline, monkeypatch)
+    assert shop.merged(pipeline, "t") == [(1, 2), (3, 4), (99, 2)]
+    outcome = again(shop, pipeline, shop.start, shop.end())
+    assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 1), (2, 2), (3, 3)]
+    (merged,) = outcome.merged
+    assert (merged.inserted, merged.updated, merged.deleted) == (1, 2, 1)
+
+
+def test_an_old_range_done_again_takes_no_key_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3),(4,4)")
+    run_with_a_bug(shop, pipeline, monkeypatch)
+    middle = shop.end()
+    shop.execute("UPDATE t SET v = 10 WHERE id = 1", "DELETE FROM t WHERE id = 3", "UPDATE t SET id = 5 WHERE id = 4")
+    shop.run(pipeline)
+    again(shop, pipeline, shop.start, middle)
+    assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 10), (2, 2), (5, 4)]
+
+
+def test_windows_replaced_by_a_run_that_died_before_the_merge_are_merged_by_the_next(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")
+    run_with_a_bug(shop, pipeline, monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr("spark_jobs.backfill.merge_source", lambda *_, **__: Outcome([], None))
+        again(shop, pipeline, shop.start, shop.end())
+    assert (99, 2) in shop.merged(pipeline, "t")
+    shop.execute("INSERT INTO t VALUES (7,7)")
+    shop.run(pipeline)
+    assert shop.merged(pipeline, "t") == shop.truth("t")
+
+
+def test_a_range_that_bronze_does_not_hold_is_refused(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
+    shop.run(pipeline)
+    with pytest.raises(LakeError, match="bronze holds .*, which is not all of"):
+        again(shop, pipeline, Position(shop.start.file, 4), shop.end())
+
+
