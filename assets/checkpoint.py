@@ -44,6 +44,7 @@ CHANGES_PER_SECOND = "run/changes_per_second"
 VERSION = "delta/version"
 COUNTER = "delta/counter"
 PATH = "delta/path"
+NOTHING_NEW = "run/nothing_new"
 REDONE = "delta/windows_done_again"
 COLUMNS = "dagster/column_schema"
 REPAIRED = "checkpoint/repaired"
@@ -54,6 +55,8 @@ CURRENT = "tables/current"
 STOPPED = "tables/stopped"
 IGNORED_TABLES = "tables/out_of_scope"
 NEW = "tables/shown_after_reload"
+
+DATA_VERSION = "dagster/data_version"
 
 _LARGEST_PLOTTED = 2**31 - 1
 """GraphQL's Int ends here: larger integers reach the UI as text, which it does not plot."""
@@ -102,6 +105,28 @@ def read_last(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict
     found = instance.get_latest_materialization_events(wanted)
     newest = {key: entry.asset_materialization if (entry := found.get(key)) else None for key in wanted}
     return {key: _position(materialization) for key, materialization in newest.items()}
+
+
+def said_before(
+    instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], run_id: str
+) -> list[dg.AssetMaterialization]:
+    """The positions of assets once more, for those whose newest materialization is not of this run.
+
+    Its tags stay: they hold the data versions of the asset and of what it was made from.
+    """
+    found = []
+    for key, entry in instance.get_latest_materialization_events(list(keys)).items():
+        last = entry.asset_materialization if entry and entry.run_id != run_id else None
+        position = _position(last)
+        if last and position:
+            metadata = {**of_position(position), NOTHING_NEW: True}
+            found.append(dg.AssetMaterialization(key, metadata=metadata, tags=last.tags))
+    return found
+
+
+def version_tag(version: str) -> dict[str, str]:
+    """What gives a materialization that is logged, not yielded, its data version."""
+    return {DATA_VERSION: version}
 
 
 def of_extracted(extracted: "Extracted", table: "Table") -> Metadata:
@@ -182,8 +207,8 @@ def _said(position: Position | None) -> str:
 
 
 def lag(committed_at: datetime | None) -> Metadata:
-    """Seconds from the newest change's commit on its server to now."""
-    return {LAG: round((datetime.now(UTC) - committed_at).total_seconds(), 3)} if committed_at else {}
+    """Seconds from the newest change's commit on its server to now; 0 where that server's clock is ahead of ours."""
+    return {LAG: round(max((datetime.now(UTC) - committed_at).total_seconds(), 0.0), 3)} if committed_at else {}
 
 
 def _pace(key: str, amount: int, seconds: float) -> Metadata:

@@ -59,7 +59,7 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
             done = _done(pipeline, outcome)
         yield from before.events(context, done)
         stopped_here = {name: why for name, why in stopped(outcome).items() if name not in stopped(compacted)}
-        yield from check_results(context, picked.tables, stopped_here, _worked_on(outcome))
+        yield from check_results(context, lineage.downstream, stopped_here, _worked_on(outcome))
         yield from hand_on(context, MERGED, outcome or compacted)
 
     return merge

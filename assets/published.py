@@ -4,14 +4,14 @@ Put here: the step that publishes a run's outcome, and fails it where tables hav
 table is written (spark_jobs/published.py).
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from assets import checkpoint
 from assets.checkpoint import Metadata
-from assets.lineage import Lineage
+from assets.lineage import Lineage, Name
 from assets.steps import RETRY, Done, Events, Sessions, compared, failing, materialized
 from spark_jobs.config import Pipeline
 from spark_jobs.position import Position
@@ -47,22 +47,36 @@ def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
         if now and (comparison.differs or set(entries) != set(before) or now != comparison.held):
             yield materialized(key, Done(now, _metadata(now, entries, merged)), comparison)
         _say(context, source, merged)
-        require_all_going(context, entries)
+        stopped = [entry for entry in entries if entry.state == "stopped"]
+        if stopped:
+            restate(context, lineage, {entry.name for entry in stopped})
+            fail(context, stopped)
 
     return publish
 
 
-def require_all_going(context: dg.OpExecutionContext, entries: "Iterable[Entry]") -> None:
-    """Fails the run, after all else is done, where tables have stopped."""
-    stopped = {".".join(entry.name): entry.reason or "" for entry in entries if entry.state == "stopped"}
-    if stopped:
-        context.instance.add_run_tags(context.run_id, {STOPPED_TAG: str(len(stopped))})
-        listed = "\n".join(f"{name}: {reason}" for name, reason in stopped.items())
-        raise dg.Failure(
-            f"{len(stopped)} stopped, the other tables went through:\n{listed}",
-            metadata={name: dg.MetadataValue.text(reason) for name, reason in stopped.items()},
-            allow_retries=False,
-        )
+def restate(context: dg.OpExecutionContext, lineage: Lineage, stopped: set[Name]) -> None:
+    """Says once more where the assets stand that the run had nothing new for.
+
+    In a run that fails, Dagster shows every asset as failed that was not materialized, and these did not fail.
+    """
+    tables = (*lineage.silver, *lineage.downstream)
+    going = [lineage.bronze, *(one.key for one in tables if not stopped.intersection(one.origins))]
+    wanted = [key for key in going if key in context.selected_asset_keys]
+    for materialization in checkpoint.said_before(context.instance, wanted, context.run_id):
+        context.log_event(materialization)
+
+
+def fail(context: dg.OpExecutionContext, stopped: "Sequence[Entry]") -> None:
+    """Fails the run, after all else is done, naming the tables that have stopped."""
+    reasons = {".".join(entry.name): entry.reason or "" for entry in stopped}
+    context.instance.add_run_tags(context.run_id, {STOPPED_TAG: str(len(reasons))})
+    listed = "\n".join(f"{name}: {reason}" for name, reason in reasons.items())
+    raise dg.Failure(
+        f"{len(reasons)} stopped, the other tables went through:\n{listed}",
+        metadata={name: dg.MetadataValue.text(reason) for name, reason in reasons.items()},
+        allow_retries=False,
+    )
 
 
 def _entries(pipeline: Pipeline, source: str) -> "list[Entry]":
@@ -102,9 +116,9 @@ def _say(context: dg.OpExecutionContext, source: str, outcome: "Outcome | None")
     """What the run found, in its log and as a tag in the list of runs."""
     changes = sum(one.changes for one in outcome.compacted) if outcome else 0
     merged = len(outcome.merged) if outcome else 0
-    said = f"{changes:,} changes, {merged} tables merged" if changes or merged else "nothing new"
+    said = f"changes: {changes:,}, tables merged: {merged}" if changes or merged else "nothing new"
     context.log.info("%s: %s", source, said)
-    context.instance.add_run_tags(context.run_id, {f"stratalog/found_in_{source}": said})
+    context.instance.add_run_tags(context.run_id, {f"found/{source}": said})
     if outcome and outcome.new:
         listed = ", ".join(sorted(f"{schema}.{table}" for _, schema, table in outcome.new))
         context.log.info("%s: seen for the first time: %s; reload the code location to have it shown", source, listed)

@@ -52,7 +52,7 @@ def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
             outcome = compact_source(spark.session(), pipeline, source, tables=picked.names) if wanted else None
             done = _done(pipeline, source, outcome)
         yield from before.events(context, done)
-        yield from check_results(context, picked.tables, stopped(outcome), _worked_on(outcome))
+        yield from check_results(context, lineage.silver, stopped(outcome), _worked_on(outcome))
         yield from hand_on(context, COMPACTED, outcome)
 
     return compact

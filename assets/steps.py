@@ -165,7 +165,7 @@ def mended(
 
 def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, done: Done) -> None:
     """The materialization of a table that the graph shows only after a reload."""
-    tags = {"dagster/data_version": str(done.position)}
+    tags = checkpoint.version_tag(str(done.position))
     context.log_event(dg.AssetMaterialization(key, metadata=done.metadata, tags=tags))
     context.log.info("%s is not in the graph yet; it is once the code location is reloaded", key.to_user_string())
 
@@ -173,15 +173,22 @@ def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, done: Done)
 def check_results(
     context: dg.OpExecutionContext, tables: Sequence[TableAsset], stopped: dict[Name, str], touched: set[Name]
 ) -> Iterator[dg.AssetCheckResult]:
-    """Failed for the tables that stopped, passed for those that were worked on."""
-    selected = context.selected_asset_check_keys
+    """Failed for tables that stopped, passed for those that were worked on.
+
+    The jobs leave checks out, so that a table without news keeps the result it has; there the result is only logged. A
+    selection in the UI takes them in, and wants a result of each.
+    """
     for one in tables:
         reasons = [stopped[name] for name in one.origins if name in stopped]
-        if dg.AssetCheckKey(one.key, GOES_ON) in selected and (reasons or touched.intersection(one.origins)):
+        if one.check and one.check.key in context.selected_asset_check_keys:
+            description = "\n".join(reasons) or None
             yield dg.AssetCheckResult(
-                asset_key=one.key,
-                check_name=GOES_ON,
-                passed=not reasons,
-                severity=dg.AssetCheckSeverity.ERROR,
-                description="\n".join(reasons) or None,
+                asset_key=one.key, check_name=GOES_ON, passed=not reasons, description=description
             )
+        elif one.check and (reasons or touched.intersection(one.origins)):
+            context.log_event(_evaluation(one, reasons))  # type: ignore[arg-type] # taken, though its annotation is older
+
+
+def _evaluation(table: TableAsset, reasons: list[str]) -> dg.AssetCheckEvaluation:
+    description = "\n".join(reasons) or None
+    return dg.AssetCheckEvaluation(table.key, GOES_ON, not reasons, description=description, metadata={})

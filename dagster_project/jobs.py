@@ -1,6 +1,8 @@
 """Jobs: verbs over the assets.
 
 Put here: which assets a job takes in, and its tags. Not here: when it runs (sensors.py, schedules.py).
+
+Checks are left out: a run that has them in its plan blanks the results of those that it has nothing to say about.
 """
 
 from collections.abc import Sequence
@@ -26,7 +28,7 @@ def all_sources(lineages: Sequence[Lineage]) -> "UnresolvedAssetJobDefinition":
     keys = [key for lineage in lineages for key in lineage.keys]
     return dg.define_asset_job(
         ALL,
-        selection=dg.AssetSelection.assets(*keys),
+        selection=dg.AssetSelection.assets(*keys).without_checks(),
         description="Extracts, compacts and merges every source up to its log's end as it is at the start.",
     )
 
@@ -35,7 +37,7 @@ def one_source(lineage: Lineage) -> "UnresolvedAssetJobDefinition":
     """One source, from its log to its downstream tables."""
     return dg.define_asset_job(
         sync_name(lineage.source),
-        selection=dg.AssetSelection.assets(*lineage.keys),
+        selection=dg.AssetSelection.assets(*lineage.keys).without_checks(),
         tags={SOURCE_TAG: lineage.source},
         description=f"Extracts, compacts and merges {lineage.source} up to its log's end as it is at the start.",
     )

@@ -108,7 +108,7 @@ def changes_of_files(files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wante
             raise Truncated(f"{file}:{slicer.complete}: {slicer.pending} bytes at the end are no complete transaction")
 
 
-def changes_of_bronze(  # noqa: PLR0913 - where to read, which part, and what of it
+def changes_of_bronze(
     spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None, wanted: Wanted
 ) -> Iterator[str]:
     """The changes of a range of bronze; all of it where no end is given. Raises LakeError."""
@@ -157,7 +157,7 @@ def _json_values(column: Column, values: pa.Array) -> list[Any]:
     return [None if value is None else write(value) for value in values.to_pylist()]
 
 
-def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:
+def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:  # noqa: PLR0911 - one line a kind of type
     if pa.types.is_decimal(arrow):
         return "{:f}".format if column.type_code == _DECIMAL else int
     if column.type.has_labels and column.labels is None:

@@ -7,6 +7,7 @@ configuration.
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,7 +34,16 @@ config_option = click.option(
 source_option = click.option("--source", metavar="NAME", help="Only this source of the configuration.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Verbs(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader of our output has had enough, which click would call a failure
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("-v", "--verbose", is_flag=True, help="Say more of what is being done.")
 @click.version_option(package_name="stratalog")
 def cli(*, verbose: bool) -> None:
@@ -218,7 +228,7 @@ def events(files: tuple[Path, ...], *, as_json: bool) -> None:
 @click.option(
     "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
 )
-def changes(  # noqa: PLR0913 - one argument an option
+def changes(
     files: tuple[Path, ...],
     path: Path | None,
     source: str | None,
@@ -231,7 +241,7 @@ def changes(  # noqa: PLR0913 - one argument an option
     \b
     Example: stratalog changes mysql-bin.000001 --table shop.orders
     Example: stratalog changes -c pipeline.yaml --source shop --from mysql-bin.000001:4
-    """
+    """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.changes import changes_of_bronze, changes_of_files, wanted_tables
 
     if bool(files) == bool(path):
@@ -294,7 +304,7 @@ def backfill(path: Path, source: str, start: str, stop: str, tables: tuple[str, 
     \b
     Example: stratalog backfill -c pipeline.yaml --source shop \\
                  --from mysql-bin.000001:4 --to mysql-bin.000003:4
-    """
+    """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.backfill import backfill_source
     from spark_jobs.changes import wanted_tables
     from spark_jobs.position import Position, Range
@@ -347,10 +357,6 @@ def main() -> None:
     except StratalogError as error:
         _ERRORS.print(str(error), style="red", markup=False, highlight=False)
         sys.exit(error.exit_status)
-    except SystemExit as ended:
-        if isinstance(ended.__context__, BrokenPipeError):  # click ends in 1 where the reader of a pipe has had enough
-            sys.exit(0)
-        raise
 
 
 def _chosen(pipeline: Pipeline, source: str | None) -> list[str]:

@@ -4,7 +4,7 @@ Put here: windows, the decoding task, and the reduction to one row a key. Not he
 or what becomes of silver rows (merge.py).
 
 A table's window runs from its checkpoint to bronze's end. Its slices are decoded where they lie, reduced to one row a
-key inside the task, and only what is left is shuffled. Last and first are told by position, so order of arrival is free.
+key inside the task, and only what is left is shuffled. Last and first are told by position, not by arrival.
 """
 
 import logging

@@ -141,7 +141,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise ConfigError(f"line {key.start_mark.line + 1}: a key must be text or a number")
-        name = "<<" if key.tag == _MERGE else loader.construct_object(key)  # type: ignore[no-untyped-call]
+        name = "<<" if key.tag == _MERGE else loader.construct_object(key)
         if name in seen:
             raise ConfigError(f"line {key.start_mark.line + 1}: the key {name!r} is given twice")
         seen.add(name)

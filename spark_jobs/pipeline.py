@@ -77,7 +77,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str) -> Extrac
 def compact_source(
     spark: SparkSession, pipeline: Pipeline, name: str, *, tables: frozenset[TableName] | None = None
 ) -> Outcome:
-    """Bronze -> silver, up to bronze's end, for each table in scope (of ``tables``, where given) that has something new."""
+    """Bronze -> silver, up to bronze's end, for each table in scope (and in ``tables``) that has something new."""
     lake = lake_of(pipeline)
     table = lake.bronze(name)
     head = table.head()

@@ -62,6 +62,10 @@ def columns(definition: TableDefinition) -> Columns:
     if not definition.key:
         known = "has no primary key" if definition.key == () else "has a primary key that the log does not tell"
         raise TableStopped(f"{definition.name}: the table {known}; only tables with a known primary key are merged")
+    if not definition.named():
+        raise TableStopped(
+            f"{definition.name}: the names of its columns are not known; SET GLOBAL binlog_row_metadata = 'FULL'"
+        )
     collisions = [name for name in names if name and name.lower() in ADDED]
     if collisions:
         raise TableStopped(

@@ -49,7 +49,7 @@ class SourceStatus:
 
 
 def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
-    """One source's status. Where the source does not answer, ``error`` says so; the lake's side is there all the same."""
+    """One source's status. Where the source is silent, ``error`` says so; the lake's side is there all the same."""
     table = lake.bronze(name)
     head = table.head()
     held = head.position if head else None
@@ -95,7 +95,7 @@ def _lag(table: Table, backlog: int | None) -> float | None:
 
 
 def _margin(log: Log, held: Position) -> int:
-    """Bytes that the source may purge before it would purge what is still to be read: its oldest byte to bronze's end."""
+    """Bytes that the source may purge before what is still to be read: from its oldest byte to bronze's end."""
     earlier = sum(file.size for file in log.files if file_number(file.name) < held.number)
     return earlier + held.offset - FIRST_EVENT
 

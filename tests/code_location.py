@@ -96,7 +96,10 @@ def _ran(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance) -> Ran
     run = instance.get_run_by_id(result.run_id)
     assert run
     ran = Ran(result.success, run)
-    for event in result.all_events:
+    for entry in instance.all_logs(result.run_id):  # what a step that fails had logged is here alone
+        event = entry.dagster_event
+        if event is None:
+            continue
         if event.is_step_materialization:
             made = event.step_materialization_data.materialization
             asset = made.asset_key.to_user_string()
@@ -116,5 +119,5 @@ def location(folder: Path, spark: SparkSession | None = None, **keys: Any) -> It
     """A code location with an instance of its own."""
     home = folder / "dagster"
     home.mkdir()
-    with dg.DagsterInstance.local_temp(str(home)) as instance:
+    with dg.DagsterInstance.local_temp(str(home), overrides={"telemetry": {"enabled": False}}) as instance:
         yield CodeLocation(folder, instance, spark, keys)

@@ -48,7 +48,8 @@ _LIVE = """\
       user: {user}
       password: "${{{password}}}\""""
 _FILES = """\
-    # A folder of binlog files{because}. A live server is written like this:
+    # A folder of binlog files{because}.
+    # A live server is written like this:
     #   mysql: {{host: db.example.org, port: 3306, user: repl, password: "${{SHOP_PASSWORD}}"}}
     files: ./binlogs"""
 

@@ -18,6 +18,7 @@ from spark_jobs.demo.compare import Comparison, compare, lake_rows
 from spark_jobs.demo.expected import TEXT_CONNECTION, selection, server_rows, tables
 from spark_jobs.demo.exported import export_beside
 from spark_jobs.demo.folder import PASSWORD, SOURCE, DemoFolder
+from spark_jobs.demo.interrupt import interruptible
 from spark_jobs.demo.progress import step
 from spark_jobs.demo.report import Report
 from spark_jobs.demo.runs import Totals, run
@@ -51,12 +52,14 @@ def run_live(path: Path, rows: int) -> Report:
         with _server(folder) as server:
             pipeline = _pipeline_of(folder, server)
             spark, loaded = _started(pipeline, server, rows)
-            _rounds(spark, pipeline, server, totals)
-            with step("comparing every row with the server's own SELECT"):
-                compared = compare_with_server(spark, pipeline, server)
+            with interruptible(spark):
+                _rounds(spark, pipeline, server, totals)
+                with step("comparing every row with the server's own SELECT"):
+                    compared = compare_with_server(spark, pipeline, server)
             server.stop()
             _keep_log(folder, server)
-        return _closed(spark, folder, totals, compared, loaded)
+        with interruptible(spark):
+            return _closed(spark, folder, totals, compared, loaded)
 
 
 @contextmanager

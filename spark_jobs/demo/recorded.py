@@ -16,6 +16,7 @@ from spark_jobs.config import Pipeline, load
 from spark_jobs.demo.compare import Comparison, compare, lake_rows
 from spark_jobs.demo.exported import export_beside
 from spark_jobs.demo.folder import SOURCE, DemoFolder
+from spark_jobs.demo.interrupt import interruptible
 from spark_jobs.demo.progress import step
 from spark_jobs.demo.report import Report, command_name
 from spark_jobs.demo.runs import Totals, run
@@ -52,12 +53,13 @@ def run_recorded(path: Path) -> Report:
         with step("starting Spark"):
             spark = spark_session(pipeline.spark)
             compile_decoder()
-        totals = _rounds(spark, pipeline, folder, files)
         folder.next.mkdir()
         shutil.copyfile(last, folder.next / last.name)
-        with step("comparing every row with what the server had"):
-            compared = compare_with_recording(spark, pipeline)
-        return _report(spark, pipeline, folder, totals, compared)
+        with interruptible(spark):
+            totals = _rounds(spark, pipeline, folder, files)
+            with step("comparing every row with what the server had"):
+                compared = compare_with_recording(spark, pipeline)
+            return _report(spark, pipeline, folder, totals, compared)
 
 
 def _rounds(spark: SparkSession, pipeline: Pipeline, folder: DemoFolder, files: list[Path]) -> Totals:

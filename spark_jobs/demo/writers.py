@@ -76,7 +76,7 @@ _CHANGES: tuple[tuple[str, ...], ...] = (
 
 
 def change(connection: Any) -> None:
-    """A round of changes; may be done again, and then changes other rows."""
+    """A round of changes; it may be done again, and then moves on what is left to move."""
     _each(connection, [f"USE {SCHEMA}"])
     for transaction in _CHANGES:
         _insist(connection, transaction)

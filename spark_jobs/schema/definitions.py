@@ -10,7 +10,7 @@ column's type and metadata are those of the table map. Anything else stops the t
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -37,8 +37,10 @@ _FIXED = {
     "date": 10,
     "year": 13,
 }
-_SPATIAL = ("geometry", "point", "linestring", "polygon", "geometrycollection", "geomcollection")
-_SPATIAL += ("multipoint", "multilinestring", "multipolygon")
+_SPATIAL = {
+    *("geometry", "point", "linestring", "polygon", "geometrycollection", "geomcollection"),
+    *("multipoint", "multilinestring", "multipolygon"),
+}
 _LONG = {"json": 245, "vector": 242} | dict.fromkeys(_SPATIAL, 255)
 """Types whose values' lengths have four bytes."""
 _UNKNOWN = -1
@@ -214,26 +216,24 @@ def _plain(escaped: re.Match[str]) -> str:
 def _layout(row: dict[str, Any]) -> tuple[int, int]:
     """Type code and metadata number, as binlog.types reads them."""
     kind = row["kind"]
-    if kind in _FIXED:
-        return _FIXED[kind], 0
-    if kind in _LONG:
-        return _LONG[kind], 4
-    if kind in _FRACTIONAL:
-        return _FRACTIONAL[kind], row["fraction"] or 0
-    if kind in _BLOBS:
-        return 252, _BLOBS[kind]
-    if kind in _COUNTED:
-        return _COUNTED[kind], row["octets"]
-    match kind:
-        case "decimal":
-            return 246, row["digits"] << 8 | row["scale"]
-        case "float" | "double":
-            return (4, 4) if kind == "float" else (5, 8)
-        case "bit":
-            return 16, row["digits"]
-        case "enum":
-            return 247, 1 if len(_labels(row["declared"])) < 256 else 2
-        case "set":
-            size = (len(_labels(row["declared"])) + 7) // 8
-            return 248, size if size <= 4 else 8
-    return _UNKNOWN, 0
+    if kind in _MEASURED:
+        return _MEASURED[kind](row)
+    return next(((codes[kind], meta) for codes, meta in _CONSTANT if kind in codes), (_UNKNOWN, 0))
+
+
+def _set_size(labels: int) -> int:
+    """Bytes of a SET's bits: 1, 2, 3, 4 or 8."""
+    size = (labels + 7) // 8
+    return size if size <= 4 else 8
+
+
+_CONSTANT = ((_FIXED, 0), (_LONG, 4), ({"float": 4}, 4), ({"double": 5}, 8))
+_MEASURED: dict[str, Callable[[dict[str, Any]], tuple[int, int]]] = {
+    "decimal": lambda row: (246, row["digits"] << 8 | row["scale"]),
+    "bit": lambda row: (16, row["digits"]),
+    "enum": lambda row: (247, 1 if len(_labels(row["declared"])) < 256 else 2),
+    "set": lambda row: (248, _set_size(len(_labels(row["declared"])))),
+}
+_MEASURED |= {kind: lambda row: (_FRACTIONAL[row["kind"]], row["fraction"] or 0) for kind in _FRACTIONAL}
+_MEASURED |= {kind: lambda row: (252, _BLOBS[row["kind"]]) for kind in _BLOBS}
+_MEASURED |= {kind: lambda row: (_COUNTED[row["kind"]], row["octets"]) for kind in _COUNTED}

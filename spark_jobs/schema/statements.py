@@ -98,6 +98,11 @@ _HARMLESS_OBJECTS = {
 _ROWS = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"}
 _ROUTINES = {"CALL", "DO", "SELECT"}
 """Logged only where a routine changed something in statement format; what it changed, they do not say."""
+_VERBS = (
+    dict.fromkeys(_ROWS, Effect.ROWS)
+    | dict.fromkeys(_ROUTINES, Effect.ROUTINE)
+    | dict.fromkeys(("XA", "ROLLBACK"), Effect.TRANSACTION)
+)
 _MODIFIERS = {"LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"}
 """Words behind a verb that the parser takes for a table's name."""
 _CREATE_OBJECTS = {"TABLE": Effect.CREATES, "DATABASE": Effect.NONE, "SCHEMA": Effect.NONE, "INDEX": Effect.NONE}
@@ -121,29 +126,21 @@ def judge(text: str, database: str) -> Statement:
 
 def _effect(words: list[str]) -> Effect:
     heads = [word.upper() for word in words[:8]]
-    if not heads or heads[0] in _HARMLESS:
+    if not heads or heads[0] in _HARMLESS or _switches_keys(words):
         return Effect.NONE
-    first, rest = heads[0], [word for word in heads[1:] if word not in _SKIPPED]
+    return _VERBS.get(heads[0]) or _effect_on_objects(heads[0], heads[1:])
+
+
+def _effect_on_objects(verb: str, heads: list[str]) -> Effect:
+    rest = [word for word in heads if word not in _SKIPPED]
     kind = rest[0] if rest else ""
-    if first in ("XA", "ROLLBACK"):
-        return Effect.TRANSACTION
-    if first in _ROUTINES:
-        return Effect.ROUTINE
-    if first in _ROWS:
-        return Effect.ROWS
-    if _switches_keys(words):
+    if verb in ("CREATE", "ALTER", "DROP", "RENAME") and kind in _HARMLESS_OBJECTS:
         return Effect.NONE
-    if first in ("CREATE", "ALTER", "DROP", "RENAME") and kind in _HARMLESS_OBJECTS:
-        return Effect.NONE
-    if first == "CREATE" and "REPLACE" in heads[1:3]:
-        return Effect.CHANGES
-    if first == "CREATE":
-        return _CREATE_OBJECTS.get(kind, Effect.CHANGES)
-    if first == "ALTER" and kind in ("DATABASE", "SCHEMA"):
-        return Effect.NONE
-    if first == "DROP" and kind == "INDEX":
-        return Effect.CHANGES if "PRIMARY" in rest else Effect.NONE
-    return Effect.CHANGES
+    if verb == "CREATE":
+        return Effect.CHANGES if "REPLACE" in heads[:2] else _CREATE_OBJECTS.get(kind, Effect.CHANGES)
+    of_a_schema = verb == "ALTER" and kind in ("DATABASE", "SCHEMA")
+    of_an_index = verb == "DROP" and kind == "INDEX" and "PRIMARY" not in rest
+    return Effect.NONE if of_a_schema or of_an_index else Effect.CHANGES
 
 
 def _switches_keys(words: list[str]) -> bool:

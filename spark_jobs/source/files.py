@@ -39,7 +39,8 @@ class Files:
             last = files[-1]
             if not end:
                 raise Truncated(
-                    f"{self.name}: {last.name}: the file ends inside its head, at byte {last.size}; it is cut, or just being begun"
+                    f"{self.name}: {last.name}: the file ends inside its head, at byte {last.size}; "
+                    "it is cut, or just being begun"
                 )
             return Log(self.name, tuple(files), Position(last.name, end))
 
@@ -65,7 +66,7 @@ class Files:
         return indexed[0]
 
     def _complete(self, file: LogFile) -> int:
-        """Where the last complete transaction of a file ends, 0 without a head. Only a file in use may go on behind it."""
+        """Where the last complete transaction of a file ends, 0 without a head. Only a file in use may go on then."""
         path = self.directory / file.name
         format_, chunks = FileReading(self.directory)(Part(file.name, 0, file.size))
         slicer = Slicer(file.name, 0, format_)

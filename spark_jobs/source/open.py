@@ -1,4 +1,7 @@
-"""Which source a configuration means."""
+"""Which source a configuration means.
+
+Put here: the choice between kinds of sources. Not here: what any of them does (files.py, server.py).
+"""
 
 from spark_jobs import config
 from spark_jobs.source import Source

@@ -12,9 +12,9 @@ from assets.source import pool, source_assets
 from spark_jobs.config import Pipeline, Source
 from spark_jobs.pipeline import lake_of, run_source
 from tests.code_location import CodeLocation, location
-from tests.segment_spec import Commit, Delete, Insert, Statement, Update
+from tests.segment_spec import Change, Commit, Delete, Insert, Statement, Update
 
-FIRST = [
+FIRST: list[Change] = [
     Insert("shop.orders", (1, "a")),
     Insert("shop.lines", (1, 2)),
     Commit(),
@@ -59,13 +59,13 @@ def test_positions_and_numbers_are_published_and_an_idle_run_publishes_nothing(s
     assert (silver["rows/changes"], silver["rows/inserted"], silver["rows/updated"]) == (2, 1, 0)
     assert [column.name for column in silver["dagster/column_schema"].columns][:2] == ["id", "note"]
     assert first.materialized[PUBLISHED]["tables/shown_after_reload"] == "shop.lines, shop.orders"
-    assert first.run.tags["stratalog/found_in_shop"] == "3 changes, 2 tables merged"
+    assert first.run.tags["found/shop"] == "changes: 3, tables merged: 2"
     assert merged(shop, "orders") == [(1, "b")]
 
     nothing = idle(shop).run()
     assert nothing.success
     assert (nothing.materialized, nothing.checks) == ({}, {})
-    assert nothing.run.tags["stratalog/found_in_shop"] == "nothing new"
+    assert nothing.run.tags["found/shop"] == "nothing new"
 
 
 @pytest.mark.dagster
@@ -146,7 +146,9 @@ def test_a_stopped_table_fails_the_run_after_the_others_went_through(shop: CodeL
     assert merged(shop, "lines") == [(1, 2), (2, 5)]
     again = shop.run()
     assert list(again.failures) == ["source_shop.publish"]
-    assert again.materialized == {}
+    assert set(again.materialized) == {BRONZE, SILVER_LINES, LINES}  # they did not fail
+    assert all(metadata["run/nothing_new"] for metadata in again.materialized.values())
+    assert again.versions == {asset: ran.versions[asset] for asset in again.materialized}
 
 
 @pytest.mark.dagster
@@ -204,6 +206,5 @@ def test_lineage_runs_from_the_log_to_what_is_published() -> None:
 @pytest.mark.dagster
 @pytest.mark.parametrize("name", ["input", "type", "str", "class", "_", "context", "x1"])
 def test_a_source_may_have_any_name_that_the_configuration_takes(name: str) -> None:
-    dg.Definitions.validate_loadable(
-        dg.Definitions([assets(name)], resources={"spark": object(), "handed_on": dg.mem_io_manager})
-    )
+    resources = {"spark": object(), "handed_on": dg.mem_io_manager}
+    dg.Definitions.validate_loadable(dg.Definitions([assets(name)], resources=resources))

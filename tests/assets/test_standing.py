@@ -33,7 +33,9 @@ def a_pipeline(folder: Path, *tables: str) -> Pipeline:
         (END, OLD, None, True, True),
     ],
 )
-def test_a_backlog(end: Position, bronze: Position | None, done: Position | None, moved: bool, left_behind: bool) -> None:
+def test_a_backlog(
+    end: Position, bronze: Position | None, done: Position | None, moved: bool, left_behind: bool
+) -> None:
     found = Backlog(end, bronze, done, 0)
     assert (found.moved, found.left_behind) == (moved, left_behind)
 

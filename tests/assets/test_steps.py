@@ -1,6 +1,5 @@
 """What steps share: failing with a message, and which tables a run works on."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 

@@ -40,7 +40,8 @@ def wrong_task(definition: TableDefinition, columns: silver.Columns) -> Callable
             v = rows.schema.get_field_index("v")
             rows = rows.set_column(v, "v", pc.add(rows.column("v"), pa.scalar(1, pa.int32())))
             ghost = rows.slice(0, 1).set_column(0, "id", pa.array([99], pa.int32()))
-            yield from pa.concat_tables([rows.filter(pc.not_equal(rows.column("id"), 2)), ghost]).combine_chunks().to_batches()
+            wrong = pa.concat_tables([rows.filter(pc.not_equal(rows.column("id"), 2)), ghost])
+            yield from wrong.combine_chunks().to_batches()
 
     return run
 
@@ -52,11 +53,11 @@ def run_with_a_bug(shop: Shop, pipeline: Pipeline, monkeypatch: pytest.MonkeyPat
     """Tasks run in processes of their own: what is to be wrong there has to travel with them."""
     import sys
 
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # no hints there
     with monkeypatch.context() as patched:
         patched.setattr(compact, "decoding_task", wrong_task)
         run_source(shop.spark, pipeline, SOURCE)
-    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 
 def versions(shop: Shop, pipeline: Pipeline) -> list[Any]:
@@ -119,7 +120,5 @@ def test_a_range_that_bronze_does_not_hold_is_refused(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1)")
     shop.run(pipeline)
-    with pytest.raises(LakeError, match="bronze holds .*, which is not all of"):
+    with pytest.raises(LakeError, match=r"bronze holds .*, which is not all of"):
         again(shop, pipeline, Position(shop.start.file, 4), shop.end())
-
-

@@ -157,7 +157,7 @@ def test_bronze_gives_the_server_s_files_back_byte_for_byte(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    "statement, said",
     [
         ("ALTER TABLE item ADD COLUMN more INT", "ALTER TABLE"),
         ("TRUNCATE TABLE item", "TRUNCATE TABLE"),

@@ -12,7 +12,20 @@ from spark_jobs.binlog import TableName
 from spark_jobs.changes import changes_of_files, wanted_tables
 from spark_jobs.errors import ConfigError, Truncated, Unsupported
 from tests import segment_types as t
-from tests.segment_spec import UUID, Change, Commit, Delete, Insert, Raw, Rows, SegmentSpec, Statement, Table, Update, chunked
+from tests.segment_spec import (
+    UUID,
+    Change,
+    Commit,
+    Delete,
+    Insert,
+    Raw,
+    Rows,
+    SegmentSpec,
+    Statement,
+    Table,
+    Update,
+    chunked,
+)
 
 ANY = wanted_tables([])
 RECORDED = Path(__file__).parents[1] / "recorded"
@@ -141,15 +154,23 @@ def test_a_line_is_the_contracts_object_with_its_keys_in_order() -> None:
     second = f'"gtid": "{UUID}:2", "committed_at": "2023-11-14T22:13:21.250000Z", "schema": "bench"'
     head = '{"source": null, "file": "mysql-bin.000003", "offset": '
     assert lines == [
-        f'{head}{insert}, "row": 0, {first}, "table": "orders", "op": "insert", "before": null, '
-        '"after": {"id": 1, "price": "0.37"}}',
-        f'{head}{update}, "row": 0, {first}, "table": "orders", "op": "update", '
-        '"before": {"id": 1, "price": "0.37"}, "after": {"id": 1, "price": "0.42"}}',
-        f'{head}{moved}, "row": 1, {first}, "table": "orders", "op": "update", '
-        '"before": {"id": 1, "price": "0.42"}, "after": {"id": 2, "price": null}}',
+        (
+            f'{head}{insert}, "row": 0, {first}, "table": "orders", "op": "insert", "before": null, '
+            '"after": {"id": 1, "price": "0.37"}}'
+        ),
+        (
+            f'{head}{update}, "row": 0, {first}, "table": "orders", "op": "update", '
+            '"before": {"id": 1, "price": "0.37"}, "after": {"id": 1, "price": "0.42"}}'
+        ),
+        (
+            f'{head}{moved}, "row": 1, {first}, "table": "orders", "op": "update", '
+            '"before": {"id": 1, "price": "0.42"}, "after": {"id": 2, "price": null}}'
+        ),
         f'{head}{other}, "row": 0, {second}, "table": "other", "op": "insert", "before": null, "after": {{"id": 7}}}}',
-        f'{head}{delete}, "row": 0, {second}, "table": "orders", "op": "delete", '
-        '"before": {"id": 2, "price": null}, "after": null}',
+        (
+            f'{head}{delete}, "row": 0, {second}, "table": "orders", "op": "delete", '
+            '"before": {"id": 2, "price": null}, "after": null}'
+        ),
     ]
 
 
@@ -196,7 +217,7 @@ def test_a_table_that_is_not_wanted_may_have_types_that_are_not_read() -> None:
 @pytest.mark.parametrize("cut", [1, 40, 80])
 def test_a_cut_file_gives_what_is_whole_and_then_its_place(cut: int) -> None:
     content = replace(SPEC, rotate_to="").to_bytes()[:-cut]
-    end = [offset for offset, event in zip(SPEC.offsets()[1:], SPEC.events(), strict=True) if event[4] == 16][0]
+    end = next(offset for offset, event in zip(SPEC.offsets()[1:], SPEC.events(), strict=True) if event[4] == 16)
     lines: list[str] = []
     with pytest.raises(Truncated) as refused:
         lines.extend(changes_of_files([("b.000001", iter([content]))], ANY))
@@ -210,7 +231,9 @@ def recorded(name: str, table: str) -> Iterator[dict[str, Any]]:
 
 
 def test_a_recorded_log_tells_what_its_statements_did() -> None:
-    told = [(one["offset"], one["op"], one["before"], one["after"]) for one in recorded("mysql-8.0-transactions", "*.b")]
+    told = [
+        (one["offset"], one["op"], one["before"], one["after"]) for one in recorded("mysql-8.0-transactions", "*.b")
+    ]
     assert told == [
         (1569, "insert", None, {"id": 10, "a_id": 1}),
         (1569, "insert", None, {"id": 11, "a_id": 2}),
@@ -221,7 +244,9 @@ def test_a_recorded_log_tells_what_its_statements_did() -> None:
 
 
 def test_rows_whose_fate_is_not_known_yet_are_refused_by_place() -> None:
-    with pytest.raises(Unsupported, match=r"^mysql-8\.0-transactions\.000001:2267: recorded\.a: rows of an XA transaction"):
+    with pytest.raises(
+        Unsupported, match=r"^mysql-8\.0-transactions\.000001:2267: recorded\.a: rows of an XA transaction"
+    ):
         list(recorded("mysql-8.0-transactions", "*.a"))
 
 

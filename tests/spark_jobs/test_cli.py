@@ -128,7 +128,7 @@ def test_wrong_use_is_2_and_said_on_standard_error(run: Run, arguments: list[str
 def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(run: Run, tmp_path: Path, verb: str) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text("sources: {shop: {mysql: {password: geheim}}}\ntables: [orders]\n")
-    more = {
+    more: dict[str, list[object]] = {
         "export": ["--source", "shop", "--to", tmp_path / "out"],
         "backfill": ["--source", "shop", "--from", "a.000001:4", "--to", "a.000002:4"],
     }
@@ -161,7 +161,10 @@ def test_check_with_connect_asks_every_source(run: Run, pipeline: Path) -> None:
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.splitlines() == [
         f"sources.gone: {gone}: {gone} cannot be read: No such file or directory",
-        "sources.down: 127.0.0.1:1 answered: Can't connect to MySQL server on '127.0.0.1' ([Errno 111] Connection refused)",
+        (
+            "sources.down: 127.0.0.1:1 answered: Can't connect to MySQL server on '127.0.0.1' "
+            "([Errno 111] Connection refused)"
+        ),
     ]
 
 

@@ -78,7 +78,9 @@ def test_the_message_names_the_file_and_each_key(tmp_path: Path) -> None:
         (f"{LEAST}tables: shop.*\n", {"tables": "must be a list"}),
         (f"{LEAST}tables: [5]\n", {"tables[0]": "must be text"}),
         (f"{LEAST}routes: [{{from: a.b}}]\n", {"routes[0].to": "missing"}),
-        (f"{LEAST}routes: [{{source: a.b, to: a.c}}]\n", {"routes[0].from": "missing", "routes[0].source": "no such key"}),
+        (f"{LEAST}routes: [{{source: a.b, to: a.c}}]\n", {
+            "routes[0].from": "missing", "routes[0].source": "no such key"
+        }),
         (f"{LEAST}compat: some\n", {"compat": "must be 'full' or 'plain'"}),
         (f"{LEAST}path: /etc\n", {"path": "no such key"}),
         (f"{LEAST}spark: {{conf: {{spark.x: 1}}}}\n", {"spark.conf.spark.x": "must be text"}),
@@ -195,7 +197,9 @@ def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
 
 
 def test_scope_and_routes_are_those_of_the_file(tmp_path: Path) -> None:
-    text = LEAST + 'tables: ["shop.*", "!shop.audit_*"]\nroutes:\n  - {from: "shop_*.orders_*", to: shop.`all.orders`}\n'
+    text = (
+        LEAST + 'tables: ["shop.*", "!shop.audit_*"]\nroutes:\n  - {from: "shop_*.orders_*", to: shop.`all.orders`}\n'
+    )
     found = load(written(tmp_path, text), {})
     assert found.scope.holds("shop", "orders")
     assert not found.scope.holds("shop", "audit_1")

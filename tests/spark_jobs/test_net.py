@@ -103,7 +103,7 @@ def key_of(row: Row | None) -> tuple[Any, ...]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Change]:
-    """A log that could have been: inserts where no row is, updates and deletes where one is; few keys, three windows."""
+    """A log that could have been: inserts where no row is, updates and deletes where one is; few keys."""
     keys = [(number, part) for number in (1, 2) for part in ("a", "A")]
     there: dict[tuple[Any, ...], Row] = {
         key: {"id": key[0], "part": key[1], "note": "old"} for key in draw(st.sets(st.sampled_from(keys)))

@@ -81,7 +81,9 @@ def test_the_last_match_wins(rules: list[str], inside: list[str], outside: list[
 def test_globs_meet_where_some_name_matches_both(one: str, other: str) -> None:
     patterns = [Pattern("s", one), Pattern("s", other)]
     both = any(all(pattern.matches("s", name) for pattern in patterns) for name in NAMES)
-    longer = sum(len(glob.replace("*", "")) for glob in (one, other)) > 5  # then a common name may be longer than NAMES'
+    longer = (
+        sum(len(glob.replace("*", "")) for glob in (one, other)) > 5
+    )  # then a common name may be longer than NAMES'
     assert patterns[0].meets(patterns[1]) == patterns[1].meets(patterns[0])
     assert patterns[0].meets(patterns[1]) or not both
     assert both or longer or not patterns[0].meets(patterns[1])

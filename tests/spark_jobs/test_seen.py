@@ -38,7 +38,9 @@ def test_names_are_written_as_they_are(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["pipeline.tables.json"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"tables": [1]}', '{"tables": [{"source": "shop"}]}', '{"tables": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"tables": [1]}', '{"tables": [{"source": "shop"}]}', '{"tables": 1}']
+)
 def test_another_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "pipeline.tables.json"
     path.write_text(text)

@@ -102,7 +102,7 @@ HARMLESS = [
     "ALTER VIEW v AS SELECT * FROM t",
     "DROP VIEW t",
     "CREATE DEFINER=`root`@`localhost` TRIGGER tr BEFORE INSERT ON t FOR EACH ROW DELETE FROM t",
-    "/*!50003 CREATE*/ /*!50017 DEFINER=`root`@`localhost`*/ /*!50003 TRIGGER tr BEFORE DELETE ON t FOR EACH ROW SET @a=1 */",
+    "/*!50003 CREATE*/ /*!50017 DEFINER=`root`@`localhost`*/ /*!50003 TRIGGER x BEFORE DELETE ON t FOR EACH ROW DO 1*/",
     "DROP TRIGGER tr",
     "CREATE DEFINER=`root`@`localhost` PROCEDURE p() BEGIN DELETE FROM t; DROP TABLE t; END",
     "CREATE FUNCTION f() RETURNS INT DETERMINISTIC RETURN (SELECT COUNT(*) FROM t)",
@@ -216,7 +216,9 @@ def quoted(name: str, quote: str) -> str:
 
 
 @given(st.sampled_from(FORMS), NAMES, NAMES, QUOTES, st.booleans())
-def test_a_table_that_stands_in_a_statement_is_named(form: str, schema: str, table: str, quote: str, bare: bool) -> None:
+def test_a_table_that_stands_in_a_statement_is_named(
+    form: str, schema: str, table: str, quote: str, bare: bool
+) -> None:
     named = quoted(table, quote) if bare else f"{quoted(schema, quote)}.{quoted(table, quote)}"
     judged = judge(form.replace("{}", named), schema)
     assert judged.effect is not NONE

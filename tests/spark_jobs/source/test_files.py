@@ -21,7 +21,9 @@ OPEN = replace(SPEC, in_use=True, rotate_to="")
 def filled(folder: Path, *names: str, last: bytes | None = None) -> Files:
     """A directory of binlog files, the last one open unless its bytes are given."""
     for at, name in enumerate(names):
-        (folder / name).write_bytes(SPEC.to_bytes() if at < len(names) - 1 else OPEN.to_bytes() if last is None else last)
+        (folder / name).write_bytes(
+            SPEC.to_bytes() if at < len(names) - 1 else OPEN.to_bytes() if last is None else last
+        )
     return Files("shop", folder)
 
 
@@ -73,9 +75,7 @@ def test_other_files_are_not_the_logs(tmp_path: Path) -> None:
 
 def test_the_index_tells_which_base_name_is_the_logs(tmp_path: Path) -> None:
     source = filled(tmp_path, "relay-bin.000007", "mysql-bin.000001", "mysql-bin.000002")
-    assert refused(source) == (
-        f"shop: {tmp_path} holds several logs (mysql-bin, relay-bin); give each its own folder"
-    )
+    assert refused(source) == (f"shop: {tmp_path} holds several logs (mysql-bin, relay-bin); give each its own folder")
     (tmp_path / "mysql-bin.index").write_text("./mysql-bin.000001\n./mysql-bin.000002\n")
     assert listed(source.log()) == ["mysql-bin.000001", "mysql-bin.000002"]
     (tmp_path / "relay-bin.index").write_text("./relay-bin.000007\n")
@@ -90,9 +90,7 @@ def test_a_missing_file_is_a_hole(tmp_path: Path) -> None:
 
 
 def test_an_empty_directory_holds_no_log(tmp_path: Path) -> None:
-    assert refused(Files("shop", tmp_path)) == (
-        f"shop: {tmp_path} holds no binlog files (named like mysql-bin.000001)"
-    )
+    assert refused(Files("shop", tmp_path)) == (f"shop: {tmp_path} holds no binlog files (named like mysql-bin.000001)")
 
 
 @pytest.mark.parametrize(
@@ -119,9 +117,7 @@ def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_no_binlog_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DecodeError) as error:
         filled(tmp_path, "mysql-bin.000001", last=b"PK\x03\x04 and more").log()
-    assert str(error.value) == (
-        "mysql-bin.000001: not a binlog: it begins with 50 4b 03 04, not fe 62 69 6e"
-    )
+    assert str(error.value) == ("mysql-bin.000001: not a binlog: it begins with 50 4b 03 04, not fe 62 69 6e")
 
 
 @pytest.mark.parametrize("cut", [1, 30, 90])

@@ -44,28 +44,43 @@ def test_what_lies_behind_a_position_is_listed_by_file(start: str, parts: list[t
     [
         (
             "bin.000008:4",
-            "shop: bin.000008 is gone from the source, whose oldest file is bin.000009; bring the file back, or begin "
-            "anew under another source name with start: earliest",
+            (
+                "shop: bin.000008 is gone from the source, whose oldest file is bin.000009; bring the file back, or "
+                "begin "
+                "anew under another source name with start: earliest"
+            ),
         ),
         (
             "bin.000012:4",
-            "shop: has no file bin.000012; it holds bin.000009 to bin.000011. A log whose numbers began again needs "
-            "another source name",
+            (
+                "shop: has no file bin.000012; it holds bin.000009 to bin.000011. A log whose numbers began again "
+                "needs "
+                "another source name"
+            ),
         ),
         (
             "other.000010:4",
-            "shop: has no file other.000010; it holds bin.000009 to bin.000011. A log whose numbers began again needs "
-            "another source name",
+            (
+                "shop: has no file other.000010; it holds bin.000009 to bin.000011. A log whose numbers began again "
+                "needs "
+                "another source name"
+            ),
         ),
         (
             "bin.000011:251",
-            "shop: bin.000011:251 lies beyond the end of the log at bin.000011:250; a log that became shorter was reset "
-            "or belongs to another server: give the source another name, or restore the log",
+            (
+                "shop: bin.000011:251 lies beyond the end of the log at bin.000011:250; a log that became shorter "
+                "was reset "
+                "or belongs to another server: give the source another name, or restore the log"
+            ),
         ),
         (
             "bin.000009:101",
-            "shop: bin.000009:101 lies beyond the end of the log at bin.000011:250; a log that became shorter was reset "
-            "or belongs to another server: give the source another name, or restore the log",
+            (
+                "shop: bin.000009:101 lies beyond the end of the log at bin.000011:250; a log that became shorter "
+                "was reset "
+                "or belongs to another server: give the source another name, or restore the log"
+            ),
         ),
     ],
 )
@@ -84,7 +99,9 @@ def test_numbers_without_a_hole_pass(files: list[str]) -> None:
     require_contiguous("shop", files)
 
 
-@pytest.mark.parametrize("files", [["bin.000009", "bin.000011"], ["bin.000009", "bin.000009"], ["b.000002", "b.000001"]])
+@pytest.mark.parametrize(
+    "files", [["bin.000009", "bin.000011"], ["bin.000009", "bin.000009"], ["b.000002", "b.000001"]]
+)
 def test_a_hole_is_named(files: list[str]) -> None:
     with pytest.raises(SourceError) as refused:
         require_contiguous("shop", files)

@@ -163,7 +163,9 @@ def test_a_server_as_it_should_be_has_no_problems(database: Database) -> None:
         ("binlog_row_image", "NOBLOB", "binlog_row_image is NOBLOB; SET GLOBAL binlog_row_image = 'FULL'"),
     ],
 )
-def test_a_server_that_does_not_log_whole_rows_is_refused(own: MySQLServer, name: str, value: str, problem: str) -> None:
+def test_a_server_that_does_not_log_whole_rows_is_refused(
+    own: MySQLServer, name: str, value: str, problem: str
+) -> None:
     set_global(own, name, value)
     try:
         assert source_of(own).problems() == [problem]
@@ -188,7 +190,12 @@ def test_all_problems_are_told_at_once(own: MySQLServer) -> None:
 
 
 def test_a_server_without_a_binary_log_is_refused(tmp_path: Path) -> None:
-    options: dict[str, object] = {"log_bin": None, "skip_log_bin": "ON", "gtid_mode": None, "enforce_gtid_consistency": None}
+    options: dict[str, object] = {
+        "log_bin": None,
+        "skip_log_bin": "ON",
+        "gtid_mode": None,
+        "enforce_gtid_consistency": None,
+    }
     with MySQLServer(tmp_path, options) as server:
         assert source_of(server).problems() == ["the server writes no binary log; start it with log_bin"]
         with pytest.raises(SourceError) as refused:
@@ -222,8 +229,11 @@ def test_a_user_without_privileges_is_told_which(database: Database) -> None:
         database.execute("GRANT REPLICATION CLIENT ON *.* TO nobody@'%'")
         end = Position(*database.execute("SHOW MASTER STATUS")[0][:2])
         assert source.problems() == [
-            f"shop: {end}: 127.0.0.1:{database.server.port} answered: Access denied; you need (at least one of) the "
-            "REPLICATION SLAVE privilege(s) for this operation; check the privileges of 'nobody'"
+            (
+                f"shop: {end}: 127.0.0.1:{database.server.port} answered: Access denied; you need (at least one of) "
+                f"the "
+                "REPLICATION SLAVE privilege(s) for this operation; check the privileges of 'nobody'"
+            )
         ]
     finally:
         database.execute("DROP USER nobody@'%'")

@@ -1,0 +1,1 @@
+"""Peers side by side, on the same logs, in one run: ``make bench``."""

@@ -1,0 +1,64 @@
+"""Ctrl-C while Spark is at work: its jobs end at once, and without a word.
+
+Put here: the signal's handler. Not here: what is cleaned up then; ``with`` blocks do that.
+
+PySpark's own handler calls the JVM from within a call to it, which fails with pages of traces, and jobs that other
+threads begin afterwards are not stopped. Here a thread of its own stops whatever runs until the ``with`` block is left.
+"""
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+_EVERY = 0.3
+"""Seconds between two calls to cancel what has begun since."""
+_PATIENCE = 3
+"""Seconds that a JVM has to fall silent before it is interrupted all the same."""
+
+
+@contextmanager
+def interruptible(spark: SparkSession) -> Iterator[None]:
+    """Inside the ``with`` block SIGINT raises KeyboardInterrupt in the main thread, and Spark's jobs are cancelled.
+
+    For a session of this process. Off the main thread signals do not arrive, and nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    left = threading.Event()
+
+    def interrupted(*_: object) -> None:
+        logging.getLogger().addFilter(_not_of_py4j)  # it logs the interrupt as an error, to the root logger
+        silent = threading.Event()
+        threading.Thread(target=_cancel, args=(spark, silent, left), daemon=True).start()
+        silent.wait(_PATIENCE)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        left.set()
+        logging.getLogger().removeFilter(_not_of_py4j)
+        signal.signal(signal.SIGINT, before)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
+
+
+def _cancel(spark: SparkSession, silent: threading.Event, left: threading.Event) -> None:
+    try:
+        spark.sparkContext.setLogLevel("OFF")
+        silent.set()
+        while True:
+            spark.sparkContext.cancelAllJobs()
+            if left.wait(_EVERY):
+                return
+    except (Py4JError, OSError):  # the JVM is gone already, and its jobs with it
+        return

@@ -1,0 +1,68 @@
+"""The code location as a function of the configuration."""
+
+import json
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from dagster_project.build import build_defs
+from spark_jobs.errors import ConfigError
+from tests.code_location import CodeLocation, location
+
+pytestmark = pytest.mark.dagster
+
+
+def seen(made: CodeLocation, *tables: str) -> None:
+    listed = [{"source": "shop", "schema": "shop", "table": table} for table in tables]
+    made.pipeline.tables_file.write_text(json.dumps({"tables": listed}))
+
+
+def keys(defs: dg.Definitions) -> set[str]:
+    return {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
+
+
+def test_it_loads_without_a_lake_and_without_the_source(tmp_path: Path) -> None:
+    with location(tmp_path, lake="s3a://nowhere/lake") as made:
+        seen(made, "orders")
+        defs = build_defs(made.pipeline.path)
+    dg.Definitions.validate_loadable(defs)
+    assert keys(defs) == {"bronze/shop", "silver/shop/shop/orders", "downstream/shop/orders", "published/shop"}
+
+
+def test_tables_come_from_the_list_and_the_configuration(tmp_path: Path) -> None:
+    with location(tmp_path, tables=["shop.*", "!shop.audit"]) as made:
+        assert keys(made.defs()) == {"bronze/shop", "published/shop"}
+        seen(made, "orders", "audit", "odd/näme")
+        found = keys(made.defs())
+        dg.Definitions.validate_loadable(made.defs())
+    assert found >= {"silver/shop/shop/orders", "silver/shop/shop/odd%2Fnäme"}
+    assert not any("audit" in key for key in found)
+
+
+def test_a_sensor_and_a_job_a_source_and_a_job_over_all(tmp_path: Path) -> None:
+    sources = {"shop": {"files": "."}, "archive": {"files": "."}}
+    with location(tmp_path, sources=sources) as made:
+        defs = made.defs()
+    assert {sensor.name for sensor in defs.sensors or []} == {"binlog_sensor_shop", "binlog_sensor_archive"}
+    assert {schedule.name for schedule in defs.schedules or []} == {"sync_every_5_minutes", "sync_daily"}
+    assert {job.name for job in defs.jobs or []} == {"sync", "sync_shop", "sync_archive"}
+
+
+def test_tests_bring_their_own_resources(tmp_path: Path) -> None:
+    own = object()
+    with location(tmp_path) as made:
+        assert (build_defs(made.pipeline, {"spark": own}).resources or {})["spark"] is own
+
+
+def test_a_list_of_tables_that_is_broken_says_what_to_do(tmp_path: Path) -> None:
+    with location(tmp_path) as made:
+        made.pipeline.tables_file.write_text("{")
+        with pytest.raises(ConfigError, match="delete it"):
+            made.defs()
+
+
+def test_two_hundred_tables_load_in_seconds(tmp_path: Path) -> None:
+    with location(tmp_path) as made:
+        seen(made, *(f"table_{number}" for number in range(200)))
+        assert len(keys(made.defs())) == 402

@@ -1,0 +1,68 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import load
+from spark_jobs.demo.live import run_live
+from spark_jobs.demo.shop import TABLES
+from spark_jobs.errors import ConfigError
+from spark_jobs.pipeline import lake_of
+from spark_jobs.rules import Scope
+from spark_jobs.status import status
+
+pytestmark = [pytest.mark.mysql, pytest.mark.spark, pytest.mark.slow]
+
+
+def test_every_row_and_every_byte_is_the_servers(spark: SparkSession, tmp_path: Path) -> None:
+    report = run_live(tmp_path / "demo", 1_000)
+    assert report.equal, report.text()
+    assert sorted(name.table for name in report.compared) == ["carts", "customers", "order_lines", "orders", "products"]
+    assert not Scope.parse(TABLES).holds("shop", "audit_log")
+    assert sum(one.rows for one in report.compared.values()) > 1_000
+    assert report.exported.files == 3
+    assert not (tmp_path / "demo" / "server").exists()
+    # What is left behind works without the server.
+    pipeline = load(tmp_path / "demo" / "pipeline.yaml")
+    left = status(pipeline, lake_of(pipeline), "shop")
+    assert (left.backlog_bytes, left.error) == (0, None)
+    assert left.end == str(report.totals.ranges[-1].stop)
+
+
+def test_too_few_rows(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="10 are too few"):
+        run_live(tmp_path / "demo", 10)
+    assert not (tmp_path / "demo").exists()
+
+
+def test_ctrl_c_leaves_no_server_and_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "spark_jobs.cli", "demo", "--rows", "1000", "--dir", str(tmp_path / "demo")]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a terminal sends its Ctrl-C to a whole group
+    ) as demo:
+        pid = _pid_in(tmp_path / "demo" / "server" / "mysqld.pid")
+        os.killpg(demo.pid, signal.SIGINT)
+        said = demo.communicate(timeout=60)[1]
+    assert (demo.returncode, said.strip()) == (130, "interrupted")
+    assert not Path(f"/proc/{pid}").exists()
+    assert not (tmp_path / "demo" / "server").exists()
+
+
+def _pid_in(file: Path) -> int:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if file.exists() and (text := file.read_text().strip()):
+            return int(text)
+        time.sleep(0.05)
+    raise AssertionError(f"{file} did not come")

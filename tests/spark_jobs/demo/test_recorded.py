@@ -1,0 +1,69 @@
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.config import Pipeline, load
+from spark_jobs.demo.recorded import EXPECTED, LOGS, compare_with_recording, recorded_files, run_recorded
+from spark_jobs.demo.report import Report
+from spark_jobs.pipeline import lake_of, run_source
+
+
+def test_the_recording_is_whole_and_small() -> None:
+    assert [file.name for file in recorded_files()] == [f"mysql-bin.00000{number}" for number in (1, 2, 3, 4)]
+    assert {file.stem for file in EXPECTED.iterdir()} == {"carts", "customers", "order_lines", "orders", "products"}
+    assert sum(file.stat().st_size for file in LOGS.rglob("*") if file.is_file()) < 1_500_000
+
+
+@pytest.fixture(scope="module")
+def demo(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return run_recorded(tmp_path_factory.mktemp("recorded") / "demo")
+
+
+@pytest.fixture(scope="module")
+def pipeline(demo: Report) -> Pipeline:
+    return load(demo.folder.config)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_every_row_is_as_recorded(demo: Report) -> None:
+    assert demo.equal, demo.text()
+    assert demo.totals.runs == 2
+    assert sum(one.rows for one in demo.compared.values()) > 1_500
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "table, statement, said",
+    [
+        ("orders", "UPDATE {} SET total = total + 0.01 WHERE id = 3", "different: id Decimal('3'): total is "),
+        ("carts", "UPDATE {} SET code = lower(code) WHERE code = 'CART-1EEF'", "missing: code 'CART-1EEF'"),
+        ("products", "UPDATE {} SET _raw = NULL WHERE id = 9000001", "_raw is None and should be "),
+        ("customers", "DELETE FROM {} WHERE id = 3", "missing: id 3"),
+    ],
+)
+def test_what_is_changed_behind_its_back_is_found(
+    spark: SparkSession, demo: Report, pipeline: Pipeline, table: str, statement: str, said: str
+) -> None:
+    downstream = lake_of(pipeline).downstream("shop", table)
+    before = downstream.head()
+    assert before is not None
+    spark.sql(statement.format(downstream.sql))
+    found = compare_with_recording(spark, pipeline)
+    spark.sql(f"RESTORE TABLE {downstream.sql} TO VERSION AS OF {before.version}")
+    assert [name for name, one in found.items() if not one.is_equal] == [TableName("shop", table)]
+    assert any(said in line for line in found[TableName("shop", table)].samples)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_one_more_file_moves_the_lake_on(spark: SparkSession, demo: Report, pipeline: Pipeline) -> None:
+    for file in demo.folder.next.iterdir():
+        file.rename(demo.folder.binlogs / file.name)
+    extracted, outcome = run_source(spark, pipeline, "shop")
+    assert extracted.range.start == demo.totals.ranges[-1].stop
+    assert extracted.range.stop.file == "mysql-bin.000004"
+    assert not outcome.stopped
+    found = compare_with_recording(spark, pipeline)
+    assert not all(one.is_equal for one in found.values())

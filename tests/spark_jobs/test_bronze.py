@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs import bronze
+from spark_jobs.binlog import SLICE_SCHEMA
+from spark_jobs.lake import Checkpoint, Lake, new_batch
+from spark_jobs.position import Position, Range
+from spark_jobs.silver import spark_type
+
+
+def test_a_bronze_row_is_a_slice_and_where_it_came_from() -> None:
+    assert set(bronze.ARROW.names) - set(SLICE_SCHEMA.names) == {"stretch", "number", "server_uuid"}
+    assert set(SLICE_SCHEMA.names) <= set(bronze.ARROW.names)
+    assert bronze.ARROW.names == list(bronze.COLUMNS)
+
+
+def test_the_columns_that_delta_keeps_statistics_of_stand_first() -> None:
+    count = int(bronze.PROPERTIES["delta.dataSkippingNumIndexedCols"])
+    assert list(bronze.COLUMNS)[:count] == ["stretch", "number", "start", "stop"]
+
+
+@pytest.mark.parametrize(
+    "field", [one for one in bronze.ARROW if not pa.types.is_nested(one.type)], ids=lambda one: one.name
+)
+def test_spark_and_arrow_types_agree(field: pa.Field) -> None:
+    assert bronze.COLUMNS[field.name] == spark_type(str(field.type))
+
+
+def test_it_begins_where_the_first_extraction_did() -> None:
+    checkpoint = Checkpoint(Position("b.000009", 4), "x", notes={"begin": "b.000003:77"})
+    assert bronze.begin(checkpoint) == Position("b.000003", 77)
+
+
+PLACES = ["b.999999:4", "b.999999:500", "b.1000000:0", "b.1000000:300", "2/b.000001:0"]
+
+
+@pytest.mark.spark
+def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake: Path) -> None:
+    named = [[("s", "t")], [("s", "u"), ("s", "t")], None, [], [("t", "s")]]
+    rows = [
+        (
+            one.stretch,
+            one.number,
+            one.offset,
+            [{"schema": s, "table": t} for s, t in tables] if tables is not None else None,
+        )
+        for one, tables in zip(map(Position.parse, PLACES), named, strict=True)
+    ]
+    columns = "stretch INT, number BIGINT, start BIGINT, tables ARRAY<STRUCT<schema: STRING, table: STRING>>"
+    table = Lake(str(lake)).bronze("shop")
+    head = table.create(
+        spark, {k: bronze.COLUMNS[k] for k in ("stretch", "number", "start", "tables")}, bronze.PROPERTIES
+    )
+    head = table.append(spark.createDataFrame(rows, columns), head, Checkpoint(Position("b.1000000", 4), new_batch()))
+
+    def starts(start: str, stop: str) -> list[tuple[int, int, int]]:
+        within = Range(Position.parse(start), Position.parse(stop))
+        return sorted((row[0], row[1], row[2]) for row in bronze.read(spark, table, head.version, within).collect())
+
+    orders = [Position.parse(place).order for place in PLACES]
+    assert starts("b.000001:4", "3/b.000001:4") == orders
+    assert starts("b.999999:500", "b.1000000:300") == orders[1:3]
+    assert starts("b.999999:501", "2/b.000001:0") == orders[2:4]
+    assert starts("b.1000000:300", "b.1000000:300") == []
+    found = table.read(spark).where(bronze.holding("s", "t")).collect()
+    assert sorted((row[0], row[1], row[2]) for row in found) == orders[:3]

@@ -1,0 +1,34 @@
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Spark
+from spark_jobs.errors import ConfigError
+from spark_jobs.session import own_session, spark_session
+
+SHUFFLES = "spark.sql.shuffle.partitions"
+
+
+def test_without_java_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ConfigError, match="Java"):
+        spark_session(Spark(master="local[1]"))
+
+
+@pytest.mark.spark
+def test_the_session_is_one_that_delta_and_positions_need(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.speculation") == "false"
+    assert "DeltaSparkSessionExtension" in str(spark.conf.get("spark.sql.extensions"))
+    assert spark.range(3).count() == 3
+
+
+@pytest.mark.spark
+def test_settings_of_an_own_session_are_nobody_elses(spark: SparkSession) -> None:
+    before = spark.conf.get(SHUFFLES)
+    own = own_session(spark, {SHUFFLES: "17", "spark.databricks.delta.write.txnAppId": "x"})
+    assert own.conf.get(SHUFFLES) == "17"
+    assert own.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get(SHUFFLES) == before
+    assert spark.conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
+    assert own_session(spark, {}).conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"

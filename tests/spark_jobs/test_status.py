@@ -1,0 +1,127 @@
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, Transaction
+
+from spark_jobs import published
+from spark_jobs.config import Pipeline, load
+from spark_jobs.lake import Checkpoint, Lake
+from spark_jobs.pipeline import lake_of
+from spark_jobs.position import Position
+from spark_jobs.published import Entry
+from spark_jobs.status import SourceStatus, TableStatus, status
+from tests.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.segment_types import INT
+
+SPEC = SegmentSpec(
+    tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL)],
+    changes=[Insert("shop.t", (1,)), Commit(), Insert("shop.t", (2,)), Commit()],
+)
+SIZE = len(SPEC.to_bytes())
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """A source of two files of ``SIZE`` bytes."""
+    (tmp_path / "binlogs").mkdir()
+    for number in (1, 2):
+        (tmp_path / "binlogs" / f"b.{number:06d}").write_bytes(SPEC.to_bytes())
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("lake: ./lake\nsources:\n  shop: {files: ./binlogs}\n")
+    return load(path)
+
+
+def landed(lake: Lake, position: str) -> None:
+    """A commit of ours in bronze, made without Spark."""
+    checkpoint = Checkpoint(Position.parse(position), "b", notes={"begin": "b.000001:4"})
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
+    )
+    deltalake.write_deltalake(lake.bronze("shop").path, pa.table({"x": [1]}), commit_properties=properties)
+
+
+def publish(lake: Lake, *entries: Entry) -> None:
+    rows = pa.Table.from_pylist([asdict(entry) for entry in entries], schema=published._SCHEMA)
+    deltalake.write_deltalake(lake.published().path, rows)
+
+
+def of(pipeline: Pipeline) -> SourceStatus:
+    return status(pipeline, lake_of(pipeline), "shop")
+
+
+def test_an_empty_lake_is_behind_by_the_whole_log(pipeline: Pipeline) -> None:
+    assert of(pipeline) == SourceStatus(
+        source="shop",
+        end=f"b.000002:{SIZE}",
+        bronze=None,
+        backlog_bytes=2 * SIZE,
+        lag_seconds=None,
+        retention_margin_bytes=None,
+        quarantined_events=0,
+        error=None,
+        tables=[],
+    )
+
+
+@pytest.mark.parametrize(
+    "held, backlog, margin",
+    [
+        ("b.000001:4", 2 * SIZE - 4 + 4, 0),
+        ("b.000001:100", 2 * SIZE - 100, 96),
+        (f"b.000001:{SIZE}", SIZE, SIZE - 4),
+        ("b.000002:100", SIZE - 100, SIZE + 96),
+        (f"b.000002:{SIZE}", 0, 2 * SIZE - 4),
+    ],
+)
+def test_backlog_lies_behind_bronze_and_margin_before_it(
+    pipeline: Pipeline, held: str, backlog: int, margin: int
+) -> None:
+    landed(lake_of(pipeline), held)
+    found = of(pipeline)
+    assert (found.bronze, found.backlog_bytes, found.retention_margin_bytes) == (held, backlog, margin)
+    assert found.lag_seconds is not None
+    assert (found.lag_seconds == 0) == (backlog == 0)
+    assert 0 <= found.lag_seconds < 600
+    assert found.error is None
+
+
+def test_a_source_that_does_not_answer_is_an_error_beside_what_the_lake_has(pipeline: Pipeline) -> None:
+    landed(lake_of(pipeline), "b.000001:100")
+    (pipeline.path.parent / "binlogs").rename(pipeline.path.parent / "elsewhere")
+    found = of(pipeline)
+    assert (found.end, found.bronze, found.backlog_bytes) == (None, "b.000001:100", None)
+    assert (found.lag_seconds, found.retention_margin_bytes) == (None, None)
+    folder = pipeline.path.parent / "binlogs"
+    assert found.error == f"shop: {folder}: {folder} cannot be read: No such file or directory"
+
+
+def test_a_log_that_went_on_without_us_is_an_error(pipeline: Pipeline) -> None:
+    landed(lake_of(pipeline), "b.000001:100")
+    (pipeline.path.parent / "binlogs" / "b.000001").unlink()
+    found = of(pipeline)
+    assert (found.end, found.backlog_bytes, found.retention_margin_bytes) == (f"b.000002:{SIZE}", None, None)
+    assert found.error is not None
+    assert found.error.startswith("shop: b.000001 is gone from the source, whose oldest file is b.000002; ")
+
+
+def test_tables_are_listed_by_name_with_what_stopped_them(pipeline: Pipeline) -> None:
+    publish(
+        lake_of(pipeline),
+        Entry("shop", "shop", "u", "stopped", reason="why", position="b.000001:100"),
+        Entry("shop", "shop", "t", "current", position="b.000002:100", merged="b.000001:300"),
+        Entry("crm", "shop", "v", "current"),
+    )
+    assert of(pipeline).tables == [
+        TableStatus("shop.t", "current", "b.000002:100", "b.000001:300", None),
+        TableStatus("shop.u", "stopped", "b.000001:100", None, "why"),
+    ]
+
+
+def test_its_json_has_the_keys_that_scripts_read(pipeline: Pipeline) -> None:
+    publish(lake_of(pipeline), Entry("shop", "shop", "t", "current"))
+    said = of(pipeline).to_json()
+    assert list(said) == [field.name for field in fields(SourceStatus)]
+    assert list(said["tables"][0]) == ["table", "state", "silver", "downstream", "reason"]
