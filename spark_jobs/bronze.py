@@ -67,6 +67,20 @@ def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> Dat
     return bronze.read(session, version).where(inside(within))
 
 
+def overlapping(spark: SparkSession, bronze: Table, version: int, wanted: Range) -> DataFrame:
+    """The slices of which a byte lies in a range, and those that continue a transaction begun in it."""
+    stretch, number = F.col("stretch"), F.col("number")
+    begin, end = wanted.start, wanted.stop
+    here = (stretch == begin.stretch) & (
+        (number > begin.number) | ((number == begin.number) & (F.col("stop") > begin.offset))
+    )
+    before = (number < end.number) | ((number == end.number) & (F.col("transaction_start") < end.offset))
+    slices = bronze.read(own_session(spark, READING), version)
+    return slices.where(
+        (here | (stretch > begin.stretch)) & (((stretch == end.stretch) & before) | (stretch < end.stretch))
+    )
+
+
 def inside(within: Range) -> Column:
     """Whether a slice begins in a range."""
     return _at_or_after(within.start) & ~_at_or_after(within.stop)

@@ -13,12 +13,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs import bronze
-from spark_jobs.binlog import Changes, Column, Decoder, Slicer, TableDefinition, TableName, definitions_of
+from spark_jobs.binlog import (
+    Changes,
+    Column,
+    Decoder,
+    FormatDescription,
+    Slicer,
+    TableDefinition,
+    TableName,
+    definitions_of,
+)
 from spark_jobs.errors import LakeError, Truncated
-from spark_jobs.lake import Lake
+from spark_jobs.lake import Lake, Table
 from spark_jobs.position import Position, Range
 from spark_jobs.rules import Pattern
 
@@ -111,7 +120,7 @@ def changes_of_files(files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wante
 def changes_of_bronze(
     spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None, wanted: Wanted
 ) -> Iterator[str]:
-    """The changes of a range of bronze; all of it where no end is given. Raises LakeError."""
+    """The changes of a range of bronze, snapped outward to transactions; all of it by default. Raises LakeError."""
     table = lake.bronze(source)
     head = table.head()
     if head is None or head.checkpoint is None:
@@ -119,10 +128,54 @@ def changes_of_bronze(
     begin = Position.parse(start) if start else bronze.begin(head.checkpoint)
     end = Position.parse(stop) if stop else head.checkpoint.position
     written = JsonChanges(source, wanted)
-    slices = bronze.read(spark, table, head.version, Range(begin, end)).where("kind != 'control'")
-    for row in slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
-        cells = {name: [row[name]] for name in bronze.ARROW.names}
-        yield from (one.line for one in written.lines(pa.RecordBatch.from_pydict(cells, schema=bronze.ARROW)))
+    for row in _slices(spark, table, head.version, Range(begin, end)).toLocalIterator(prefetchPartitions=True):
+        cells = pa.RecordBatch.from_pydict({name: [row[name]] for name in bronze.ARROW.names}, schema=bronze.ARROW)
+        for part in _cut(cells, begin, end):
+            yield from (one.line for one in written.lines(part))
+
+
+def _slices(spark: SparkSession, table: Table, version: int, wanted: Range) -> DataFrame:
+    """The slices that hold a range, in order, with the earlier parts of a transaction that the range begins inside."""
+    slices = bronze.overlapping(spark, table, version, wanted).where("kind != 'control'")
+    first = slices.select("stretch", "file", "transaction_start").orderBy("stretch", "number", "start").head()
+    if first is not None:
+        begin = min(wanted.start, Position(first["file"], first["transaction_start"], first["stretch"]))
+        slices = bronze.overlapping(spark, table, version, Range(begin, wanted.stop)).where("kind != 'control'")
+    return slices.orderBy("stretch", "number", "start")
+
+
+def _cut(cells: pa.RecordBatch, begin: Position, end: Position) -> Iterator[pa.RecordBatch]:
+    """The transactions of one slice that the range touches; the slice itself where it lies inside or is part of one."""
+    file, start, stop, transaction = (
+        cells.column(n)[0].as_py() for n in ("file", "start", "stop", "transaction_start")
+    )
+    ends = [at.offset for at in (begin, end) if at.file == file and start < at.offset < stop]
+    if not ends or transaction != start or not cells.column("transactions")[0].as_py():
+        yield cells
+        return
+    low = begin.offset if begin.file == file else 0
+    high = end.offset if end.file == file else stop
+    pieces = [(_number(piece, "transaction_start"), piece) for piece in _pieces(cells, file, start)]
+    stops = {begun: _number(piece, "stop") for begun, piece in pieces}
+    yield from (piece for begun, piece in pieces if stops[begun] > low and begun < high)
+
+
+def _number(cells: pa.RecordBatch, name: str) -> int:
+    return int(cells.column(name)[0].as_py())
+
+
+def _pieces(cells: pa.RecordBatch, file: str, start: int) -> Iterator[pa.RecordBatch]:
+    """A slice cut as small as it goes; what belongs to a transaction that ends in a later slice comes last, in one."""
+    context, payload = cells.column("context")[0].as_py(), cells.column("payload")[0].as_py()
+    head = context[: int.from_bytes(context[9:13], "little")]
+    slicer = Slicer(file, start, FormatDescription.parse(head, f"{file}:{start}"), target=1)
+    for batch in [*slicer.feed(payload), *slicer.finish()]:
+        yield from (batch.slice(at, 1) for at in range(batch.num_rows))
+    if slicer.pending:
+        rest = slicer.complete
+        values = {name: cells.column(name)[0].as_py() for name in cells.schema.names}
+        values |= {"start": rest, "transaction_start": rest, "context": head, "payload": payload[rest - start :]}
+        yield pa.RecordBatch.from_pylist([values], schema=cells.schema)
 
 
 def _images(definition: TableDefinition, image: pa.RecordBatch, raw: list[Any]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ Put here: which silver rows a merge takes, and the statement. Not here: how silv
 Live, the windows after the downstream table's checkpoint are folded per key and merged; a row is taken where its
 position is newer than the target's. Where windows were **done again** since the silver version that was last
 merged, the keys of their old and new rows are folded over all of silver and written where the content differs: a mended
-decoder takes effect, an unchanged range changes nothing, and no key goes back, because the fold always holds the newest state.
+decoder takes effect, an unchanged range changes nothing, and no key goes back, because the fold holds the newest state.
 """
 
 import logging

@@ -163,7 +163,7 @@ _TRANSACTIONS: tuple[Callable[[int, random.Random], Iterator[str]], ...] = (_buy
 class Writers(threading.Thread):
     """Traffic in a thread of its own until the ``with`` block ends; what it raises is raised there."""
 
-    def __init__(self, traffic: Traffic, pause: float = 0.004) -> None:
+    def __init__(self, traffic: Traffic, pause: float = 0.015) -> None:
         super().__init__(name="writers", daemon=True)
         self.traffic = traffic
         self.pause = pause

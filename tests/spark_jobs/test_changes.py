@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog import TableName
-from spark_jobs.changes import changes_of_files, wanted_tables
+from spark_jobs.binlog import Slicer, TableName
+from spark_jobs.changes import JsonChanges, _cut, changes_of_files, wanted_tables
 from spark_jobs.errors import ConfigError, Truncated, Unsupported
+from spark_jobs.position import Position
 from tests import segment_types as t
 from tests.segment_spec import (
     UUID,
@@ -253,3 +255,33 @@ def test_rows_whose_fate_is_not_known_yet_are_refused_by_place() -> None:
 def test_bytes_are_base64_that_reads_back() -> None:
     value = bytes(range(256))
     assert base64.b64decode(after(t.BLOB, value)["base64"]) == value
+
+
+def _bronze_like(path: Path, target: int) -> list[pa.RecordBatch]:
+    slicer = Slicer(path.name, 0, None, target=target)
+    batches = [*slicer.feed(path.read_bytes()), *slicer.finish()]
+    return [batch.slice(at, 1) for batch in batches for at in range(batch.num_rows)]
+
+
+@pytest.mark.parametrize("target", [200, 1 << 20])
+def test_a_range_is_snapped_outward_to_transactions(target: int) -> None:
+    path = RECORDED / "mysql-8.0-types.000001"
+    slices = [cells for cells in _bronze_like(path, target) if cells.column("kind")[0].as_py() == "rows"]
+    everything = [json.loads(one.line) for cells in slices for one in JsonChanges(None, ANY).lines(cells)]
+    assert everything
+    size = path.stat().st_size
+    for low, high in [(low, high) for low in range(4, size, 97) for high in (low + 1, low + 400) if high <= size]:
+        begin, end = Position(path.name, low), Position(path.name, high)
+        touched = {one["gtid"] for one in everything if low <= one["offset"] < high}
+        got = [
+            json.loads(one.line)
+            for cells in slices
+            if cells.column("stop")[0].as_py() > low and cells.column("transaction_start")[0].as_py() < high
+            for part in _cut(cells, begin, end)
+            for one in JsonChanges(None, ANY).lines(part)
+        ]
+        assert touched <= {one["gtid"] for one in got}
+        if target > size:
+            whole = [one for one in everything if one["gtid"] in {one["gtid"] for one in got}]
+            assert got == whole, (low, high)
+            assert len({one["gtid"] for one in got} - touched) <= 2, "no more than the transactions at both ends"
