@@ -17,7 +17,7 @@ from spark_jobs import bronze, published, seen, silver
 from spark_jobs.binlog import TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
-from spark_jobs.errors import ConfigError, StratalogError, TableStopped
+from spark_jobs.errors import ConfigError, LostRace, StratalogError, TableStopped
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.merge import Merged, merge
@@ -286,16 +286,24 @@ def _after_merge(entry: Entry, one: Brought | None, stopped: dict[TableName, str
 
 
 def _each(work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[TableName, str]) -> list[Result]:
-    """Runs the work of several tables side by side; what one table raises stops that table."""
+    """Runs the work of several tables side by side; what one table raises stops that table.
+
+    Raises LostRace, once the others are done, where another run moved a table first: nothing is wrong with that one.
+    """
     done: list[Result] = []
+    lost: LostRace | None = None
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         running = [(one.name, pool.submit(run, one)) for one in work]
         for name, future in running:
             try:
                 done.append(future.result())
+            except LostRace as error:
+                lost = error
             except StratalogError as error:
                 log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
                 stopped[name] = str(error)
+    if lost:
+        raise lost
     return done
 
 

@@ -23,7 +23,7 @@ _RUNTIME = {
     # A task decodes its slices once; a second attempt of a slow one would open a second dump connection.
     "spark.speculation": "false",
 }
-_LOGGING = Path(__file__).with_name("log4j2.properties")
+JAVA_OPTIONS = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 _LOCAL = {
     # At their defaults (200 and 50) these cost seconds a commit on one machine.
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
@@ -35,7 +35,7 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     # Tables are named by path; the catalog's folder is never used, but Spark makes it in the current one.
     "spark.sql.warehouse.dir": str(cache_dir() / "warehouse"),
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Spark
-from spark_jobs.session import spark_session
+from spark_jobs.session import JAVA_OPTIONS, spark_session
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +21,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.sql.warehouse.dir": str(warehouse),
                 "spark.sql.shuffle.partitions": "2",
                 "spark.driver.memory": "2g",
+                # A thousand small queries: the optimising compiler costs more than it ever gives back.
+                "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             },
         )
     )

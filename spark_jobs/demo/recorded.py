@@ -20,11 +20,11 @@ from spark_jobs.demo.interrupt import interruptible
 from spark_jobs.demo.progress import step
 from spark_jobs.demo.report import Report, command_name
 from spark_jobs.demo.runs import Totals, run
+from spark_jobs.demo.session import brief_session
 from spark_jobs.demo.shop import SCHEMA
 from spark_jobs.demo.warm import compile_decoder
 from spark_jobs.pipeline import lake_of
 from spark_jobs.provision import delta_jars
-from spark_jobs.session import spark_session
 
 LOGS = Path(__file__).parent / "recorded_logs"
 """Binlog files as a MySQL server wrote them, and in ``expected`` its rows as they were when it began the last file."""
@@ -51,7 +51,7 @@ def run_recorded(path: Path) -> Report:
         folder.read_from_files(": a recording that comes with stratalog")
         pipeline = load(folder.config)
         with step("starting Spark"):
-            spark = spark_session(pipeline.spark)
+            spark = brief_session(pipeline)
             compile_decoder()
         folder.next.mkdir()
         shutil.copyfile(last, folder.next / last.name)

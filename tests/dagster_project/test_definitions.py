@@ -127,8 +127,17 @@ def development_server(folder: Path) -> Iterator[Any]:
         _await(ask, server, folder / "dev.log")
         yield ask
     finally:
-        server.send_signal(signal.SIGINT)
+        _stop(server)
+
+
+def _stop(server: "subprocess.Popen[bytes]") -> None:
+    """By Ctrl-C, as a user stops it; all of it by force where the shell that started the tests made it deaf to that."""
+    server.send_signal(signal.SIGINT)
+    try:
         server.wait(60)
+    except subprocess.TimeoutExpired:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
 
 
 def _await(ask: Any, server: "subprocess.Popen[bytes]", log: Path) -> None:

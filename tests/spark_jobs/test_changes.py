@@ -270,7 +270,7 @@ def test_a_range_is_snapped_outward_to_transactions(target: int) -> None:
     everything = [json.loads(one.line) for cells in slices for one in JsonChanges(None, ANY).lines(cells)]
     assert everything
     size = path.stat().st_size
-    for low, high in [(low, high) for low in range(4, size, 97) for high in (low + 1, low + 400) if high <= size]:
+    for low, high in ((at, at + length) for at in range(4, size - 400, 97) for length in (1, 400)):
         begin, end = Position(path.name, low), Position(path.name, high)
         touched = {one["gtid"] for one in everything if low <= one["offset"] < high}
         got = [

@@ -1,3 +1,6 @@
+import shutil
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 

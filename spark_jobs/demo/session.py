@@ -1,0 +1,18 @@
+"""The demo's Spark session.
+
+Put here: what a session that lives for a minute does otherwise. Not here: what all sessions have (session.py above).
+"""
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Pipeline
+from spark_jobs.session import spark_session
+
+_BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+"""For the JVM: compiling once and lightly; compiling hot code again takes more of a minute than it gives back."""
+
+
+def brief_session(pipeline: Pipeline) -> SparkSession:
+    """The session of a pipeline, on a JVM that is quick to begin and not the quickest later. Raises ConfigError."""
+    conf = {"spark.driver.defaultJavaOptions": _BRIEF} | pipeline.spark.conf
+    return spark_session(pipeline.spark.model_copy(update={"conf": conf}))
