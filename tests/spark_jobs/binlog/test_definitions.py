@@ -1,0 +1,27 @@
+from spark_jobs.binlog import Slicer, definitions_of
+from tests.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.segment_types import INT, VARCHAR
+
+ONE = Table("shop.one", key=["id"], id=INT, note=VARCHAR(40))
+OTHER = Table("shop.other", key=["id"], id=INT)
+
+
+def found(*changes: object) -> list[list[str]]:
+    """For each slice of rows, the definitions in it."""
+    slicer = Slicer("b.000001", 0, None)
+    content = SegmentSpec([ONE, OTHER], [*changes]).to_bytes()  # type: ignore[list-item]
+    rows = [row for batch in [*slicer.feed(content), *slicer.finish()] for row in batch.to_pylist()]
+    return [
+        [str(one) for one in definitions_of(row["file"], row["start"], row["context"], row["payload"])]
+        for row in rows
+        if row["kind"] == "rows"
+    ]
+
+
+def test_each_definition_once_in_order_of_first_use() -> None:
+    changes = [Insert("shop.other", (1,)), Insert("shop.one", (1, "x")), Insert("shop.other", (2,)), Commit()]
+    assert found(*changes) == [["shop.other (id int)", "shop.one (id int, note varchar(40))"]]
+
+
+def test_tables_without_rows_have_none() -> None:
+    assert found(Insert("shop.one", (1, None)), Commit()) == [["shop.one (id int, note varchar(40))"]]

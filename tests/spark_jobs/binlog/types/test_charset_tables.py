@@ -1,0 +1,26 @@
+import codecs
+
+import pytest
+
+from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, CORRECTIONS, SINGLE_BYTE, WIDTHS
+
+
+def test_no_collation_belongs_to_two_character_sets() -> None:
+    ids = [one for parts in COLLATIONS.values() for part in parts for one in part]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_way_to_read_text_is_for_a_known_character_set() -> None:
+    assert (set(CODECS) | set(SINGLE_BYTE) | set(WIDTHS) | set(CORRECTIONS)) <= set(COLLATIONS)
+    assert not set(CODECS) & set(SINGLE_BYTE), "one way a set"
+
+
+@pytest.mark.parametrize("charset", sorted(SINGLE_BYTE))
+def test_a_single_byte_set_has_a_place_for_every_byte(charset: str) -> None:
+    assert len(SINGLE_BYTE[charset]) == 256
+    assert WIDTHS.get(charset, 1) == 1
+
+
+@pytest.mark.parametrize("charset", sorted(CODECS))
+def test_a_codec_exists(charset: str) -> None:
+    assert codecs.lookup(CODECS[charset])

@@ -1,0 +1,70 @@
+import pickle
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_jobs import bronze
+from spark_jobs.binlog import FormatDescription
+from spark_jobs.errors import DecodeError
+from spark_jobs.extract import Plan, slicing_task
+from spark_jobs.lake import Head
+from spark_jobs.position import Position, Range
+from spark_jobs.source import Part
+from spark_jobs.source.files import FileReading
+
+RECORDED = Path(__file__).parents[1] / "recorded"
+FILE = "mysql-8.0-transactions.000001"
+SIZE = (RECORDED / FILE).stat().st_size
+
+
+def read(*parts: Part) -> list[pa.RecordBatch]:
+    """What a Spark task makes of the parts; the task has gone through pickle, as tasks do."""
+    task = pickle.loads(pickle.dumps(FileReading(RECORDED)))  # noqa: S301 - our own, just made
+    ids = pa.RecordBatch.from_pydict({"id": list(range(len(parts)))})
+    return list(slicing_task("shop", 3, parts, "a-uuid", task)(iter([ids])))
+
+
+def joined(batches: list[pa.RecordBatch]) -> bytes:
+    return b"".join(cell.as_py() for batch in batches for cell in batch.column("payload"))
+
+
+def test_a_task_gives_bronze_rows_whose_payloads_are_the_file() -> None:
+    batches = read(Part(FILE, 0, SIZE))
+    assert all(batch.schema == bronze.ARROW for batch in batches)
+    assert joined(batches) == (RECORDED / FILE).read_bytes()
+    told = {(row["stretch"], row["number"], row["file"], row["server_uuid"]) for b in batches for row in b.to_pylist()}
+    assert told == {(3, 1, FILE, "a-uuid")}
+
+
+def test_a_part_may_begin_and_end_at_any_boundary_of_transactions() -> None:
+    bounds = sorted({0, SIZE} | {row["stop"] for batch in read(Part(FILE, 0, SIZE)) for row in batch.to_pylist()})
+    assert len(bounds) > 4
+    parts = [Part(FILE, start, stop) for start, stop in pairwise(bounds)]
+    assert joined(read(*parts)) == (RECORDED / FILE).read_bytes()
+
+
+def test_a_part_that_ends_inside_a_transaction_is_an_error_by_place() -> None:
+    last = max(row["stop"] for batch in read(Part(FILE, 0, SIZE)) for row in batch.to_pylist() if row["kind"] == "rows")
+    with pytest.raises(DecodeError, match=rf"^shop: {FILE}:\d+: the log was to be read to {last - 1}, but"):
+        read(Part(FILE, 0, last - 1))
+
+
+def test_an_error_in_a_task_names_the_source() -> None:
+    def broken(_: Part) -> tuple[FormatDescription | None, Iterator[bytes]]:
+        return None, iter([b"#!/bin/sh\n" * 20])
+
+    ids = pa.RecordBatch.from_pydict({"id": [0]})
+    with pytest.raises(DecodeError, match=r"^shop: mysql-bin\.000001: .*not a binlog"):
+        list(slicing_task("shop", 1, (Part("mysql-bin.000001", 0, 200),), None, broken)(iter([ids])))
+
+
+def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None:
+    begin, stop = Position("b.000001", 4), Position("b.000002", 99)
+    planned = Plan("shop", Head(0, 0, None), Range(begin, stop), (), "a-uuid", begin)
+    checkpoint = planned.checkpoint()
+    assert (checkpoint.position, checkpoint.kind) == (stop, "live")
+    assert checkpoint.notes == {"start": "b.000001:4", "begin": "b.000001:4", "uuid": "a-uuid"}
+    assert checkpoint.batch != planned.checkpoint().batch, "two attempts are told apart"

@@ -1,0 +1,35 @@
+from spark_jobs import silver
+from spark_jobs.lake import Table
+from spark_jobs.merge import ADDED, _differs, _statement
+
+COLUMNS = silver.Columns({"id": "INT", "a `b": "STRING", "n": "DECIMAL(10,2)"}, ("id",))
+TARGET = Table("lake/downstream/s/t", plain=False)
+
+
+def test_every_column_is_named_and_quoted() -> None:
+    text = _statement(TARGET, COLUMNS, again=False)
+    for name in ("`id`", "`a ``b`", "`n`", *(f"`{name}`" for name in ADDED)):
+        assert f"t.{name} = s.{name}" in text
+        assert f"s.{name}" in text.split("VALUES")[1]
+    assert "*" not in text, "MERGE would choose types by itself"
+
+
+def test_a_live_merge_takes_newer_rows_alone() -> None:
+    text = _statement(TARGET, COLUMNS, again=False)
+    assert text.count("s._position > t._position") == 2, "deletes and updates"
+    assert "WHEN NOT MATCHED AND NOT s._gone THEN INSERT" in text
+
+
+def test_a_merge_of_windows_done_again_goes_by_content() -> None:
+    text = _statement(TARGET, COLUMNS, again=True)
+    assert "s._position > t._position" not in text
+    assert _differs(COLUMNS) in text
+    assert "WHEN MATCHED AND s._gone THEN DELETE" in text
+
+
+def test_content_is_every_column_but_the_key() -> None:
+    text = _differs(COLUMNS)
+    assert "t.`id` <=> s.`id`" not in text
+    for name in ("`a ``b`", "`n`", "`_position`", "`_committed_at`"):
+        assert f"t.{name} <=> s.{name}" in text
+    assert "map_entries(t._raw) <=> map_entries(s._raw)" in text

@@ -1,0 +1,96 @@
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.compact import Compacted
+from spark_jobs.config import Pipeline, load
+from spark_jobs.errors import DecodeError, LostRace, TableStopped
+from spark_jobs.lake import Checkpoint, Head
+from spark_jobs.pipeline import Plan, Planner, _each, lake_of
+from spark_jobs.position import Position, Range
+from spark_jobs.published import Entry
+
+ORDERS, LINES, AUDIT = (TableName("shop", table) for table in ("orders", "lines", "audit"))
+BEGIN, END = Position("b.000001", 4), Position("b.000003", 500)
+
+
+@dataclass(frozen=True)
+class Item:
+    name: TableName
+
+
+def pipeline(folder: Path) -> Pipeline:
+    path = folder / "pipeline.yaml"
+    path.write_text(
+        "lake: ./lake\nsources: {s: {files: ./logs}}\ntables: ['shop.*', '!shop.audit']\n", encoding="utf-8"
+    )
+    return load(path)
+
+
+def planner(folder: Path, tables: frozenset[TableName] | None = None) -> Planner:
+    checkpoint = Checkpoint(END, "batch", notes={"begin": str(BEGIN)})
+    lake = lake_of(pipeline(folder))
+    return Planner(pipeline(folder), lake, "s", lake.bronze("s"), Head(7, 3, checkpoint), checkpoint, tables)
+
+
+def entry(name: TableName, **values: Any) -> Entry:
+    return replace(Entry("s", name.schema, name.table, "current"), **values)
+
+
+def compacted(name: TableName) -> Compacted:
+    return Compacted("s", name, Range(BEGIN, END), Head(9, 4, None), definition=None)  # type: ignore[arg-type]
+
+
+def test_what_one_table_raises_stops_that_table_alone() -> None:
+    def work(item: Item) -> str:
+        if item.name == LINES:
+            raise TableStopped("no key")
+        if item.name == AUDIT:
+            raise DecodeError("bad bytes")
+        return item.name.table
+
+    stopped: dict[TableName, str] = {}
+    assert _each([Item(LINES), Item(ORDERS), Item(AUDIT)], work, stopped) == ["orders"]
+    assert stopped == {LINES: "no key", AUDIT: "bad bytes"}
+
+
+def test_a_lost_race_is_raised_when_the_others_are_done() -> None:
+    done: list[TableName] = []
+
+    def work(item: Item) -> None:
+        if item.name == LINES:
+            raise LostRace("another run was first")
+        done.append(item.name)
+
+    stopped: dict[TableName, str] = {}
+    with pytest.raises(LostRace, match="another run was first"):
+        _each([Item(LINES), Item(ORDERS)], work, stopped)
+    assert (done, stopped) == ([ORDERS], {}), "nothing is wrong with the table"
+
+
+def test_an_error_of_ours_is_not_taken_for_a_table_s() -> None:
+    def work(_: Item) -> None:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        _each([Item(ORDERS)], work, {})
+
+
+def test_after_a_run_done_and_idle_tables_stand_at_the_end_and_a_stopped_one_where_it_was(tmp_path: Path) -> None:
+    before = [entry(ORDERS), entry(LINES, position=str(BEGIN)), entry(AUDIT)]
+    planned = Plan(before, [], {LINES: "ALTER TABLE"})
+    orders, lines, audit = planner(tmp_path).after(planned, [compacted(ORDERS)])
+    assert (orders.state, orders.position, orders.silver_version) == ("current", str(END), 9)
+    assert (lines.state, lines.position, lines.reason) == ("stopped", str(BEGIN), "ALTER TABLE")
+    assert (audit.state, audit.position) == ("ignored", None)
+    assert {one.surveyed for one in (orders, lines, audit)} == {str(END)}
+
+
+def test_tables_that_were_not_chosen_stay_where_they_were(tmp_path: Path) -> None:
+    before = [entry(ORDERS), entry(LINES, position=str(BEGIN))]
+    orders, lines = planner(tmp_path, frozenset({ORDERS})).after(Plan(before, [], {}), [compacted(ORDERS)])
+    assert orders.position == str(END)
+    assert lines == replace(before[1], surveyed=str(END))
