@@ -50,6 +50,8 @@ class Log:
     def parts_from(self, start: Position) -> list[Part]:
         """What lies between a position and the end, file by file. Raises SourceError where it is not all there."""
         self._require(start)
+        if self.end.file not in [file.name for file in self.files]:
+            raise SourceError(f"{self.source}: the log ends at {self.end}, in a file that it does not list; run again")
         parts = []
         for file in self.files:
             begin = start.offset if file.name == start.file else 0

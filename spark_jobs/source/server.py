@@ -17,7 +17,7 @@ from pymysqlreplication import BinLogStreamReader
 from spark_jobs.binlog import MAGIC, FormatDescription
 from spark_jobs.config import MySQL
 from spark_jobs.errors import SourceError
-from spark_jobs.position import FIRST_EVENT, Position
+from spark_jobs.position import FIRST_EVENT, Position, file_number
 from spark_jobs.source import Log, LogFile, Part, Reading, require_contiguous
 
 CHUNK = 4 << 20
@@ -39,8 +39,11 @@ class Server:
         with self.connect() as connection:
             variables = self.variables(connection)
             self._require_rows(variables)
-            files = [LogFile(row["Log_name"], row["File_size"]) for row in self.ask(connection, "SHOW BINARY LOGS")]
+            # The end first: were it asked for last, a rotation in between would move it past a file whose size is old.
             end = self.end(connection)
+            rows = self.ask(connection, "SHOW BINARY LOGS")
+        files = [LogFile(row["Log_name"], row["File_size"]) for row in rows]
+        files = [file for file in files if file_number(file.name) <= end.number]
         require_contiguous(self.name, [file.name for file in files])
         return Log(self.name, tuple(files), end, variables.get("server_uuid"))
 

@@ -143,3 +143,10 @@ def test_an_open_transaction_is_no_boundary(tmp_path: Path) -> None:
     require_boundary(Files("shop", tmp_path), Position("bin.000001", len(cut)))
     with pytest.raises(SourceError, match="no transaction begins at"):
         require_boundary(Files("shop", tmp_path), Position("bin.000001", len(cut) - 31))
+
+
+def test_an_end_in_a_file_that_is_not_listed_is_refused() -> None:
+    listed = (LogFile("b.000001", 500), LogFile("b.000002", 300))
+    log = Log("shop", listed, Position("b.000003", 120))
+    with pytest.raises(SourceError, match=r"^shop: the log ends at b\.000003:120, in a file that it does not list"):
+        log.parts_from(Position("b.000001", 4))
