@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,10 @@ class _Verbs(click.Group):
 @click.version_option(package_name="stratalog")
 def cli(*, verbose: bool) -> None:
     """Binary logs of MySQL and MariaDB into Delta tables: bronze, silver, downstream."""
-    handler = RichHandler(console=_ERRORS, show_path=False, markup=False, highlighter=None)
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", datefmt="%H:%M:%S", handlers=[handler], force=True)
+    rich = RichHandler(console=_ERRORS, show_path=False, markup=False, highlighter=None)
+    plain = logging.StreamHandler()  # a file or a pipe gets a line a message, however long
+    handler, text = (rich, "%(message)s") if _ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, format=text, datefmt="%H:%M:%S", handlers=[handler], force=True)
     logging.getLogger("spark_jobs").setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
@@ -267,8 +270,8 @@ def _bronze_changes(
     names = _chosen(pipeline, source)
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
-    spark = _spark(pipeline)
-    yield from read(spark, lake_of(pipeline), names[0], start, stop, wanted)
+    with _spark(pipeline) as spark:
+        yield from read(spark, lake_of(pipeline), names[0], start, stop, wanted)
 
 
 @cli.command()
@@ -285,9 +288,10 @@ def export(path: Path, source: str, folder: Path) -> None:
 
     pipeline = load(path)
     _chosen(pipeline, source)
-    for one in write(_spark(pipeline), lake_of(pipeline), source, folder):
-        part = f", from byte {one.start} on: bronze does not hold its beginning" if one.start else ""
-        click.echo(f"{one.path}\t{one.size} bytes{part}")
+    with _spark(pipeline) as spark:
+        for one in write(spark, lake_of(pipeline), source, folder):
+            part = f", from byte {one.start} on: bronze does not hold its beginning" if one.start else ""
+            click.echo(f"{one.path}\t{one.size} bytes{part}")
 
 
 @cli.command()
@@ -365,11 +369,16 @@ def _chosen(pipeline: Pipeline, source: str | None) -> list[str]:
     return [source] if source else list(pipeline.sources)
 
 
-def _spark(pipeline: Pipeline) -> "SparkSession":
+@contextmanager
+def _spark(pipeline: Pipeline) -> "Iterator[SparkSession]":
+    """The session of a pipeline; Ctrl-C inside the ``with`` block ends its jobs quietly."""
+    from spark_jobs.interrupt import interruptible
     from spark_jobs.session import spark_session
 
     with _ERRORS.status("starting Spark"):
-        return spark_session(pipeline.spark)
+        spark = spark_session(pipeline.spark)
+    with nullcontext() if pipeline.spark.remote else interruptible(spark):
+        yield spark
 
 
 def _each_source(
@@ -378,20 +387,22 @@ def _each_source(
     """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then."""
     pipeline = load(path)
     names = _chosen(pipeline, source)
-    spark = _spark(pipeline)
-    failed = False
-    for name in names:
-        try:
-            outcome = do(spark, pipeline, name)
-        except ConfigError:
-            raise
-        except StratalogError as error:
-            _ERRORS.print(str(error), style="red", markup=False, highlight=False)
-            failed = True
-        else:
-            failed = failed or bool(outcome and outcome.stopped)
-    if failed:
+    with _spark(pipeline) as spark:
+        went = [_went(name, lambda name: do(spark, pipeline, name)) for name in names]
+    if not all(went):
         sys.exit(1)
+
+
+def _went(name: str, do: "Callable[[str], Outcome | None]") -> bool:
+    """Works on one source; False where it failed or a table of it stopped."""
+    try:
+        outcome = do(name)
+    except ConfigError:
+        raise
+    except StratalogError as error:
+        _ERRORS.print(str(error), style="red", markup=False, highlight=False)
+        return False
+    return not (outcome and outcome.stopped)
 
 
 def _say_extracted(extracted: Any) -> None:

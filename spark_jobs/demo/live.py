@@ -18,7 +18,7 @@ from spark_jobs.demo.compare import Comparison, compare, lake_rows
 from spark_jobs.demo.expected import TEXT_CONNECTION, selection, server_rows, tables
 from spark_jobs.demo.exported import export_beside
 from spark_jobs.demo.folder import PASSWORD, SOURCE, DemoFolder
-from spark_jobs.demo.interrupt import interruptible
+from spark_jobs.interrupt import interruptible
 from spark_jobs.demo.progress import step
 from spark_jobs.demo.report import Report
 from spark_jobs.demo.runs import Totals, run

@@ -16,7 +16,7 @@ from spark_jobs.config import Pipeline, load
 from spark_jobs.demo.compare import Comparison, compare, lake_rows
 from spark_jobs.demo.exported import export_beside
 from spark_jobs.demo.folder import SOURCE, DemoFolder
-from spark_jobs.demo.interrupt import interruptible
+from spark_jobs.interrupt import interruptible
 from spark_jobs.demo.progress import step
 from spark_jobs.demo.report import Report, command_name
 from spark_jobs.demo.runs import Totals, run

@@ -6,7 +6,7 @@ import time
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.demo.interrupt import interruptible
+from spark_jobs.interrupt import interruptible
 
 
 @pytest.mark.spark
