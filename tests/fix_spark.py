@@ -21,7 +21,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.sql.warehouse.dir": str(warehouse),
                 "spark.sql.shuffle.partitions": "2",
                 "spark.driver.memory": "2g",
-                # A thousand small queries: the optimising compiler costs more than it ever gives back.
+                # A thousand small queries: compiling each, and then the compiler's code, costs more than it gives back.
+                "spark.sql.codegen.wholeStage": "false",
+                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
                 "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             },
         )
