@@ -114,7 +114,8 @@ def changes_of_files(files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wante
         for batch in slicer.finish():
             yield from (one.line for one in written.lines(batch))
         if slicer.pending:
-            raise Truncated(f"{file}:{slicer.complete}: {slicer.pending} bytes at the end are no complete transaction")
+            left = f"{slicer.pending} bytes at the end are no complete transaction"
+            raise Truncated(f"{file}:{slicer.complete}: {left}; copy the file again")
 
 
 def changes_of_bronze(

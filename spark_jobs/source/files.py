@@ -118,7 +118,9 @@ def _reading(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SourceError(f"{what}: {error.filename or 'it'} cannot be read: {error.strerror}") from error
+        path = str(error.filename or "it")
+        which = what if what.endswith(path) else f"{what}: {path}"
+        raise SourceError(f"{which} cannot be read: {error.strerror}") from error
 
 
 def _in_use(path: Path) -> bool:

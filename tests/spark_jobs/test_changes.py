@@ -223,7 +223,8 @@ def test_a_cut_file_gives_what_is_whole_and_then_its_place(cut: int) -> None:
     lines: list[str] = []
     with pytest.raises(Truncated) as refused:
         lines.extend(changes_of_files([("b.000001", iter([content]))], ANY))
-    assert str(refused.value) == f"b.000001:{end}: {len(content) - end} bytes at the end are no complete transaction"
+    left = f"{len(content) - end} bytes at the end are no complete transaction"
+    assert str(refused.value) == f"b.000001:{end}: {left}; copy the file again"
 
 
 def recorded(name: str, table: str) -> Iterator[dict[str, Any]]:

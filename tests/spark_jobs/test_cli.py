@@ -160,7 +160,7 @@ def test_check_with_connect_asks_every_source(run: Run, pipeline: Path) -> None:
     gone = pipeline.parent / "gone"
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.splitlines() == [
-        f"sources.gone: {gone}: {gone} cannot be read: No such file or directory",
+        f"sources.gone: {gone} cannot be read: No such file or directory",
         (
             "sources.down: 127.0.0.1:1 answered: Can't connect to MySQL server on '127.0.0.1' "
             "([Errno 111] Connection refused)"

@@ -100,7 +100,7 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, make: object, 
     folder = tmp_path / "logs"
     assert callable(make)
     make(folder)
-    assert refused(Files("shop", folder)) == f"shop: {folder}: {folder} cannot be read: {why}"
+    assert refused(Files("shop", folder)) == f"shop: {folder} cannot be read: {why}"
 
 
 def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
