@@ -21,6 +21,7 @@ from spark_jobs.lake import Table
 from spark_jobs.pipeline import Planner, extract_source, lake_of, run_source
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import SOURCE, Shop
+from tests.fix_spark import LIGHT
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -62,9 +63,8 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
     shop.execute("FLUSH BINARY LOGS")
     undisturbed = shop.pipeline(lake=str(tmp_path / "undisturbed"))
     shop.run(undisturbed)
-    shaken = shop.pipeline(
-        lake=str(tmp_path / "shaken"), spark={"master": "local[1]", "conf": {"spark.driver.memory": "1g"}}
-    )
+    brief = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
+    shaken = shop.pipeline(lake=str(tmp_path / "shaken"), spark={"master": "local[2]", "conf": brief})
     for layer in ("bronze", "silver", "downstream"):
         for moment in ("before", "after"):
             command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(shaken.path), layer, moment]
