@@ -309,5 +309,5 @@ def test_a_counter_without_any_checkpoint_is_not_trusted(spark: SparkSession, la
     with pytest.raises(LakeError) as refused:
         made.head()
     assert str(refused.value) == (
-        f"{made.path}: no commit in the log's history names a position; restore the table's _delta_log"
+        f"{made.path}: no commit in its history names a position; restore the table's _delta_log"
     )

@@ -95,7 +95,7 @@ def test_a_source_that_does_not_answer_is_an_error_beside_what_the_lake_has(pipe
     assert (found.end, found.bronze, found.backlog_bytes) == (None, "b.000001:100", None)
     assert (found.lag_seconds, found.retention_margin_bytes) == (None, None)
     folder = pipeline.path.parent / "binlogs"
-    assert found.error == f"shop: {folder}: {folder} cannot be read: No such file or directory"
+    assert found.error == f"shop: {folder} cannot be read: No such file or directory"
 
 
 def test_a_log_that_went_on_without_us_is_an_error(pipeline: Pipeline) -> None:
