@@ -126,15 +126,9 @@ def compact(path: Path, source: str | None) -> None:
 
     Example: stratalog compact -c pipeline.yaml
     """
-    from spark_jobs.pipeline import compact_source, publish
+    from spark_jobs.pipeline import compact_source
 
-    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        outcome = compact_source(spark, pipeline, name)
-        publish(spark, pipeline, name, outcome)
-        _say_outcome(name, outcome)
-        return outcome
-
-    _each_source(path, source, one)
+    _one_layer(path, source, compact_source)
 
 
 @cli.command()
@@ -145,15 +139,9 @@ def merge(path: Path, source: str | None) -> None:
 
     Example: stratalog merge -c pipeline.yaml
     """
-    from spark_jobs.pipeline import merge_source, publish
+    from spark_jobs.pipeline import merge_source
 
-    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        outcome = merge_source(spark, pipeline, name)
-        publish(spark, pipeline, name, outcome)
-        _say_outcome(name, outcome)
-        return outcome
-
-    _each_source(path, source, one)
+    _one_layer(path, source, merge_source)
 
 
 @cli.command()
@@ -391,6 +379,19 @@ def _each_source(
         went = [_went(name, lambda name: do(spark, pipeline, name)) for name in names]
     if not all(went):
         sys.exit(1)
+
+
+def _one_layer(path: Path, source: str | None, layer: Callable[["SparkSession", Pipeline, str], "Outcome"]) -> None:
+    """Works on one layer of every source, and publishes what it left."""
+    from spark_jobs.pipeline import publish
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        outcome = layer(spark, pipeline, name)
+        publish(spark, pipeline, name, outcome)
+        _say_outcome(name, outcome)
+        return outcome
+
+    _each_source(path, source, one)
 
 
 def _went(name: str, do: "Callable[[str], Outcome | None]") -> bool:

@@ -7,6 +7,7 @@ A ``Source`` lives in the driver and answers questions about the log. Its ``read
 picklable, and able to open its own file or connection.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -104,21 +105,25 @@ class Source(Protocol):
         ...
 
 
+def last_boundary(reading: Reading, part: Part) -> int:
+    """Where the last complete transaction of a part ends, by reading it whole. Raises DecodeError, SourceError."""
+    format_, chunks = reading(part)
+    slicer = Slicer(part.file, part.start, format_)
+    for chunk in chunks:
+        deque(slicer.feed(chunk), maxlen=0)
+    deque(slicer.finish(), maxlen=0)
+    return slicer.complete
+
+
 def require_boundary(source: Source, position: Position) -> None:
     """Raises SourceError where no transaction begins at the position."""
     if position.offset <= FIRST_EVENT:
         return
-    format_, chunks = source.reading()(Part(position.file, 0, position.offset))
-    slicer = Slicer(position.file, 0, format_)
-    for chunk in chunks:
-        for _ in slicer.feed(chunk):
-            pass
-    for _ in slicer.finish():
-        pass
-    if slicer.complete != position.offset:
+    complete = last_boundary(source.reading(), Part(position.file, 0, position.offset))
+    if complete != position.offset:
         raise SourceError(
             f"{source.name}: no transaction begins at {position}; the nearest boundary before it is "
-            f"{position.file}:{max(slicer.complete, FIRST_EVENT)}"
+            f"{position.file}:{max(complete, FIRST_EVENT)}"
         )
 
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.binlog import FormatDescription, Slicer, check_magic
+from spark_jobs.binlog import FormatDescription, check_magic
 from spark_jobs.errors import DecodeError, SourceError, Truncated
 from spark_jobs.position import FIRST_EVENT, Position, file_number
-from spark_jobs.source import Log, LogFile, Part, Reading, require_contiguous
+from spark_jobs.source import Log, LogFile, Part, Reading, last_boundary, require_contiguous
 
 CHUNK = 4 << 20
 _NAME = re.compile(r"(.+)\.(\d{6,})")
@@ -68,19 +68,13 @@ class Files:
     def _complete(self, file: LogFile) -> int:
         """Where the last complete transaction of a file ends, 0 without a head. Only a file in use may go on then."""
         path = self.directory / file.name
-        format_, chunks = FileReading(self.directory)(Part(file.name, 0, file.size))
-        slicer = Slicer(file.name, 0, format_)
-        for chunk in chunks:
-            for _ in slicer.feed(chunk):
-                pass
-        for _ in slicer.finish():
-            pass
-        if FIRST_EVENT <= slicer.complete < file.size and not _in_use(path):
+        complete = last_boundary(self.reading(), Part(file.name, 0, file.size))
+        if FIRST_EVENT <= complete < file.size and not _in_use(path):
             raise DecodeError(
-                f"{self.name}: {file.name}:{slicer.complete}: the file is cut: {file.size - slicer.complete} bytes at "
+                f"{self.name}: {file.name}:{complete}: the file is cut: {file.size - complete} bytes at "
                 "its end are no complete transaction, and its server had closed it; copy the file again"
             )
-        return slicer.complete
+        return complete
 
 
 @dataclass(frozen=True)
