@@ -365,8 +365,11 @@ def _spark(pipeline: Pipeline) -> "Iterator[SparkSession]":
 
     with _ERRORS.status("starting Spark"):
         spark = spark_session(pipeline.spark)
-    with nullcontext() if pipeline.spark.remote else interruptible(spark):
-        yield spark
+    try:
+        with nullcontext() if pipeline.spark.remote else interruptible(spark):
+            yield spark
+    finally:
+        spark.stop()
 
 
 def _each_source(
