@@ -139,4 +139,5 @@ def _work(spark: SparkSession, lake: Lake, held: _Held, name: TableName, wanted:
     if obstacle:
         raise TableStopped(f"{held.source}: {name}: {obstacle}")
     logged = agreed(name, found.tables[name].definitions)
-    return Work(held.source, window, named(lake, held.source, logged, found.last_change(name)), table, head)
+    definition = named(lake, held.source, logged, found.last_change(name))
+    return Work(held.source, window, definition, table, head, found.tables[name].size)

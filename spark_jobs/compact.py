@@ -77,6 +77,8 @@ class Work:
     definition: TableDefinition
     table: Table
     head: Head | None
+    size: int
+    """Bytes of log that the table's slices hold."""
 
     @property
     def name(self) -> TableName:
@@ -88,7 +90,8 @@ class Work:
     def notes(self, columns: silver.Columns) -> dict[str, Any]:
         """What a silver commit says besides its position."""
         whole = self.window.whole
-        return {"start": str(whole.start), "bronze_version": self.window.version, "key": list(columns.key)}
+        said = {"start": str(whole.start), "bronze_version": self.window.version, "log_bytes": self.size}
+        return said | {"key": list(columns.key)}
 
 
 def compact(spark: SparkSession, work: Work) -> Compacted:

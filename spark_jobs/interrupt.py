@@ -19,6 +19,8 @@ _EVERY = 0.3
 """Seconds between two calls to cancel what has begun since."""
 _PATIENCE = 3
 """Seconds that a JVM has to fall silent before it is interrupted all the same."""
+_SPEAKING = (None, "py4j.clientserver")
+"""Loggers to which py4j writes pages of traces when a call of it is interrupted, the root logger among them."""
 
 
 @contextmanager
@@ -33,7 +35,8 @@ def interruptible(spark: SparkSession) -> Iterator[None]:
     left = threading.Event()
 
     def interrupted(*_: object) -> None:
-        logging.getLogger().addFilter(_not_of_py4j)  # it logs the interrupt as an error, to the root logger
+        for name in _SPEAKING:
+            logging.getLogger(name).addFilter(_not_of_py4j)
         silent = threading.Event()
         threading.Thread(target=_cancel, args=(spark, silent, left), daemon=True).start()
         silent.wait(_PATIENCE)
@@ -44,7 +47,8 @@ def interruptible(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         left.set()
-        logging.getLogger().removeFilter(_not_of_py4j)
+        for name in _SPEAKING:
+            logging.getLogger(name).removeFilter(_not_of_py4j)
         signal.signal(signal.SIGINT, before)
 
 

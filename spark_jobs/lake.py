@@ -146,6 +146,11 @@ class Table:
             {} if opened is None else {f.name: spark_type(json.loads(f.type.to_json())) for f in opened.schema().fields}
         )
 
+    def empty(self) -> bool:
+        """Whether no version of it that is there now holds a file."""
+        opened = self._open()
+        return opened is None or opened.get_add_actions().num_rows == 0
+
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         reader = spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)

@@ -3,9 +3,11 @@
 Put here: which silver rows a merge takes, and the statement. Not here: how silver came about (compact.py).
 
 Live, the windows after the downstream table's checkpoint are folded per key and merged; a row is taken where its
-position is newer than the target's. Where windows were **done again** since the silver version that was last
-merged, the keys of their old and new rows are folded over all of silver and written where the content differs: a mended
-decoder takes effect, an unchanged range changes nothing, and no key goes back, because the fold holds the newest state.
+position is newer than the target's. A table that holds nothing yet is not merged into but appended to.
+
+Where windows were **done again** since the silver version that was last merged, the keys of their old and new rows are
+folded over all of silver and written where the content differs: a mended decoder takes effect, an unchanged range
+changes nothing, and no key goes back, because the fold holds the newest state.
 """
 
 import logging
@@ -13,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import silver
@@ -21,6 +23,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.errors import TableStopped, about
 from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch
 from spark_jobs.position import Position, Range
+from spark_jobs.session import session_over
 
 log = logging.getLogger(__name__)
 
@@ -70,42 +73,60 @@ def merge(spark: SparkSession, work: Work) -> Merged | None:
     with about(str(work)):
         head = _prepared(spark, work)
         start, stop = head.position or _first(work.origin), work.pinned.position
-        redone = _redone(work, head)
-        if stop is None or start is None or (start >= stop and not redone):
+        news = _news(work, head)
+        if stop is None or start is None or (start >= stop and not news.redone):
             return None
-        landed, done = _merged(spark, work, head, Range(start, max(start, stop)), redone)
+        taken = Range(start, max(start, stop))
+        bring = _merged if head.checkpoint or not work.target.empty() else _appended
+        landed, done = bring(session_over(spark, news.size), work, head, news, _checkpoint(work, taken))
     return Merged(
         source=work.source,
         name=work.name,
         target=work.target.path,
         head=landed,
-        range=Range(start, max(start, stop)),
+        range=taken,
         inserted=done["num_inserted_rows"],
         updated=done["num_updated_rows"],
         deleted=done["num_deleted_rows"],
-        redone=len(redone),
+        redone=len(news.redone),
         seconds=time.monotonic() - began,
     )
 
 
-def _merged(spark: SparkSession, work: Work, head: Head, taken: Range, redone: list[Range]) -> tuple[Head, Row]:
-    """Runs the statement; returns the new head and Delta's counts of rows."""
-    statement = _statement(work.target, work.columns, again=bool(redone))
+def _checkpoint(work: Work, taken: Range) -> Checkpoint:
     said = {
         "source": work.source,
         "table": str(work.name),
         "silver_version": work.pinned.version,
         "start": str(taken.start),
     }
+    return Checkpoint(taken.stop, new_batch(), notes=said)
+
+
+def _appended(
+    spark: SparkSession, work: Work, head: Head, news: "News", checkpoint: Checkpoint
+) -> tuple[Head, dict[str, int]]:
+    """Fills a table that holds no row, so that none has to be looked for."""
+    counted = Observation()
+    rows = Origin(spark, work.origin, work.pinned, work.columns).pending(None, news).where("NOT _gone").drop("_gone")
+    landed = work.target.append(rows.observe(counted, F.count(F.lit(1)).alias("rows")), head, checkpoint)
+    return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
+
+
+def _merged(
+    spark: SparkSession, work: Work, head: Head, news: "News", checkpoint: Checkpoint
+) -> tuple[Head, dict[str, int]]:
+    """Runs the statement; returns the new head and Delta's counts of rows."""
+    statement = _statement(work.target, work.columns, again=bool(news.redone))
     counts: list[Row] = []
 
     def run(session: SparkSession) -> None:
         silver_rows = Origin(session, work.origin, work.pinned, work.columns)
-        rows = silver_rows.again(head, redone) if redone else silver_rows.pending(head.position)
+        rows = silver_rows.again(head, news.redone) if news.redone else silver_rows.pending(head.position, news)
         counts.extend(session.sql(statement, source=rows).collect())
 
-    landed = work.target.statement(spark, head, Checkpoint(taken.stop, new_batch(), notes=said), run)
-    return landed, counts[0]
+    landed = work.target.statement(spark, head, checkpoint, run)
+    return landed, counts[0].asDict()
 
 
 def _prepared(spark: SparkSession, work: Work) -> Head:
@@ -130,16 +151,27 @@ def _first(origin: Table) -> Position | None:
     return Position.parse(known[-1][1].notes["start"]) if known else None
 
 
-def _redone(work: Work, head: Head) -> list[Range]:
-    """Windows that silver has replaced since the version that was merged last."""
-    if head.checkpoint is None:
-        return []
-    merged = int(head.checkpoint.notes["silver_version"])
-    found: list[Range] = []
-    for version, checkpoint in work.origin.since(merged):
-        if checkpoint.kind == REDO and version <= work.pinned.version:
-            found += [Range(Position.parse(start), Position.parse(stop)) for start, stop in checkpoint.notes["ranges"]]
-    return found
+@dataclass(frozen=True, slots=True)
+class News:
+    """What silver has committed since the version that was merged last."""
+
+    windows: int
+    """Windows appended."""
+    redone: list[Range]
+    """Windows replaced."""
+    size: int
+    """Bytes of log that all of them were decoded from."""
+
+
+def _news(work: Work, head: Head) -> News:
+    merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else -1
+    found = [checkpoint for version, checkpoint in work.origin.since(merged) if version <= work.pinned.version]
+    redone = [] if merged < 0 else [pair for one in found if one.kind == REDO for pair in one.notes["ranges"]]
+    return News(
+        windows=len(found),
+        redone=[Range(Position.parse(start), Position.parse(stop)) for start, stop in redone],
+        size=sum(one.notes["log_bytes"] for one in found),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +183,10 @@ class Origin:
     pinned: Head
     columns: silver.Columns
 
-    def pending(self, after: Position | None) -> DataFrame:
-        """The newest row of every key in the windows after a position."""
-        return _newest(self._rows(_after(after)), self.columns)
+    def pending(self, after: Position | None, news: News) -> DataFrame:
+        """The newest row of every key in the windows after a position; one window holds no key twice."""
+        rows = self._rows(_after(after))
+        return _with_gone(rows, self.columns) if news.windows == 1 else _newest(rows, self.columns)
 
     def again(self, head: Head, redone: list[Range]) -> DataFrame:
         """The state, by all of silver, of every key that replaced windows had or have, and of the pending ones."""
@@ -179,13 +212,15 @@ def _named(names: Sequence[str]) -> list[str]:
     return [identifier(name) for name in names]
 
 
+def _with_gone(rows: DataFrame, columns: silver.Columns) -> DataFrame:
+    return rows.select(*_named([*columns.types, *ADDED]), (F.col("_op") == "delete").alias("_gone"))
+
+
 def _newest(rows: DataFrame, columns: silver.Columns) -> DataFrame:
-    keys = [identifier(name) for name in columns.key]
-    gone = (F.col("_op") == "delete").alias("_gone")
-    rest = F.struct(*(identifier(name) for name in columns.rest), *ADDED, gone)
-    last = rows.groupBy(*keys).agg(F.max_by(rest, "_position").alias("last"))
-    named = [F.col(f"last.{identifier(name)}").alias(name) for name in (*columns.rest, *ADDED, "_gone")]
-    return last.select(*keys, *named)
+    keys, carried = _named(columns.key), (*columns.rest, *ADDED, "_gone")
+    rest = F.struct(*_named(carried))
+    last = _with_gone(rows, columns).groupBy(*keys).agg(F.max_by(rest, "_position").alias("last"))
+    return last.select(*keys, *(F.col(f"last.{identifier(name)}").alias(name) for name in carried))
 
 
 def _statement(target: Table, columns: silver.Columns, *, again: bool) -> str:

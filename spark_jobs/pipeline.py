@@ -26,6 +26,7 @@ from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
 from spark_jobs.rules import target
 from spark_jobs.schema.definitions import named, record
+from spark_jobs.session import session_over
 from spark_jobs.source import Source
 from spark_jobs.source.open import open_source
 from spark_jobs.survey import Survey, agreed, survey
@@ -68,8 +69,9 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str) -> Extrac
     """Source -> bronze. Raises SourceError, DecodeError, LakeError."""
     source: Source = open_source(name, pipeline.sources[name])
     lake = lake_of(pipeline)
-    definitions = record(spark, lake, source)
-    extracted = extract(spark, lake, source, pipeline.sources[name].start)
+    brief = session_over(spark, 0)  # its rows are slices, however large the log is
+    definitions = record(brief, lake, source)
+    extracted = extract(brief, lake, source, pipeline.sources[name].start)
     definitions.land(extracted.head)
     return extracted
 
@@ -85,8 +87,8 @@ def compact_source(
     if head is None or head.checkpoint is None:
         return Outcome(entries, None)
     planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables)
-    planned = planner.plan(spark, entries)
-    done = _each(planned.work, lambda one: compact(spark, one), planned.stopped)
+    planned = planner.plan(session_over(spark, 0), entries)
+    done = _each(planned.work, lambda one: compact(session_over(spark, one.size), one), planned.stopped)
     new = seen.add(pipeline.tables_file, {(name, one.name.schema, one.name.table) for one in done})
     after = planner.after(planned, done)
     return Outcome(after, planner.end, compacted=done, stopped=planned.stopped, new=new)
@@ -122,7 +124,7 @@ def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome
         return
     now = datetime.now(UTC)
     entries = [replace(entry, published_at=now) for entry in outcome.entries]
-    published.write(spark, lake, name, entries, outcome.position)
+    published.write(session_over(spark, 0), lake, name, entries, outcome.position)
 
 
 def run_source(spark: SparkSession, pipeline: Pipeline, name: str) -> tuple[Extracted, Outcome]:
@@ -210,7 +212,7 @@ class Planner:
         definition = agreed(name, [pair for pair in seen_here.definitions if pair[0] >= since])
         definition = named(self.lake, self.source, definition, found.last_change(name))
         window = Window(self.bronze, self.head.version, (Range(since, self.end),))
-        return Work(self.source, window, definition, table, head)
+        return Work(self.source, window, definition, table, head, seen_here.size)
 
     def _wanted(self, entry: Entry) -> bool:
         return _is_in(self.tables, entry)

@@ -23,6 +23,12 @@ _RUNTIME = {
     # A task decodes its slices once; a second attempt of a slow one would open a second dump connection.
     "spark.speculation": "false",
 }
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_COMPILED_FROM = 8 << 20
+"""Bytes of log from which Spark's queries are worth compiling.
+
+A merge compiles dozens of classes, anew for every table: 40 % of what a JVM did in a run over 60 kB of log, in which
+5 tables took 14 to 24 s on a busy machine. Interpreted, the rows of 5 MB take as long as they take compiled."""
 JAVA_OPTIONS = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 _LOCAL = {
     # At their defaults (200 and 50) these cost seconds a commit on one machine.
@@ -56,10 +62,16 @@ def spark_session(settings: Spark) -> SparkSession:
         raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
 
 
+def session_over(spark: SparkSession, size: int) -> SparkSession:
+    """A session for queries over what ``size`` bytes of log became: few rows are not worth compiling queries for."""
+    return own_session(spark, {} if size >= _COMPILED_FROM else _INTERPRETED)
+
+
 def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
-    """A session beside the given one whose SQL settings nobody else sees."""
+    """A session beside the given one whose SQL settings nobody else sees; whether it compiles is as there."""
     session = spark.newSession()
-    for key, value in (_RUNTIME | confs).items():
+    kept = {key: str(spark.conf.get(key)) for key in _INTERPRETED}
+    for key, value in (_RUNTIME | kept | confs).items():
         if key.startswith(("spark.sql", "spark.databricks")):
             session.conf.set(key, value)
     return session

@@ -5,7 +5,7 @@ Two small queries over metadata columns answer for all tables of a source at onc
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -29,11 +29,12 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A table of the range: where its first and last slices begin, and the definitions of its rows."""
+    """A table of the range: where its first and last slices begin, the definitions of its rows, its slices' bytes."""
 
     first: Position
     last: Position
     definitions: tuple[tuple[Position, TableDefinition], ...]
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def survey(slices: DataFrame) -> Survey:
             statements.append(Said(at, judge(row["statement"], row["database"] or "")))
         elif row["tables"] is None:
             opaque.append(at)
-    tables = {name: Seen(first, last, tuple(definitions.get(name, ()))) for name, (first, last) in spans.items()}
+    tables = {name: replace(seen, definitions=tuple(definitions.get(name, ()))) for name, seen in spans.items()}
     meaningful = tuple(said for said in statements if said.statement.effect is not Effect.NONE)
     return Survey(tables, meaningful, tuple(opaque))
 
@@ -99,12 +100,16 @@ def agreed(name: TableName, found: Iterable[tuple[Position, TableDefinition]]) -
     return first
 
 
-def _spans(slices: DataFrame) -> dict[TableName, tuple[Position, Position]]:
+def _spans(slices: DataFrame) -> dict[TableName, Seen]:
     place = F.struct("stretch", "number", "start", "file")
-    named = slices.select(F.explode("tables").alias("name"), place.alias("place"))
-    spans = named.groupBy("name").agg(F.min("place").alias("first"), F.max("place").alias("last"))
+    named = slices.select(F.explode("tables").alias("name"), place.alias("place"), F.expr("stop - start").alias("size"))
+    spans = named.groupBy("name").agg(
+        F.min("place").alias("first"), F.max("place").alias("last"), F.sum("size").alias("size")
+    )
     return {
-        TableName(row["name"]["schema"], row["name"]["table"]): (_position(row["first"]), _position(row["last"]))
+        TableName(row["name"]["schema"], row["name"]["table"]): Seen(
+            _position(row["first"]), _position(row["last"]), (), row["size"]
+        )
         for row in spans.toArrow().to_pylist()
     }
 

@@ -207,4 +207,6 @@ def test_lineage_runs_from_the_log_to_what_is_published() -> None:
 @pytest.mark.parametrize("name", ["input", "type", "str", "class", "_", "context", "x1"])
 def test_a_source_may_have_any_name_that_the_configuration_takes(name: str) -> None:
     resources = {"spark": object(), "handed_on": dg.mem_io_manager}
-    dg.Definitions.validate_loadable(dg.Definitions([assets(name)], resources=resources))
+    definitions = dg.Definitions([assets(name)], resources=resources)
+    dg.Definitions.validate_loadable(definitions)
+    assert {key.path[1] for key in definitions.resolve_all_asset_keys()} == {name}

@@ -97,6 +97,9 @@ def test_the_first_position_is_behind_the_magic_bytes() -> None:
 @pytest.mark.parametrize("files", [[], ["bin.000009"], ["bin.000009", "bin.000010"], ["b.999999", "b.1000000"]])
 def test_numbers_without_a_hole_pass(files: list[str]) -> None:
     require_contiguous("shop", files)
+    if files:
+        with pytest.raises(SourceError):
+            require_contiguous("shop", [*files, "bin.9999999"])
 
 
 @pytest.mark.parametrize(
