@@ -36,8 +36,8 @@ demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server,
 
 .PHONY: test
 test: java lint delta mysql ## lint, then every test: minutes
-	@$(STEP) 'All tests'
-	@$(PY) -m pytest
+	@$(STEP) 'All tests, in two processes'
+	@$(PY) -m pytest -n 2 --dist loadfile
 
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds

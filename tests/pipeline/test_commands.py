@@ -1,0 +1,55 @@
+"""The command as a process of its own, with a JVM of its own, from its first line to its exit status."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.fix_spark import LIGHT
+from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table
+from tests.segment_types import INT, VARCHAR
+
+TABLES = [Table(f"shop.{name}", key=["id"], id=INT.NOT_NULL, note=VARCHAR(20)) for name in ("t", "u")]
+CHANGES: list[Change] = [Insert("shop.t", (1, "ä")), Insert("shop.u", (1, "b")), Commit()]
+
+
+def stratalog(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs ``stratalog VERB -c pipeline.yaml …`` in a folder."""
+    verb, *rest = arguments
+    command = [sys.executable, "-m", "spark_jobs.cli", verb, "-c", "pipeline.yaml", *rest]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "binlogs").mkdir()
+    (tmp_path / "binlogs" / "bin.000001").write_bytes(SegmentSpec(tables=TABLES, changes=CHANGES).to_bytes())
+    spark = {"conf": {"spark.driver.defaultJavaOptions": LIGHT, "spark.driver.memory": "1g"}}
+    said = {"lake": "./lake", "sources": {"shop": {"files": "./binlogs"}}, "spark": spark}
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_process_ends_with_the_status_of_what_it_did(folder: Path) -> None:
+    done = stratalog("run", folder=folder)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert "shop.t" in done.stdout
+    changes = stratalog("changes", "--source", "shop", "--table", "shop.u", folder=folder)
+    assert (changes.returncode, [json.loads(line)["after"] for line in changes.stdout.splitlines()]) == (
+        0,
+        [{"id": 1, "note": "b"}],
+    ), changes.stderr
+    more: list[Change] = [Insert("shop.u", (2, "c")), Commit(), Statement("shop", "TRUNCATE t")]
+    (folder / "binlogs" / "bin.000002").write_bytes(SegmentSpec(tables=TABLES, changes=more).to_bytes())
+    stopped = stratalog("run", folder=folder)
+    assert (stopped.returncode, stopped.stderr.count("shop.t: TRUNCATE T at bin.000002:")) == (1, 1), stopped.stderr
+    assert "shop.u" in stopped.stdout
