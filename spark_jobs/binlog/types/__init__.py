@@ -8,6 +8,7 @@ Put here: the registry. Not here: what any type does.
 
 from spark_jobs.binlog.types.base import ColumnType, Refused
 from spark_jobs.binlog.types.decimal import DECIMAL
+from spark_jobs.binlog.types.documents import JSON
 from spark_jobs.binlog.types.labels import ENUM, SET
 from spark_jobs.binlog.types.numeric import BIGINT, BIT, DOUBLE, FLOAT, INT, MEDIUMINT, SMALLINT, TINYINT
 from spark_jobs.binlog.types.strings import BLOB, CHAR, VARCHAR
@@ -40,7 +41,7 @@ TYPES: dict[int, ColumnType] = {
     18: DATETIME,
     19: TIME,
     VECTOR_CODE: Refused("vector", 1),
-    245: Refused("json", 1),
+    245: JSON,
     246: DECIMAL,
     ENUM_CODE: ENUM,
     SET_CODE: SET,

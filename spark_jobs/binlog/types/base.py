@@ -20,6 +20,16 @@ from spark_jobs.errors import Unsupported
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
+WITH_LENGTH = {
+    1: (kernels.TEXT_1, kernels.SKIP_1),
+    2: (kernels.TEXT_2, kernels.SKIP_2),
+    3: (kernels.TEXT_3, kernels.SKIP_3),
+    4: (kernels.TEXT_4, kernels.SKIP_4),
+}
+"""What the row kernel does with bytes behind their length, and to pass over them, by the bytes of the length."""
+MOST_TEXT = 2**31 - 8
+"""Bytes of one column's text in one block: Arrow's offsets have 32 bits."""
+
 
 class BadValue(Exception):
     """A row holds what its type has no value for; the caller knows table, file and offset."""
@@ -113,6 +123,12 @@ class Reading:
     @property
     def is_text(self) -> bool:
         return self.kind >= kernels.TEXT_1
+
+
+def require_fits(size: int) -> None:
+    """Raises Unsupported where a column's text does not fit into one block."""
+    if size > MOST_TEXT:
+        raise Unsupported(f"one block of a column holds {size} bytes of text; 2 GiB is the most")
 
 
 def as_is(arrow: pa.DataType) -> Finish:

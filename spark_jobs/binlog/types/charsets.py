@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import Exact, Filled, Finish, Finished, Numbers
+from spark_jobs.binlog.types.base import Exact, Filled, Finish, Finished, Numbers, require_fits
 from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, CORRECTIONS, NOPAD, SINGLE_BYTE, WIDTHS
 from spark_jobs.errors import Unsupported
 
@@ -82,7 +82,7 @@ def _finish_single_byte(charset: str) -> Finish:
         if ascii_alike and kernels.is_ascii(_address(filled.text), int(offsets[-1])):
             return filled.array(pa.string()), None
         new_offsets = np.empty(filled.rows + 1, np.int32)
-        _fits(3 * int(offsets[-1]))
+        require_fits(3 * int(offsets[-1]))
         out = pa.allocate_buffer(3 * int(offsets[-1]) + 4)
         bad = np.zeros(filled.rows, np.uint8)
         count = kernels.map_bytes(offsets, _address(filled.text), table, sizes, new_offsets, out.address, bad)
@@ -90,11 +90,6 @@ def _finish_single_byte(charset: str) -> Finish:
         return _without(filled, texts, bad) if count else (texts, None)
 
     return finish
-
-
-def _fits(size: int) -> None:
-    if size > 2**31 - 8:
-        raise Unsupported(f"one block of a column holds {size} bytes of text; 2 GiB is the most")
 
 
 @cache
@@ -138,7 +133,7 @@ def _decode_whole(offsets: Numbers, text: Numbers, charset: str) -> tuple[Number
         if decoded.count(separator) == rows:
             encoded = np.frombuffer(decoded.encode(), np.uint8)
             ends = np.flatnonzero(encoded == ord(separator)) - np.arange(rows)
-            _fits(int(ends[-1]) if rows else 0)
+            require_fits(int(ends[-1]) if rows else 0)
             return np.concatenate([[0], ends]).astype(np.int32), encoded[encoded != ord(separator)]
     return None
 
@@ -159,7 +154,7 @@ def _without(filled: Filled, texts: pa.Array, bad: Numbers) -> Finished:
     rows = np.flatnonzero(bad)
     offsets = filled.numbers("i4")
     size = int((offsets[rows + 1].astype(np.int64) - offsets[rows]).sum())
-    _fits(2 * size)
+    require_fits(2 * size)
     hex_offsets = np.empty(len(rows) + 1, np.int32)
     out = np.empty(2 * size, np.uint8)
     kernels.hex_text(offsets, _address(filled.text), rows, hex_offsets, out)
