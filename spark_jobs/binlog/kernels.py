@@ -1534,6 +1534,34 @@ def hex_text(offsets: Array, address: int, rows: Array, new_offsets: Array, out:
 
 
 @kernel
+def split_geometry(
+    offsets: Array, address: int, nulls: Array, srids: Array, new_offsets: Array, out: Array, bad: Array
+) -> Any:
+    """Takes the SRID, four bytes, off each value; the rest stands in ``out``.
+
+    Rows without an SRID, or with one that int32 cannot hold, are marked in ``bad``, and counted.
+    """
+    place = np.int64(0)
+    count = 0
+    for row in range(len(srids)):
+        new_offsets[row] = place
+        start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        if nulls[row]:
+            continue
+        srid = np.int64(load32(address + start)) if end - start >= 4 else np.int64(-1)
+        if srid < 0 or srid > 2147483647:
+            bad[row] = 1
+            count += 1
+            continue
+        srids[row] = srid
+        for i in range(start + 4, end):
+            out[place] = load8(address + i)
+            place += 1
+    new_offsets[len(srids)] = place
+    return count
+
+
+@kernel
 def _digits(out: Array, place: int, number: int, count: int) -> Any:
     """Writes ``number`` in ``count`` digits; returns the place after them."""
     for k in range(count):
@@ -1655,6 +1683,95 @@ def join_labels(masks: Array, nulls: Array, starts: Array, labels: Array, new_of
                     place += 1
     new_offsets[len(masks)] = place
     return -1
+
+
+@kernel
+def _hex_digits(out: Array, place: int, number: int, count: int) -> Any:
+    """Writes ``number`` in ``count`` lower-case hex digits; returns the place after them."""
+    for k in range(count):
+        half = (number >> (4 * (count - 1 - k))) & 15
+        out[place + k] = 48 + half if half < 10 else 87 + half
+    return place + count
+
+
+@kernel
+def uuid_text(offsets: Array, address: int, nulls: Array, new_offsets: Array, out: Array) -> Any:
+    """``00112233-4455-6677-8899-aabbccddeeff`` from sixteen bytes in this order; 36 bytes a row."""
+    place = np.int64(0)
+    for row in range(len(nulls)):
+        new_offsets[row] = place
+        if nulls[row]:
+            continue
+        for k in range(16):
+            if k == 4 or k == 6 or k == 8 or k == 10:  # noqa: PLR1714 - numba is slow at tuples
+                out[place] = 45
+                place += 1
+            place = _hex_digits(out, place, np.int64(load8(address + offsets[row] + k)), 2)
+    new_offsets[len(nulls)] = place
+
+
+@kernel
+def _dotted(out: Array, place: int, source: int) -> Any:
+    for k in range(4):
+        if k:
+            out[place] = 46
+            place += 1
+        number = np.int64(load8(source + k))
+        place = _digits(out, place, number, 3 if number > 99 else 2 if number > 9 else 1)
+    return place
+
+
+@kernel
+def inet4_text(offsets: Array, address: int, nulls: Array, new_offsets: Array, out: Array) -> Any:
+    """Four bytes as four decimal numbers; at most 15 bytes a row."""
+    place = np.int64(0)
+    for row in range(len(nulls)):
+        new_offsets[row] = place
+        if not nulls[row]:
+            place = _dotted(out, place, address + offsets[row])
+    new_offsets[len(nulls)] = place
+
+
+@kernel
+def inet6_text(offsets: Array, address: int, nulls: Array, new_offsets: Array, out: Array) -> Any:
+    """As MariaDB prints it (sql_type_inet.cc, Inet6::to_string): at most 39 bytes a row.
+
+    The first of the longest runs of zero words is ``::``, be it of one word, and the last two words of ``::`` and
+    ``::ffff:`` are dotted.
+    """
+    place = np.int64(0)
+    for row in range(len(nulls)):
+        new_offsets[row] = place
+        if nulls[row]:
+            continue
+        source = address + offsets[row]
+        gap, longest, run = -1, 0, 0
+        for word in range(8):
+            run = run + 1 if load16_big(source + 2 * word) == 0 else 0
+            if run > longest:
+                gap, longest = word + 1 - run, run
+        word = 0
+        while word < 8:
+            if word == gap:
+                if word == 0:
+                    out[place] = 58
+                    place += 1
+                out[place] = 58
+                place += 1
+                word += longest
+                continue
+            mapped = longest == 5 and load16_big(source + 10) == 0xFFFF
+            if word == 6 and gap == 0 and (longest == 6 or mapped):
+                place = _dotted(out, place, source + 12)
+                break
+            number = np.int64(load16_big(source + 2 * word))
+            digits = 4 if number > 0xFFF else 3 if number > 0xFF else 2 if number > 0xF else 1
+            place = _hex_digits(out, place, number, digits)
+            word += 1
+            if word < 8:
+                out[place] = 58
+                place += 1
+    new_offsets[len(nulls)] = place
 
 
 # ---- the shortest digits of a double ------------------------------------------------------------------------------

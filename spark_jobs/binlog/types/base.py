@@ -53,6 +53,8 @@ class Declared(Protocol):
     def charset(self) -> int | None: ...
     @property
     def labels(self) -> tuple[str, ...] | None: ...
+    @property
+    def declared(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,11 @@ class Filled:
     validity: pa.Buffer | None
     nulls: int
     marked: bool
+
+    @property
+    def text_address(self) -> int:
+        """Where the text lies; 0 where there is none."""
+        return self.text.address if self.text else 0
 
     def numbers(self, kind: str) -> Numbers:
         """The slots as numbers of a numpy type."""
@@ -98,6 +105,24 @@ class Exact:
 
     rows: Numbers
     texts: pa.Array
+
+
+def exact_hex(filled: Filled, bad: Numbers) -> Exact:
+    """The hex of the bytes of those rows of a text column that ``bad`` marks."""
+    rows = np.flatnonzero(bad)
+    offsets = filled.numbers("i4")
+    size = int((offsets[rows + 1].astype(np.int64) - offsets[rows]).sum())
+    require_fits(2 * size)
+    hex_offsets = np.empty(len(rows) + 1, np.int32)
+    out = np.empty(2 * size, np.uint8)
+    kernels.hex_text(offsets, filled.text_address, rows, hex_offsets, out)
+    buffers = [None, pa.py_buffer(hex_offsets), pa.py_buffer(out)]
+    return Exact(rows, pa.Array.from_buffers(pa.string(), len(rows), buffers))
+
+
+def validity_of(nulls: Numbers) -> tuple[pa.Buffer, int]:
+    """Arrow's bitmap from one byte a row, and the number of nulls."""
+    return pa.py_buffer(np.packbits(nulls == 0, bitorder="little")), int(np.count_nonzero(nulls))
 
 
 Finished: TypeAlias = tuple[pa.Array, Exact | None]

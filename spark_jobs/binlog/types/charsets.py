@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import Exact, Filled, Finish, Finished, Numbers, require_fits
+from spark_jobs.binlog.types.base import Filled, Finish, Finished, Numbers, exact_hex, require_fits, validity_of
 from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, CORRECTIONS, NOPAD, SINGLE_BYTE, WIDTHS
 from spark_jobs.errors import Unsupported
 
@@ -62,14 +62,10 @@ def text_of(wire: bytes, charset: str) -> str:
     raise Unsupported(f"character set {charset} is not decoded in this version; leave the table out")
 
 
-def _address(buffer: pa.Buffer | None) -> int:
-    return buffer.address if buffer else 0
-
-
 def _finish_utf8(filled: Filled) -> Finished:
     offsets = filled.numbers("i4")[: filled.rows + 1]
     bad = np.zeros(filled.rows, np.uint8)
-    if kernels.invalid_utf8(offsets, _address(filled.text), bad):
+    if kernels.invalid_utf8(offsets, filled.text_address, bad):
         return _without(filled, filled.array(pa.string()), bad)
     return filled.array(pa.string()), None
 
@@ -79,13 +75,13 @@ def _finish_single_byte(charset: str) -> Finish:
 
     def finish(filled: Filled) -> Finished:
         offsets = filled.numbers("i4")[: filled.rows + 1]
-        if ascii_alike and kernels.is_ascii(_address(filled.text), int(offsets[-1])):
+        if ascii_alike and kernels.is_ascii(filled.text_address, int(offsets[-1])):
             return filled.array(pa.string()), None
         new_offsets = np.empty(filled.rows + 1, np.int32)
         require_fits(3 * int(offsets[-1]))
         out = pa.allocate_buffer(3 * int(offsets[-1]) + 4)
         bad = np.zeros(filled.rows, np.uint8)
-        count = kernels.map_bytes(offsets, _address(filled.text), table, sizes, new_offsets, out.address, bad)
+        count = kernels.map_bytes(offsets, filled.text_address, table, sizes, new_offsets, out.address, bad)
         texts = filled.texts(new_offsets, out.slice(0, int(new_offsets[-1])))
         return _without(filled, texts, bad) if count else (texts, None)
 
@@ -151,15 +147,6 @@ def _decoded(wire: bytes, charset: str) -> str | None:
 
 def _without(filled: Filled, texts: pa.Array, bad: Numbers) -> Finished:
     """The texts with NULL in the bad rows, and the hex of these rows' bytes."""
-    rows = np.flatnonzero(bad)
-    offsets = filled.numbers("i4")
-    size = int((offsets[rows + 1].astype(np.int64) - offsets[rows]).sum())
-    require_fits(2 * size)
-    hex_offsets = np.empty(len(rows) + 1, np.int32)
-    out = np.empty(2 * size, np.uint8)
-    kernels.hex_text(offsets, _address(filled.text), rows, hex_offsets, out)
-    exact = pa.Array.from_buffers(pa.string(), len(rows), [None, pa.py_buffer(hex_offsets), pa.py_buffer(out)])
-    nulls = filled.is_null() | bad
-    validity = pa.py_buffer(np.packbits(nulls == 0, bitorder="little"))
-    buffers = [validity, *texts.buffers()[1:]]
-    return pa.Array.from_buffers(pa.string(), filled.rows, buffers, int(nulls.sum())), Exact(rows, exact)
+    validity, nulls = validity_of(filled.is_null() | bad)
+    array = pa.Array.from_buffers(pa.string(), filled.rows, [validity, *texts.buffers()[1:]], nulls)
+    return array, exact_hex(filled, bad)

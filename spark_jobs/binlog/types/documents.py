@@ -42,14 +42,15 @@ class Json(ColumnType):
 def _finish(filled: Filled) -> Finished:
     """Most text is not much longer than its document; where it is, the room is enlarged and the kernel goes on."""
     offsets = filled.numbers("i4")[: filled.rows + 1]
-    address = filled.text.address if filled.text else 0
     new_offsets = np.zeros(filled.rows + 1, np.int32)
     stack = np.empty((kernels.JSON_DEPTH, 7), np.int64)
     state = np.zeros(2, np.int64)
     nulls = filled.is_null()
     out = np.empty(min(2 * int(offsets[-1]) + 8 * filled.rows + _SLACK, MOST_TEXT), np.uint8)
     while True:
-        reason = kernels.json_text(offsets, address, nulls, state, new_offsets, out.ctypes.data, len(out), stack)
+        reason = kernels.json_text(
+            offsets, filled.text_address, nulls, state, new_offsets, out.ctypes.data, len(out), stack
+        )
         row, used = state.tolist()
         if reason == 0:
             return filled.texts(new_offsets, out[:used]), None
