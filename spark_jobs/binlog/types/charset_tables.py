@@ -1,7 +1,7 @@
 """Tables of MySQL's and MariaDB's character sets, as a server shows them.
 
 COLLATIONS: INFORMATION_SCHEMA.COLLATIONS of MySQL 8.0, with the ids of later versions (utf8mb4 up to 323) and MariaDB's
-(576 to 738, NOPAD collations 1024 above their twins, UCA 14.0.0 from 2048: strings/ctype-uca1400.h).
+(576 to 739, NOPAD collations 1024 above their twins, UCA 14.0.0 from 2048: strings/ctype-uca1400.h).
 The upper halves were asked of a server: ``SELECT CONVERT(_latin1 X'80' USING utf8mb4)`` … ; U+FFFD is a byte without a
 character. Python's codecs of the same names differ in hebrew, greek, koi8u, cp866, cp1256 and latin1.
 Multi-byte sets are too large to write down: they are Python's codecs and what these have otherwise.
@@ -179,14 +179,14 @@ COLLATIONS: dict[str, tuple[range, ...]] = {
         range(83, 84),
         range(192, 216),
         range(223, 224),
-        range(576, 579),
+        range(576, 580),
         range(2048, 2304),
     ),
     "utf8mb4": (
         range(45, 47),
         range(224, 248),
         range(255, 324),
-        range(608, 611),
+        range(608, 612),
         range(2304, 2560),
     ),
 }
