@@ -33,6 +33,7 @@ from spark_jobs.rules import Pattern
 
 OPERATIONS = {1: "insert", 2: "update", 3: "delete"}
 _DECIMAL = 246
+_GEOMETRY = 255
 Wanted = Callable[[TableName], bool]
 
 
@@ -194,8 +195,8 @@ def _images(definition: TableDefinition, image: pa.RecordBatch, raw: list[Any]) 
 
 
 def _is_text(column: Column) -> bool:
-    """Whether an exact text of the column is the hex of bytes that are no text."""
-    return column.type.is_character
+    """Whether an exact text of the column is the hex of its bytes."""
+    return column.type.is_character or column.type_code == _GEOMETRY
 
 
 def _base64(value: bytes) -> dict[str, str]:
@@ -217,7 +218,7 @@ def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:  # noqa
     if column.type.has_labels and column.labels is None:
         return int
     if pa.types.is_float32(arrow):
-        return lambda value: float(str(np.float32(value)))
+        return _shortest
     if pa.types.is_binary(arrow):
         return _base64
     if pa.types.is_timestamp(arrow):
@@ -225,7 +226,16 @@ def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:  # noqa
         return (lambda value: _instant(value, digits)) if arrow.tz else (lambda value: _local(value, digits))
     if pa.types.is_date(arrow):
         return date.isoformat
+    if pa.types.is_struct(arrow):
+        return lambda value: {"srid": value["srid"], "wkb": base64.b64encode(value["wkb"]).decode()}
+    if pa.types.is_list(arrow):
+        return lambda value: [_shortest(number) for number in value]
     return lambda value: value
+
+
+def _shortest(value: float) -> float:
+    """The number with the fewest digits that reads back as the same FLOAT."""
+    return float(str(np.float32(value)))
 
 
 def _instant(value: datetime | None, digits: int) -> str | None:

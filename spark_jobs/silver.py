@@ -41,6 +41,8 @@ _ARROW_TO_SPARK = {
     "date32[day]": "DATE",
     "timestamp[us]": "TIMESTAMP_NTZ",
     "timestamp[us, tz=UTC]": "TIMESTAMP",
+    "struct<srid: int32, wkb: binary>": "STRUCT<srid: INT, wkb: BINARY>",
+    "list<item: float>": "ARRAY<FLOAT>",
 }
 
 

@@ -13,10 +13,12 @@ from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check
 from spark_jobs.binlog.rows import Changes, Decoder
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
 from spark_jobs.binlog.transactions import SLICE_SCHEMA, Slicer
+from spark_jobs.binlog.types import OLD_TWINS
 
 __all__ = [
     "EVENT_TYPES",
     "MAGIC",
+    "OLD_TWINS",
     "SLICE_SCHEMA",
     "Changes",
     "Column",

@@ -1498,7 +1498,7 @@ def map_bytes(
 ) -> Any:
     """Single-byte text to UTF-8: ``table[byte]`` holds ``sizes[byte]`` bytes, 0 for a byte without a character.
 
-    Rows with such a byte are marked in ``bad`` and left empty. ``out`` needs 3 bytes a byte and 1 more. Returns the
+    Rows with such a byte are marked in ``bad`` and left empty. ``out`` needs 3 bytes a byte and 8 more. Returns the
     number of marked rows.
     """
     place = np.int64(0)
@@ -1519,6 +1519,150 @@ def map_bytes(
     return count
 
 
+NO_CHARACTER = np.uint32(0xFFFFFFFF)
+QUADS = 39420
+"""Codes of four bytes that gb18030 has for the Basic Multilingual Plane, 8130 8130 to 8431 A439."""
+_QUADS_ABOVE = 189000
+"""The place among these codes of 9030 8130, which is U+10000."""
+
+
+@kernel
+def _put_character(out: int, point: Any) -> Any:
+    """A code point in UTF-8; up to four bytes are stored. Returns how many count."""
+    if point < 0x80:
+        store8(out, np.uint8(point))
+        return 1
+    low = np.uint32(0x80) | (point & np.uint32(63))
+    if point < 0x800:
+        store16(out, np.uint16(np.uint32(0xC0) | point >> np.uint32(6) | low << np.uint32(8)))
+        return 2
+    middle = np.uint32(0x80) | ((point >> np.uint32(6)) & np.uint32(63))
+    if point < 0x10000:
+        high = np.uint32(0xE0) | point >> np.uint32(12)
+        store32(out, high | middle << np.uint32(8) | low << np.uint32(16))
+        return 3
+    high = np.uint32(0x80) | ((point >> np.uint32(12)) & np.uint32(63))
+    top = np.uint32(0xF0) | point >> np.uint32(18)
+    store32(out, top | high << np.uint32(8) | middle << np.uint32(16) | low << np.uint32(24))
+    return 4
+
+
+@kernel
+def _quad(q: int, quads: Array) -> Any:
+    """The character of four bytes of gb18030, or NO_CHARACTER."""
+    first, second = np.int64(load8(q)) - 0x81, np.int64(load8(q + 1)) - 0x30
+    third, fourth = np.int64(load8(q + 2)) - 0x81, np.int64(load8(q + 3)) - 0x30
+    if first < 0 or third < 0 or third > 125 or fourth < 0 or fourth > 9:
+        return NO_CHARACTER
+    place = ((first * 10 + second) * 126 + third) * 10 + fourth
+    if place < len(quads):
+        return quads[place]
+    if _QUADS_ABOVE <= place < _QUADS_ABOVE + 0x100000:
+        return np.uint32(0x10000 + place - _QUADS_ABOVE)
+    return NO_CHARACTER
+
+
+@kernel
+def _read_character(q: int, left: int, sizes: Array, pairs: Array, triples: Array, quads: Array) -> Any:
+    """(code point, bytes) of the character at q, of which ``left`` bytes are there."""
+    size = sizes[load8(q)]
+    if size == 1:
+        return pairs[load8(q)], 1
+    if size == 2 and left >= 2:
+        if len(quads) and left >= 4 and load8(q + 1) - np.uint8(0x30) < 10:
+            return _quad(q, quads), 4
+        return pairs[load16_big(q)], 2
+    if size == 3 and left >= 3:
+        return triples[load16_big(q + 1)], 3
+    return NO_CHARACTER, 0
+
+
+@kernel
+def map_characters(
+    offsets: Array,
+    address: int,
+    sizes: Array,
+    pairs: Array,
+    triples: Array,
+    quads: Array,
+    new_offsets: Array,
+    out: int,
+    bad: Array,
+) -> Any:
+    """Text of one to four bytes a character to UTF-8, in sets whose first 128 characters are ASCII.
+
+    sizes: bytes of a character by its first; pairs: code points by one or two bytes, big-endian, triples by the last
+    two of three; quads as _quad takes them, empty in other sets than gb18030. Rows, results and room as in map_bytes.
+    """
+    place = np.int64(0)
+    count = 0
+    for row in range(len(offsets) - 1):
+        new_offsets[row] = place
+        i, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        while i < end:
+            if i + 8 <= end and load64(address + i) & np.uint64(0x8080808080808080) == 0:
+                store64(out + place, load64(address + i))
+                i += 8
+                place += 8
+                continue
+            point, size = _read_character(address + i, end - i, sizes, pairs, triples, quads)
+            if point == NO_CHARACTER:
+                bad[row] = 1
+                break
+            i += size
+            place += _put_character(out + place, point)
+        if bad[row]:
+            place = np.int64(new_offsets[row])
+            count += 1
+    new_offsets[len(offsets) - 1] = place
+    return count
+
+
+@kernel
+def map_units(
+    offsets: Array,
+    address: int,
+    width: int,
+    big_endian: bool,
+    surrogates: bool,
+    new_offsets: Array,
+    out: int,
+    bad: Array,
+) -> Any:
+    """Text in units of two or four bytes to UTF-8; ``surrogates``: pairs of them are one character.
+
+    Rows, results and room as in map_bytes.
+    """
+    place = np.int64(0)
+    count = 0
+    for row in range(len(offsets) - 1):
+        new_offsets[row] = place
+        i, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        while i < end:
+            if i + width > end:
+                bad[row] = 1
+                break
+            if width == 4:
+                point = load32_big(address + i)
+            else:
+                point = np.uint32(load16_big(address + i)) if big_endian else np.uint32(load16(address + i))
+            i += width
+            if surrogates and 0xD800 <= point < 0xDC00 and i + 2 <= end:
+                low = np.uint32(load16_big(address + i)) if big_endian else np.uint32(load16(address + i))
+                if 0xDC00 <= low < 0xE000:
+                    point = np.uint32(0x10000) + ((point & np.uint32(0x3FF)) << np.uint32(10)) + (low & np.uint32(0x3FF))
+                    i += 2
+            if point > 0x10FFFF or 0xD800 <= point < 0xE000:
+                bad[row] = 1
+                break
+            place += _put_character(out + place, point)
+        if bad[row]:
+            place = np.int64(new_offsets[row])
+            count += 1
+    new_offsets[len(offsets) - 1] = place
+    return count
+
+
 @kernel
 def hex_text(offsets: Array, address: int, rows: Array, new_offsets: Array, out: Array) -> Any:
     """Lower-case hex of the bytes of the chosen rows."""
@@ -1531,6 +1675,34 @@ def hex_text(offsets: Array, address: int, rows: Array, new_offsets: Array, out:
                 out[place] = half + np.uint8(48 if half < 10 else 87)
                 place += 1
     new_offsets[len(rows)] = place
+
+
+@kernel
+def split_geometry(
+    offsets: Array, address: int, nulls: Array, srids: Array, new_offsets: Array, out: Array, bad: Array
+) -> Any:
+    """Takes the SRID, four bytes, off each value; the rest stands in ``out``.
+
+    Rows without an SRID, or with one that int32 cannot hold, are marked in ``bad``, and counted.
+    """
+    place = np.int64(0)
+    count = 0
+    for row in range(len(srids)):
+        new_offsets[row] = place
+        start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        if nulls[row]:
+            continue
+        srid = np.int64(load32(address + start)) if end - start >= 4 else np.int64(-1)
+        if srid < 0 or srid > 2147483647:
+            bad[row] = 1
+            count += 1
+            continue
+        srids[row] = srid
+        for i in range(start + 4, end):
+            out[place] = load8(address + i)
+            place += 1
+    new_offsets[len(srids)] = place
+    return count
 
 
 @kernel
@@ -1655,3 +1827,667 @@ def join_labels(masks: Array, nulls: Array, starts: Array, labels: Array, new_of
                     place += 1
     new_offsets[len(masks)] = place
     return -1
+
+
+@kernel
+def _hex_digits(out: Array, place: int, number: int, count: int) -> Any:
+    """Writes ``number`` in ``count`` lower-case hex digits; returns the place after them."""
+    for k in range(count):
+        half = (number >> (4 * (count - 1 - k))) & 15
+        out[place + k] = 48 + half if half < 10 else 87 + half
+    return place + count
+
+
+@kernel
+def uuid_text(offsets: Array, address: int, nulls: Array, new_offsets: Array, out: Array) -> Any:
+    """``00112233-4455-6677-8899-aabbccddeeff`` from sixteen bytes in this order; 36 bytes a row."""
+    place = np.int64(0)
+    for row in range(len(nulls)):
+        new_offsets[row] = place
+        if nulls[row]:
+            continue
+        for k in range(16):
+            if k == 4 or k == 6 or k == 8 or k == 10:  # noqa: PLR1714 - numba is slow at tuples
+                out[place] = 45
+                place += 1
+            place = _hex_digits(out, place, np.int64(load8(address + offsets[row] + k)), 2)
+    new_offsets[len(nulls)] = place
+
+
+@kernel
+def _dotted(out: Array, place: int, source: int) -> Any:
+    for k in range(4):
+        if k:
+            out[place] = 46
+            place += 1
+        number = np.int64(load8(source + k))
+        place = _digits(out, place, number, 3 if number > 99 else 2 if number > 9 else 1)
+    return place
+
+
+@kernel
+def inet4_text(offsets: Array, address: int, nulls: Array, new_offsets: Array, out: Array) -> Any:
+    """Four bytes as four decimal numbers; at most 15 bytes a row."""
+    place = np.int64(0)
+    for row in range(len(nulls)):
+        new_offsets[row] = place
+        if not nulls[row]:
+            place = _dotted(out, place, address + offsets[row])
+    new_offsets[len(nulls)] = place
+
+
+@kernel
+def inet6_text(offsets: Array, address: int, nulls: Array, new_offsets: Array, out: Array) -> Any:
+    """As MariaDB prints it (sql_type_inet.cc, Inet6::to_string): at most 39 bytes a row.
+
+    The first of the longest runs of zero words is ``::``, be it of one word, and the last two words of ``::`` and
+    ``::ffff:`` are dotted.
+    """
+    place = np.int64(0)
+    for row in range(len(nulls)):
+        new_offsets[row] = place
+        if nulls[row]:
+            continue
+        source = address + offsets[row]
+        gap, longest, run = -1, 0, 0
+        for word in range(8):
+            run = run + 1 if load16_big(source + 2 * word) == 0 else 0
+            if run > longest:
+                gap, longest = word + 1 - run, run
+        word = 0
+        while word < 8:
+            if word == gap:
+                if word == 0:
+                    out[place] = 58
+                    place += 1
+                out[place] = 58
+                place += 1
+                word += longest
+                continue
+            mapped = longest == 5 and load16_big(source + 10) == 0xFFFF
+            if word == 6 and gap == 0 and (longest == 6 or mapped):
+                place = _dotted(out, place, source + 12)
+                break
+            number = np.int64(load16_big(source + 2 * word))
+            digits = 4 if number > 0xFFF else 3 if number > 0xFF else 2 if number > 0xF else 1
+            place = _hex_digits(out, place, number, digits)
+            word += 1
+            if word < 8:
+                out[place] = 58
+                place += 1
+    new_offsets[len(nulls)] = place
+
+
+# ---- the shortest digits of a double ------------------------------------------------------------------------------
+# Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020): of all decimals that read back as the double
+# the shortest, and of these the closest. David Gay's dtoa, which servers use, finds the same digits.
+
+
+def _powers_of_ten() -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """``[k - TEN_LOW]`` is 10^k rounded up to 128 bits, the highest of them set: high word, low word."""
+    rows = []
+    for k in range(_TEN_LOW, _TEN_HIGH + 1):
+        above, below = 10 ** max(k, 0), 10 ** max(-k, 0)
+        shift = 127 - ((above.bit_length() - 1) if k >= 0 else -below.bit_length())
+        whole = -((-above << max(shift, 0)) // (below << max(-shift, 0)))
+        rows.append([whole >> 64, whole & ((1 << 64) - 1)])
+    return np.array(rows, np.uint64)
+
+
+_TEN_LOW, _TEN_HIGH = -292, 324
+_TENS = _powers_of_ten()
+
+
+def _high() -> Any:
+    """An intrinsic ``high(a, b)``: the upper 64 of the 128 bits of a product."""
+
+    @intrinsic
+    def multiply(_typing: Any, _a: Any, _b: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            wide = ir.IntType(128)
+            product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
+            return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+        return types.uint64(types.uint64, types.uint64), generate
+
+    return multiply
+
+
+high64 = _high()
+
+
+@kernel
+def _rounded_to_odd(power: int, factor: Any) -> Any:
+    """The product of a power of ten and a factor without its lower 128 bits; its lowest bit set where these were not 0."""
+    above = high64(_TENS[power, 0], factor)
+    below = _TENS[power, 0] * factor
+    total = below + high64(_TENS[power, 1], factor)
+    if total < below:
+        above += np.uint64(1)
+    return above | (np.uint64(1) if total > np.uint64(1) else np.uint64(0))
+
+
+@kernel
+def shortest(bits: Any) -> Any:
+    """(digits, exponent): the value of a finite double that is not 0, its sign left out, is digits * 10^exponent."""
+    fraction = bits & np.uint64(0xFFFFFFFFFFFFF)
+    biased = np.int64((bits >> np.uint64(52)) & np.uint64(0x7FF))
+    two, four, forty = np.uint64(2), np.uint64(4), np.uint64(40)
+    number = fraction | np.uint64(1 << 52) if biased else fraction
+    q = max(biased, 1) - 1075
+    if -52 <= q <= 0 and number & ((np.uint64(1) << np.uint64(-q)) - np.uint64(1)) == 0:
+        return number >> np.uint64(-q), np.int64(0)
+    closer = fraction == 0 and biased > 1
+    k = (q * 1262611 - (524031 if closer else 0)) >> 22
+    shift = np.uint64(q + ((-k * 1741647) >> 19) + 1)
+    power = -k - _TEN_LOW
+    least = _rounded_to_odd(power, (four * number - two + np.uint64(closer)) << shift)
+    value = _rounded_to_odd(power, (four * number) << shift)
+    most = _rounded_to_odd(power, (four * number + two) << shift)
+    odd = number & np.uint64(1)
+    least += odd
+    most -= odd
+    digits = value >> two
+    if digits >= np.uint64(10):
+        shorter = digits // np.uint64(10)
+        down = least <= forty * shorter
+        up = forty * shorter + forty <= most
+        if down != up:
+            return shorter + np.uint64(up), k + 1
+    down = least <= four * digits
+    up = four * digits + four <= most
+    if down == up:
+        middle = four * digits + two
+        up = value > middle or (value == middle and (digits & np.uint64(1)) != np.uint64(0))
+    return digits + np.uint64(up), k
+
+
+# ---- JSON ---------------------------------------------------------------------------------------------------------
+# Source: MySQL sql-common/json_binary.h (the bytes), sql-common/json_dom.cc, wrapper_to_string (the text).
+
+(
+    JSON_SMALL_OBJECT,
+    JSON_LARGE_OBJECT,
+    JSON_SMALL_ARRAY,
+    JSON_LARGE_ARRAY,
+    JSON_LITERAL,
+    JSON_INT16,
+    JSON_UINT16,
+    JSON_INT32,
+    JSON_UINT32,
+    JSON_INT64,
+    JSON_UINT64,
+    JSON_DOUBLE,
+    JSON_STRING,
+) = range(13)
+JSON_OPAQUE = 15
+JSON_DEPTH = 100
+"""The most containers inside one another (json_syntax_check.cc, JSON_DOCUMENT_MAX_DEPTH)."""
+
+JSON_ROOM = 96
+"""Bytes that the text of anything but a string or a blob fits into, punctuation included."""
+
+JSON_NO_ROOM, JSON_BAD = -1, -2
+"""In place of a place in the text: it did not fit; the bytes are no document."""
+
+_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_BASE64_LINE = 76
+"""Characters after which the server's base64 begins a new line (mysys/base64.cc)."""
+
+_NEWDECIMAL, _VAR_STRING = 246, 253
+_DATE_TYPE, _TIME_TYPE, _DATETIME_TYPE, _TIMESTAMP_TYPE = 10, 11, 12, 7
+
+
+@kernel
+def _put_number(out: int, number: Any, count: int) -> Any:
+    """``count`` digits; returns the address after them."""
+    for k in range(count):
+        store8(out + count - 1 - k, np.uint8(np.uint64(48) + number % np.uint64(10)))
+        number = number // np.uint64(10)
+    return out + count
+
+
+@kernel
+def _count_digits(number: Any) -> Any:
+    count = 1
+    while number >= np.uint64(10):
+        number = number // np.uint64(10)
+        count += 1
+    return count
+
+
+@kernel
+def _put_unsigned(out: int, number: Any) -> Any:
+    return _put_number(out, number, _count_digits(number))
+
+
+@kernel
+def _put_signed(out: int, number: int) -> Any:
+    if number < 0:
+        store8(out, np.uint8(45))
+        return _put_unsigned(out + 1, np.uint64(0) - np.uint64(number))
+    return _put_unsigned(out, np.uint64(number))
+
+
+@kernel
+def put_double(out: int, bits: Any) -> Any:
+    """A finite double as JSON text has it (strings/dtoa.cc, my_gcvt); returns the address after it.
+
+    Digits stand without an exponent from 1e-15 to 1e15, beyond where it shows a fraction; a whole number ends in ``.0``.
+    """
+    if bits >> np.uint64(63):
+        store8(out, np.uint8(45))
+        out += 1
+    if bits << np.uint64(1) == np.uint64(0):
+        store32(out, np.uint32(0x302E30))  # 0.0
+        return out + 3
+    digits, exponent = shortest(bits & np.uint64(0x7FFFFFFFFFFFFFFF))
+    while digits % np.uint64(10) == np.uint64(0):
+        digits = digits // np.uint64(10)
+        exponent += 1
+    count = _count_digits(digits)
+    point = count + exponent  # digits before the point
+    if point < -14 or (point > 15 and count <= point):
+        end = _put_number(out + 1, digits, count)
+        store8(out, load8(out + 1))
+        if count > 1:
+            store8(out + 1, np.uint8(46))
+            out = end
+        else:
+            out += 1
+        store8(out, np.uint8(101))
+        return _put_signed(out + 1, point - 1)
+    if point <= 0:
+        store16(out, np.uint16(0x2E30))  # 0.
+        for k in range(-point):
+            store8(out + 2 + k, np.uint8(48))
+        return _put_number(out + 2 - point, digits, count)
+    if count <= point:
+        out = _put_number(out, digits, count)
+        for _ in range(point - count):
+            store8(out, np.uint8(48))
+            out += 1
+        store16(out, np.uint16(0x302E))  # .0
+        return out + 2
+    end = _put_number(out + 1, digits, count)
+    for k in range(point):
+        store8(out + k, load8(out + k + 1))
+    store8(out + point, np.uint8(46))
+    return end
+
+
+@kernel
+def _plain_run(source: int, start: int, count: int) -> Any:
+    """The first place in [start, count) whose byte a JSON string must escape, or count."""
+    i = start
+    ones, tops = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+    while i + 8 <= count:
+        word = load64(source + i)
+        quote = word ^ np.uint64(0x2222222222222222)
+        slash = word ^ np.uint64(0x5C5C5C5C5C5C5C5C)
+        low = (word - np.uint64(0x2020202020202020)) & ~word
+        if (low | ((quote - ones) & ~quote) | ((slash - ones) & ~slash)) & tops:
+            break
+        i += 8
+    while i < count:
+        byte = load8(source + i)
+        if byte < 32 or byte == 34 or byte == 92:  # noqa: PLR1714 - numba is slow at tuples
+            break
+        i += 1
+    return i
+
+
+@kernel
+def _put_escape(out: int, byte: Any) -> Any:
+    short = 0
+    if byte == 34 or byte == 92:  # noqa: PLR1714 - numba is slow at tuples
+        short = int(byte)
+    elif byte == 8:
+        short = 98
+    elif byte == 9:
+        short = 116
+    elif byte == 10:
+        short = 110
+    elif byte == 12:
+        short = 102
+    elif byte == 13:
+        short = 114
+    store8(out, np.uint8(92))
+    if short:
+        store8(out + 1, np.uint8(short))
+        return out + 2
+    store8(out + 1, np.uint8(117))
+    store16(out + 2, np.uint16(0x3030))
+    store8(out + 4, np.uint8(48 + (byte >> np.uint8(4))))
+    half = byte & np.uint8(15)
+    store8(out + 5, half + np.uint8(48 if half < 10 else 87))
+    return out + 6
+
+
+@kernel
+def _put_string(source: int, count: int, out: int, limit: int) -> Any:
+    """A JSON string in its quotes; returns the address after it, or JSON_NO_ROOM."""
+    if out + count + 2 > limit:
+        return JSON_NO_ROOM
+    store8(out, np.uint8(34))
+    out += 1
+    i = np.int64(0)
+    while True:
+        run = _plain_run(source, i, count)
+        if out + (run - i) + 8 > limit:
+            return JSON_NO_ROOM
+        memcpy(out, source + i, run - i)
+        out += run - i
+        if run == count:
+            break
+        out = _put_escape(out, load8(source + run))
+        i = run + 1
+    store8(out, np.uint8(34))
+    return out + 1
+
+
+@kernel
+def _put_base64(kind: int, source: int, count: int, out: int, limit: int) -> Any:
+    """``"base64:type15:…"``; line ends inside are escaped. Returns the address after it, or JSON_NO_ROOM."""
+    groups = (count + 2) // 3
+    if out + 24 + 4 * groups + 2 * (4 * groups // _BASE64_LINE) > limit:
+        return JSON_NO_ROOM
+    store8(out, np.uint8(34))
+    store64(out + 1, np.uint64(0x743A343665736162))  # base64:t
+    store32(out + 9, np.uint32(0x657079))  # ype
+    out = _put_unsigned(out + 12, np.uint64(kind))
+    store8(out, np.uint8(58))
+    out += 1
+    line = 0
+    for group in range(groups):
+        if line == _BASE64_LINE:
+            store16(out, np.uint16(0x6E5C))
+            out += 2
+            line = 0
+        bits = np.uint32(0)
+        left = count - 3 * group
+        for k in range(3):
+            bits = bits << np.uint32(8) | np.uint32(load8(source + 3 * group + k) if k < left else 0)
+        for k in range(4):
+            letter = _BASE64[(bits >> np.uint32(18 - 6 * k)) & np.uint32(63)]
+            store8(out + k, letter if k <= left else np.uint8(61))
+        out += 4
+        line += 4
+    store8(out, np.uint8(34))
+    return out + 1
+
+
+@kernel
+def _put_clock(out: int, clock: int, fraction: int) -> Any:
+    """``hh:mm:ss.ffffff`` from hour, minute, second in 10, 6, 6 bits."""
+    hour = (clock >> 12) & 1023
+    out = _put_number(out, np.uint64(hour), 3 if hour > 99 else 2)
+    for part in (clock >> 6, clock):
+        store8(out, np.uint8(58))
+        out = _put_number(out + 1, np.uint64(part & 63), 2)
+    store8(out, np.uint8(46))
+    return _put_number(out + 1, np.uint64(fraction), 6)
+
+
+@kernel
+def _put_moment(kind: int, source: int, count: int, out: int) -> Any:
+    """A date or time (my_time.cc, TIME_from_longlong_…_packed) in quotes; or JSON_BAD."""
+    packed = np.int64(load64(source))
+    if count != 8 or packed == -9223372036854775808:
+        return JSON_BAD
+    store8(out, np.uint8(34))
+    out += 1
+    magnitude = abs(packed)
+    clock, fraction = magnitude >> 24, magnitude & 0xFFFFFF
+    if fraction > 999999:
+        return JSON_BAD
+    if kind == _TIME_TYPE:
+        if packed < 0:
+            store8(out, np.uint8(45))
+            out += 1
+        out = _put_clock(out, clock & 0x3FFFFF, fraction)
+    else:
+        days = clock >> 17
+        year, month = (days >> 5) // 13, (days >> 5) % 13
+        if year > 9999:
+            return JSON_BAD
+        out = _put_number(out, np.uint64(year), 4)
+        for part in (month, days & 31):
+            store8(out, np.uint8(45))
+            out = _put_number(out + 1, np.uint64(part), 2)
+        if kind != _DATE_TYPE:
+            store8(out, np.uint8(32))
+            out = _put_clock(out + 1, clock & 0x1FFFF, fraction)
+    store8(out, np.uint8(34))
+    return out + 1
+
+
+@kernel
+def _put_decimal(source: int, count: int, out: int) -> Any:
+    """A DECIMAL (decimal.cc, bin2decimal) whose precision and scale stand before it; or JSON_BAD.
+
+    Whole groups of digits are counted: DECIMAL(65) may come with a precision of 72, and 81 is what nine groups hold.
+    """
+    if count < 3:
+        return JSON_BAD
+    precision, scale = np.int64(load8(source)), np.int64(load8(source + 1))
+    whole = precision - scale
+    if precision > 81 or whole < 0:
+        return JSON_BAD
+    q, end = source + 2, source + count
+    flip = np.uint8(0 if load8(q) & np.uint8(128) else 255)
+    sign = np.uint8(128)
+    if flip:
+        store8(out, np.uint8(45))
+        out += 1
+    first = out
+    for part in range(2):
+        left = whole if part == 0 else scale
+        if part == 1:
+            if out == first:
+                store8(out, np.uint8(48))
+                out += 1
+            if left == 0:
+                break
+            store8(out, np.uint8(46))
+            out += 1
+        while left:
+            digits = (left % 9 or 9) if part == 0 else min(left, 9)
+            size = (digits + 1) // 2 if digits < 9 else 4
+            if q + size > end:
+                return JSON_BAD
+            number = np.uint64(0)
+            for _ in range(size):
+                number = number << np.uint64(8) | np.uint64(load8(q) ^ sign ^ flip)
+                sign = np.uint8(0)
+                q += 1
+            if number >= np.uint64(10**digits):
+                return JSON_BAD
+            if part == 1 or out > first:
+                out = _put_number(out, number, digits)
+            elif number:
+                out = _put_unsigned(out, number)
+            left -= digits
+    return out if q == end else JSON_BAD
+
+
+@kernel
+def _varying(at: int, end: int) -> Any:
+    """(length, bytes of it) of a string: seven bits a byte, the lowest first; (-1, 0) where it leads beyond ``end``."""
+    length = np.int64(0)
+    for k in range(5):
+        if at + k >= end:
+            break
+        byte = np.int64(load8(at + k))
+        length |= (byte & 127) << (7 * k)
+        if byte < 128:
+            return (length, k + 1) if length <= end - at - k - 1 else (np.int64(-1), 0)
+    return np.int64(-1), 0
+
+
+@kernel
+def _put_opaque(at: int, end: int, out: int, limit: int) -> Any:
+    """A value of an SQL type that JSON has no type for: its type code, length and bytes."""
+    if at >= end:
+        return JSON_BAD
+    kind = np.int64(load8(at))
+    length, used = _varying(at + 1, end)
+    if length < 0:
+        return JSON_BAD
+    source = at + 1 + used
+    if kind == _VAR_STRING:
+        return _put_string(source, length, out, limit)
+    if kind == _NEWDECIMAL:
+        return _put_decimal(source, length, out)
+    if kind == _DATE_TYPE or kind == _TIME_TYPE or kind == _DATETIME_TYPE or kind == _TIMESTAMP_TYPE:  # noqa: PLR1714
+        return _put_moment(kind, source, length, out)
+    return _put_base64(kind, source, length, out, limit)
+
+
+@kernel
+def _put_scalar(kind: int, at: int, end: int, out: int, limit: int) -> Any:  # noqa: PLR0911 - one a type
+    """The address after the text of anything but a container, or JSON_NO_ROOM, JSON_BAD."""
+    if kind == JSON_STRING:
+        length, used = _varying(at, end)
+        return JSON_BAD if length < 0 else _put_string(at + used, length, out, limit)
+    if kind == JSON_OPAQUE:
+        return _put_opaque(at, end, out, limit)
+    if kind > JSON_STRING:
+        return JSON_BAD
+    size = 1 if kind == JSON_LITERAL else 2 if kind <= JSON_UINT16 else 4 if kind <= JSON_UINT32 else 8
+    if at + size > end:
+        return JSON_BAD
+    if kind == JSON_LITERAL:
+        which = load8(at)
+        if which > 2:
+            return JSON_BAD
+        if which == 2:
+            store32(out, np.uint32(0x736C6166))
+            store8(out + 4, np.uint8(101))
+            return out + 5
+        store32(out, np.uint32(0x65757274 if which else 0x6C6C756E))
+        return out + 4
+    if kind == JSON_INT16:
+        return _put_signed(out, np.int64(np.int16(load16(at))))
+    if kind == JSON_UINT16:
+        return _put_unsigned(out, np.uint64(load16(at)))
+    if kind == JSON_INT32:
+        return _put_signed(out, np.int64(np.int32(load32(at))))
+    if kind == JSON_UINT32:
+        return _put_unsigned(out, np.uint64(load32(at)))
+    if kind == JSON_INT64:
+        return _put_signed(out, np.int64(load64(at)))
+    if kind == JSON_UINT64:
+        return _put_unsigned(out, load64(at))
+    bits = load64(at)
+    return JSON_BAD if (bits >> np.uint64(52)) & np.uint64(0x7FF) == np.uint64(0x7FF) else put_double(out, bits)
+
+
+@kernel
+def _offset_at(address: int, wide: int) -> Any:
+    return np.int64(load32(address)) if wide else np.int64(load16(address))
+
+
+@kernel
+def _put_document(at: int, end: int, out: int, limit: int, stack: Array) -> Any:
+    """The text of one document; returns the address after it, or JSON_NO_ROOM, JSON_BAD.
+
+    An offset leads forward, beyond the entries of its container and not out of it: a document cannot hold itself. One
+    value may stand in many entries all the same, so damaged bytes are bounded by the room, not by their own length.
+    """
+    depth = 0
+    kind = np.int64(load8(at))
+    at += 1
+    while True:
+        if out + JSON_ROOM > limit:
+            return JSON_NO_ROOM
+        if kind <= JSON_LARGE_ARRAY:
+            wide = kind & 1
+            width = 2 + 2 * wide
+            if at + 2 * width > end or depth == JSON_DEPTH:
+                return JSON_BAD
+            count, size = _offset_at(at, wide), _offset_at(at + width, wide)
+            keys = at + 2 * width
+            values = keys + count * (width + 2) if kind <= JSON_LARGE_OBJECT else keys
+            if size > end - at or values + count * (1 + width) > at + size:
+                return JSON_BAD
+            stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3] = kind, at, at + size, count
+            stack[depth, 4], stack[depth, 5], stack[depth, 6] = np.int64(0), keys, values
+            depth += 1
+            store8(out, np.uint8(123 if kind <= JSON_LARGE_OBJECT else 91))
+            out += 1
+        else:
+            out = _put_scalar(kind, at, end, out, limit)
+            if out < 0:
+                return out
+        while depth and stack[depth - 1, 4] == stack[depth - 1, 3]:
+            depth -= 1
+            if out >= limit:
+                return JSON_NO_ROOM
+            store8(out, np.uint8(125 if stack[depth, 0] <= JSON_LARGE_OBJECT else 93))
+            out += 1
+        if depth == 0:
+            return out
+        top = depth - 1
+        base, end, count, index = stack[top, 1], stack[top, 2], stack[top, 3], stack[top, 4]
+        stack[top, 4] = index + 1
+        wide = stack[top, 0] & 1
+        width = 2 + 2 * wide
+        header = stack[top, 6] + count * (1 + width)
+        if out + 8 > limit:
+            return JSON_NO_ROOM
+        if index:
+            store16(out, np.uint16(0x202C))
+            out += 2
+        if stack[top, 0] <= JSON_LARGE_OBJECT:
+            entry = stack[top, 5] + index * (width + 2)
+            key, length = base + _offset_at(entry, wide), np.int64(load16(entry + width))
+            if key < header or key + length > end:
+                return JSON_BAD
+            out = _put_string(key, length, out, limit)
+            if out < 0 or out + 2 > limit:
+                return JSON_NO_ROOM
+            store16(out, np.uint16(0x203A))
+            out += 2
+        entry = stack[top, 6] + index * (1 + width)
+        kind = np.int64(load8(entry))
+        if JSON_LITERAL <= kind <= JSON_UINT16 or (wide and (kind == JSON_INT32 or kind == JSON_UINT32)):  # noqa: PLR1714
+            at = entry + 1
+        else:
+            at = base + _offset_at(entry + 1, wide)
+            if at < header or at >= end:
+                return JSON_BAD
+
+
+@kernel
+def json_text(
+    offsets: Array, address: int, nulls: Array, state: Array, new_offsets: Array, out: int, capacity: int, stack: Array
+) -> Any:
+    """The text of binary JSON documents, as CAST(… AS CHAR) has it. Returns 0, JSON_NO_ROOM or JSON_BAD.
+
+    state: the row, and the place in ``out``, to go on from; where it stopped. ``out`` may be continued in a larger one.
+    stack: int64[JSON_DEPTH, 7]. A value without bytes is what an implicit default leaves: null (field.cc, val_json).
+    """
+    place = state[1]
+    for row in range(state[0], len(offsets) - 1):
+        new_offsets[row] = place
+        state[0] = row
+        state[1] = place
+        if nulls[row]:
+            continue
+        start, end = address + offsets[row], address + offsets[row + 1]
+        if place + JSON_ROOM > capacity:
+            return JSON_NO_ROOM
+        if start == end:
+            store32(out + place, np.uint32(0x6C6C756E))
+            place += 4
+            continue
+        after = _put_document(start, end, out + place, out + capacity, stack)
+        if after < 0:
+            return after
+        if not _valid_utf8(out + place, after - out - place):
+            return JSON_BAD
+        place = after - out
+    new_offsets[len(offsets) - 1] = place
+    state[1] = place
+    return 0

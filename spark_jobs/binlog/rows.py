@@ -303,6 +303,7 @@ def _completed(known: Column, said: Column) -> Column:
         unsigned=said.unsigned if known.unsigned is None else known.unsigned,
         charset=said.charset if known.charset is None else known.charset,
         labels=said.labels if known.labels is None else known.labels,
+        declared=said.declared if known.declared is None else known.declared,
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from spark_jobs.binlog.framing import HEADER, FormatDescription, map_name
-from spark_jobs.binlog.types import GEOMETRY_CODE, TYPES, VECTOR_CODE, real_code
+from spark_jobs.binlog.types import GEOMETRY_CODE, OLD_TWINS, TYPES, VECTOR_CODE, real_code, type_of
 from spark_jobs.binlog.types.base import ColumnType, Reading
 from spark_jobs.binlog.types.charsets import charset_of, text_of
 from spark_jobs.binlog.types.temporal import YEAR
@@ -47,10 +47,12 @@ class Column:
     """Collation id; 63 is bytes."""
     labels: tuple[str, ...] | None = None
     """Of ENUM and SET."""
+    declared: str | None = None
+    """The type as declared, where type code and metadata tell less: ``uuid``, ``vector(3)``, an old ``time(3)``."""
 
     @property
     def type(self) -> ColumnType:
-        return TYPES[self.type_code]
+        return type_of(self.type_code, self.declared)
 
     @property
     def sql_type(self) -> str:
@@ -158,6 +160,8 @@ def _parse_body(name: TableName, body: bytes, head: FormatDescription) -> TableD
         wire.take(wire.number(1) + 1)
     codes = wire.take(wire.packed())
     columns = _plain_columns(codes, _Bytes(wire.text()), wire.take((len(codes) + 7) // 8))
+    if head.flavor != "mariadb":  # there, old temporal types may have a fraction that the log does not tell
+        columns = [replace(c, declared=c.type.sql(c)) if c.type_code in OLD_TWINS.values() else c for c in columns]
     return _Metadata(name, columns, head.flavor == "mariadb", _year_counts(head)).read(wire)
 
 

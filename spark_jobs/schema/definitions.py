@@ -3,6 +3,9 @@
 Put here: definitions read from information_schema, kept in the lake, matched against table maps.
 Not here: what table maps tell by themselves (binlog/table.py).
 
+What no log tells, whatever its metadata: which of its BINARY columns MariaDB declares as UUID, INET4, INET6 or VECTOR,
+and how many digits of a second its old temporal types have. That is taken from definitions too.
+
 A server's definitions say what is true when they are read. They are read before the end of the log is asked for, and
 believed for a range only where no statement in it, up to the moment of reading, names the table, and every
 column's type and metadata are those of the table map. Anything else stops the table: no name is guessed.
@@ -18,7 +21,7 @@ import deltalake
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from spark_jobs.binlog import Column, TableDefinition, TableName, same_layout
+from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, same_layout
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.position import Position
@@ -55,6 +58,8 @@ _BLOBS = {
     "mediumtext": 3,
     "longtext": 4,
 }
+_ADDRESSES = {"uuid": 16, "inet4": 4, "inet6": 16}
+"""MariaDB's types that the log holds as BINARY of so many bytes."""
 _COUNTED = {"char": 254, "binary": 254, "varchar": 15, "varbinary": 15}
 _ESCAPED = re.compile(r"''|\\.", re.DOTALL)
 """As information_schema writes labels (sql/sql_show.cc and field.cc, ``append_unescaped``)."""
@@ -89,25 +94,31 @@ class Recorded:
 
 
 def record(spark: SparkSession, lake: Lake, source: Source) -> Recorded:
-    """What a live server says of its tables now; nothing for files, and where the log says it all (FULL metadata)."""
+    """What a live server says of its tables now; nothing for files, and where the log says it all.
+
+    That is MySQL's with FULL metadata.
+    """
     table = lake.definitions(source.name)
     if not isinstance(source, Server):
         return Recorded(spark, table, None)
     with source.connect() as connection:
-        if source.variables(connection).get("binlog_row_metadata", "MINIMAL").upper() == "FULL":
+        variables = source.variables(connection)
+        is_full = variables.get("binlog_row_metadata", "MINIMAL").upper() == "FULL"
+        if is_full and "mariadb" not in variables.get("version", "").lower():
             return Recorded(spark, table, None)
         read_at = source.end(connection)
         return Recorded(spark, table, read_at, tuple(_from_server(source, connection)))
 
 
 def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
-    """The definition with the names, key and labels that the log lacks. Raises TableStopped where none can be believed.
+    """The definition with what the log lacks: names, key, labels, declared types.
 
-    ``last_change``: where the last statement of the range stands that names the table, if one does.
+    Raises TableStopped where names are missing and no definition can be believed, or an outdated one declares a type
+    that the log does not tell. ``last_change``: where the last statement of the range stands that names the table, if one does.
     """
-    if logged.named():
-        return logged
     found = _stored(lake.definitions(source), logged.name)
+    if logged.named():
+        return logged if found is None else _declared(source, logged, *found, last_change)
     missing = f"{source}: {logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
     if found is None:
         raise TableStopped(
@@ -121,12 +132,47 @@ def named(lake: Lake, source: str, logged: TableDefinition, last_change: Positio
     strange = [column.name for column in known.columns if column.type_code == _UNKNOWN]
     if strange:
         raise TableStopped(f"{missing}, and the type of its column {strange[0]} is not known; leave the table out")
+    known = _as_logged(logged, known)
     if not same_layout(logged, known) or not all(map(_agrees, logged.columns, known.columns)):
         raise TableStopped(
             f"{missing}, and the server's definition does not fit: the log has {logged}, the server {known}"
         )
     columns = tuple(map(_completed, logged.columns, known.columns))
     return TableDefinition(logged.name, columns, known.key)
+
+
+def _declared(
+    source: str, logged: TableDefinition, read_at: Position, known: TableDefinition, last_change: Position | None
+) -> TableDefinition:
+    """A definition that the log tells but for declared types, with these."""
+    known = _as_logged(logged, known)
+    fits = same_layout(logged, known) and logged.column_names() == known.column_names()
+    declared = [column.declared for column in known.columns]
+    if last_change and read_at < last_change and any(declared):
+        raise TableStopped(
+            f"{source}: {logged.name}: the log does not tell UUID, INET and VECTOR from BINARY, and the server's "
+            f"definition was read at {read_at}, before a change at {last_change}; run again"
+        )
+    if not fits or not any(declared):
+        return logged
+    pairs = zip(logged.columns, declared, strict=True)
+    return replace(logged, columns=tuple(replace(c, declared=c.declared or one) for c, one in pairs))
+
+
+def _as_logged(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
+    """A server's definition, with the types that the log may write as others as it writes them."""
+    if len(logged.columns) != len(known.columns):
+        return known
+    return replace(known, columns=tuple(map(_as_written, logged.columns, known.columns)))
+
+
+def _as_written(logged: Column, known: Column) -> Column:
+    """Temporal types in their old format keep their digits; MariaDB's VECTOR is a VARBINARY."""
+    if logged.type_code == OLD_TWINS.get(known.type_code):
+        return replace(known, type_code=logged.type_code, meta=logged.meta, declared=known.sql_type)
+    if (known.type_code, logged.type_code) == (_LONG["vector"], _COUNTED["varbinary"]):
+        return replace(known, type_code=logged.type_code, meta=logged.meta, charset=63)
+    return known
 
 
 def _agrees(logged: Column, known: Column) -> bool:
@@ -202,6 +248,7 @@ def _column(row: dict[str, Any]) -> Column:
         nullable=row["nullable"] == "YES",
         charset=row["collation_id"] or (63 if text else None),
         labels=_labels(row["declared"]) if code in (247, 248) else None,
+        declared=row["declared"] if row["kind"] in _ADDRESSES or row["kind"] == "vector" else None,
     )
 
 
@@ -236,4 +283,5 @@ _MEASURED: dict[str, Callable[[dict[str, Any]], tuple[int, int]]] = {
 }
 _MEASURED |= {kind: lambda row: (_FRACTIONAL[row["kind"]], row["fraction"] or 0) for kind in _FRACTIONAL}
 _MEASURED |= {kind: lambda row: (252, _BLOBS[row["kind"]]) for kind in _BLOBS}
+_MEASURED |= {kind: lambda row: (254, _ADDRESSES[row["kind"]]) for kind in _ADDRESSES}
 _MEASURED |= {kind: lambda row: (_COUNTED[row["kind"]], row["octets"]) for kind in _COUNTED}

@@ -1,15 +1,19 @@
 """The types of columns: one file a family, one registry.
 
-TYPES maps a type code (MySQL include/field_types.h) to how a column of it is named and read. A new type is a class in
-the file of its family and a line here.
+TYPES maps a type code (MySQL include/field_types.h) to how a column of it is named and read, DECLARED the name of a type
+that the log writes as another. A new type is a class in the file of its family and a line here.
 
 Put here: the registry. Not here: what any type does.
 """
 
 from spark_jobs.binlog.types.base import ColumnType, Refused
+from spark_jobs.binlog.types.addresses import INET4, INET6, UUID
 from spark_jobs.binlog.types.decimal import DECIMAL
+from spark_jobs.binlog.types.documents import JSON
 from spark_jobs.binlog.types.labels import ENUM, SET
+from spark_jobs.binlog.types.nested import GEOMETRY, MARIADB_VECTOR, VECTOR
 from spark_jobs.binlog.types.numeric import BIGINT, BIT, DOUBLE, FLOAT, INT, MEDIUMINT, SMALLINT, TINYINT
+from spark_jobs.binlog.types.old_temporal import OLD_DATETIME, OLD_TIME, OLD_TIMESTAMP
 from spark_jobs.binlog.types.strings import BLOB, CHAR, VARCHAR
 from spark_jobs.binlog.types.temporal import DATE, DATETIME, TIME, TIMESTAMP, YEAR
 
@@ -26,12 +30,12 @@ TYPES: dict[int, ColumnType] = {
     3: INT,
     4: FLOAT,
     5: DOUBLE,
-    7: Refused("timestamp before MySQL 5.6.4"),
+    7: OLD_TIMESTAMP,
     8: BIGINT,
     9: MEDIUMINT,
     10: DATE,
-    11: Refused("time before MySQL 5.6.4"),
-    12: Refused("datetime before MySQL 5.6.4"),
+    11: OLD_TIME,
+    12: OLD_DATETIME,
     13: YEAR,
     14: DATE,
     15: VARCHAR,
@@ -39,16 +43,33 @@ TYPES: dict[int, ColumnType] = {
     17: TIMESTAMP,
     18: DATETIME,
     19: TIME,
-    VECTOR_CODE: Refused("vector", 1),
-    245: Refused("json", 1),
+    VECTOR_CODE: VECTOR,
+    245: JSON,
     246: DECIMAL,
     ENUM_CODE: ENUM,
     SET_CODE: SET,
     252: BLOB,
     253: VARCHAR,
     STRING_CODE: CHAR,
-    GEOMETRY_CODE: Refused("geometry", 1),
+    GEOMETRY_CODE: GEOMETRY,
 }
+
+DECLARED: dict[tuple[str, int], ColumnType] = {
+    ("uuid", STRING_CODE): UUID,
+    ("inet4", STRING_CODE): INET4,
+    ("inet6", STRING_CODE): INET6,
+    ("vector", 15): MARIADB_VECTOR,
+}
+"""MariaDB's types that the log holds as BINARY or VARBINARY, by declared name and type code."""
+
+OLD_TWINS = {17: 7, 18: 12, 19: 11}
+"""The codes of TIMESTAMP, DATETIME and TIME, and those of their formats before MySQL 5.6.4."""
+
+
+def type_of(code: int, declared: str | None) -> ColumnType:
+    """How a column is read, given its type code and what a definition declares it as (``uuid``, ``vector(3)``)."""
+    name = (declared or "").partition("(")[0]
+    return DECLARED.get((name, code)) or TYPES[code]
 
 
 def real_code(code: int, wire: bytes) -> int:

@@ -20,6 +20,16 @@ from spark_jobs.errors import Unsupported
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
+WITH_LENGTH = {
+    1: (kernels.TEXT_1, kernels.SKIP_1),
+    2: (kernels.TEXT_2, kernels.SKIP_2),
+    3: (kernels.TEXT_3, kernels.SKIP_3),
+    4: (kernels.TEXT_4, kernels.SKIP_4),
+}
+"""What the row kernel does with bytes behind their length, and to pass over them, by the bytes of the length."""
+MOST_TEXT = 2**31 - 8
+"""Bytes of one column's text in one block: Arrow's offsets have 32 bits."""
+
 
 class BadValue(Exception):
     """A row holds what its type has no value for; the caller knows table, file and offset."""
@@ -43,6 +53,8 @@ class Declared(Protocol):
     def charset(self) -> int | None: ...
     @property
     def labels(self) -> tuple[str, ...] | None: ...
+    @property
+    def declared(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,11 @@ class Filled:
     validity: pa.Buffer | None
     nulls: int
     marked: bool
+
+    @property
+    def text_address(self) -> int:
+        """Where the text lies; 0 where there is none."""
+        return self.text.address if self.text else 0
 
     def numbers(self, kind: str) -> Numbers:
         """The slots as numbers of a numpy type."""
@@ -90,6 +107,24 @@ class Exact:
     texts: pa.Array
 
 
+def exact_hex(filled: Filled, bad: Numbers) -> Exact:
+    """The hex of the bytes of those rows of a text column that ``bad`` marks."""
+    rows = np.flatnonzero(bad)
+    offsets = filled.numbers("i4")
+    size = int((offsets[rows + 1].astype(np.int64) - offsets[rows]).sum())
+    require_fits(2 * size)
+    hex_offsets = np.empty(len(rows) + 1, np.int32)
+    out = np.empty(2 * size, np.uint8)
+    kernels.hex_text(offsets, filled.text_address, rows, hex_offsets, out)
+    buffers = [None, pa.py_buffer(hex_offsets), pa.py_buffer(out)]
+    return Exact(rows, pa.Array.from_buffers(pa.string(), len(rows), buffers))
+
+
+def validity_of(nulls: Numbers) -> tuple[pa.Buffer, int]:
+    """Arrow's bitmap from one byte a row, and the number of nulls."""
+    return pa.py_buffer(np.packbits(nulls == 0, bitorder="little")), int(np.count_nonzero(nulls))
+
+
 Finished: TypeAlias = tuple[pa.Array, Exact | None]
 Finish: TypeAlias = Callable[[Filled], Finished]
 
@@ -113,6 +148,12 @@ class Reading:
     @property
     def is_text(self) -> bool:
         return self.kind >= kernels.TEXT_1
+
+
+def require_fits(size: int) -> None:
+    """Raises Unsupported where a column's text does not fit into one block."""
+    if size > MOST_TEXT:
+        raise Unsupported(f"one block of a column holds {size} bytes of text; 2 GiB is the most")
 
 
 def as_is(arrow: pa.DataType) -> Finish:

@@ -1,27 +1,32 @@
 """Character sets: which one a collation has, and how a column's bytes in it become UTF-8.
 
-Three ways: UTF-8 is checked and taken as it is; single-byte sets go through a table of 256 characters in a kernel;
-multi-byte sets go through Python's codecs, a whole column at once. Bytes that are not text of their set make the value
-NULL, with their hex beside it.
+Four ways, each a kernel: UTF-8 is checked and taken as it is; single-byte sets go through a table of 256 characters,
+multi-byte sets through tables by their bytes, UTF-16 and UTF-32 unit by unit. Bytes that are not text of their set make
+the value NULL, with their hex beside it; so does a code that a server would turn into ``?`` or U+FFFD.
 
-Put here: the work on text. Not here: the tables themselves (charset_tables.py).
+Put here: the work on text. Not here: the tables themselves (charset_tables.py, multibyte.py).
 """
 
+from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import Exact, Filled, Finish, Finished, Numbers
-from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, CORRECTIONS, NOPAD, SINGLE_BYTE, WIDTHS
+from spark_jobs.binlog.types.base import Filled, Finish, Finished, Numbers, exact_hex, require_fits, validity_of
+from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, NOPAD, SINGLE_BYTE, UTF, WIDTHS
+from spark_jobs.binlog.types.multibyte import table_of
 from spark_jobs.errors import Unsupported
 
 BINARY = "binary"
 UTF8 = frozenset({"utf8mb3", "utf8mb4"})
 _BY_COLLATION = {collation: name for name, parts in COLLATIONS.items() for part in parts for collation in part}
-_SEPARATORS = ("\x1e", "\x1f", "\x1d", "\x1c", "\x02", "\x03", "\x04", "\x05")
+_ROOM, _SLACK = 3, 8
+"""Bytes of UTF-8 that a byte of any set may become, and bytes that kernels may store behind all."""
+
+_Convert = Callable[[Numbers, int, Numbers, int, Numbers], int]
+"""(offsets, address, new offsets, address of the UTF-8, marks) -> how many rows are marked: no text."""
 
 
 def charset_of(collation: int) -> str:
@@ -38,133 +43,100 @@ def width_of(charset: str) -> int:
 
 
 def finish_for(charset: str | None) -> Finish:
-    """How a column of text is finished. None: the set is unknown, and text is what is valid UTF-8.
-
-    Raises Unsupported where no way to decode the set is known.
-    """
+    """How a column of text is finished. None: the set is unknown, and text is what is valid UTF-8."""
     if charset is None or charset in UTF8:
         return _finish_utf8
-    if charset in SINGLE_BYTE:
-        return _finish_single_byte(charset)
-    if charset in CODECS:
-        return _finish_codec(charset)
-    raise Unsupported(f"character set {charset} is not decoded in this version; leave the table out")
+    convert, ascii_alike = _converter(charset)
+
+    def finish(filled: Filled) -> Finished:
+        offsets = filled.numbers("i4")[: filled.rows + 1]
+        if ascii_alike and kernels.is_ascii(filled.text_address, int(offsets[-1])):
+            return filled.array(pa.string()), None
+        new_offsets, out, bad = _converted(convert, offsets, filled.text_address)
+        texts = filled.texts(new_offsets, out)
+        return _without(filled, texts, bad) if bad.any() else (texts, None)
+
+    return finish
 
 
 def text_of(wire: bytes, charset: str) -> str:
-    """One piece of text, such as an ENUM's label. Raises UnicodeDecodeError, or Unsupported as finish_for."""
+    """One piece of text, such as an ENUM's label. Raises UnicodeDecodeError."""
     if charset in UTF8 or charset == BINARY:
         return wire.decode()
+    stored = np.frombuffer(wire, np.uint8)
+    _, out, bad = _converted(_converter(charset)[0], np.array([0, len(wire)], np.int32), stored.ctypes.data)
+    if bad.any():
+        raise UnicodeDecodeError(charset, wire, 0, len(wire), "these bytes are no text of the set")
+    return out.to_pybytes().decode()
+
+
+def _converted(convert: _Convert, offsets: Numbers, address: int) -> tuple[Numbers, pa.Buffer, Numbers]:
+    """New offsets, UTF-8 and marks of a column's text."""
+    size = _ROOM * int(offsets[-1])
+    require_fits(size)
+    out = pa.allocate_buffer(size + _SLACK)
+    new_offsets, bad = np.empty(len(offsets), np.int32), np.zeros(len(offsets) - 1, np.uint8)
+    convert(offsets, address, new_offsets, out.address, bad)
+    return new_offsets, out.slice(0, int(new_offsets[-1])), bad
+
+
+@cache
+def _converter(charset: str) -> tuple[_Convert, bool]:
+    """How text of a set becomes UTF-8, and whether the bytes 0 to 127 are ASCII in it."""
     if charset in SINGLE_BYTE:
-        return wire.decode("latin-1").translate(dict(enumerate(SINGLE_BYTE[charset])))
+        table, sizes = _byte_table(charset)
+        return _single_byte(table, sizes), SINGLE_BYTE[charset].startswith(_ASCII)
+    if charset in UTF:
+        return _units(*UTF[charset]), False
     if charset in CODECS:
-        return _decode(wire, charset)
-    raise Unsupported(f"character set {charset} is not decoded in this version; leave the table out")
+        return _multi_byte(charset), True
+    raise AssertionError(f"no way to read the character set {charset}")
 
 
-def _address(buffer: pa.Buffer | None) -> int:
-    return buffer.address if buffer else 0
+def _single_byte(table: Numbers, sizes: Numbers) -> _Convert:
+    def convert(offsets: Numbers, address: int, new_offsets: Numbers, out: int, bad: Numbers) -> int:
+        return int(kernels.map_bytes(offsets, address, table, sizes, new_offsets, out, bad))
+
+    return convert
+
+
+def _multi_byte(charset: str) -> _Convert:
+    table = table_of(charset)
+
+    def convert(offsets: Numbers, address: int, new_offsets: Numbers, out: int, bad: Numbers) -> int:
+        tables = (table.sizes, table.pairs, table.triples, table.quads)
+        return int(kernels.map_characters(offsets, address, *tables, new_offsets, out, bad))
+
+    return convert
+
+
+def _units(width: int, big_endian: bool, surrogates: bool) -> _Convert:
+    def convert(offsets: Numbers, address: int, new_offsets: Numbers, out: int, bad: Numbers) -> int:
+        return int(kernels.map_units(offsets, address, width, big_endian, surrogates, new_offsets, out, bad))
+
+    return convert
+
+
+_ASCII = "".join(map(chr, range(128)))
+
+
+def _byte_table(charset: str) -> tuple[Numbers, Numbers]:
+    """Each byte's character in UTF-8 as a little-endian word, and its size (0: none)."""
+    encoded = [b"" if letter == "\ufffd" else letter.encode() for letter in SINGLE_BYTE[charset]]
+    table = np.array([int.from_bytes(text, "little") for text in encoded], np.uint32)
+    return table, np.array([len(text) for text in encoded], np.uint8)
 
 
 def _finish_utf8(filled: Filled) -> Finished:
     offsets = filled.numbers("i4")[: filled.rows + 1]
     bad = np.zeros(filled.rows, np.uint8)
-    if kernels.invalid_utf8(offsets, _address(filled.text), bad):
+    if kernels.invalid_utf8(offsets, filled.text_address, bad):
         return _without(filled, filled.array(pa.string()), bad)
     return filled.array(pa.string()), None
 
 
-def _finish_single_byte(charset: str) -> Finish:
-    table, sizes, ascii_alike = _byte_table(charset)
-
-    def finish(filled: Filled) -> Finished:
-        offsets = filled.numbers("i4")[: filled.rows + 1]
-        if ascii_alike and kernels.is_ascii(_address(filled.text), int(offsets[-1])):
-            return filled.array(pa.string()), None
-        new_offsets = np.empty(filled.rows + 1, np.int32)
-        _fits(3 * int(offsets[-1]))
-        out = pa.allocate_buffer(3 * int(offsets[-1]) + 4)
-        bad = np.zeros(filled.rows, np.uint8)
-        count = kernels.map_bytes(offsets, _address(filled.text), table, sizes, new_offsets, out.address, bad)
-        texts = filled.texts(new_offsets, out.slice(0, int(new_offsets[-1])))
-        return _without(filled, texts, bad) if count else (texts, None)
-
-    return finish
-
-
-def _fits(size: int) -> None:
-    if size > 2**31 - 8:
-        raise Unsupported(f"one block of a column holds {size} bytes of text; 2 GiB is the most")
-
-
-@cache
-def _byte_table(charset: str) -> tuple[Numbers, Numbers, bool]:
-    """Each byte's character in UTF-8 as a little-endian word, its size (0: none), and whether 0 to 127 is ASCII."""
-    letters = SINGLE_BYTE[charset]
-    encoded = [b"" if letter == "\ufffd" else letter.encode() for letter in letters]
-    table = np.array([int.from_bytes(text, "little") for text in encoded], np.uint32)
-    sizes = np.array([len(text) for text in encoded], np.uint8)
-    return table, sizes, letters[:128] == "".join(map(chr, range(128)))
-
-
-def _finish_codec(charset: str) -> Finish:
-    def finish(filled: Filled) -> Finished:
-        offsets = filled.numbers("i4")[: filled.rows + 1]
-        text = np.frombuffer(filled.text, np.uint8)[: offsets[-1]] if filled.text else np.empty(0, np.uint8)
-        whole = _decode_whole(offsets, text, charset)
-        if whole is not None:
-            return filled.texts(*whole), None
-        values = [_decoded(text[a:b].tobytes(), charset) for a, b in pairwise(offsets)]
-        texts = pa.array(["" if value is None else value for value in values], pa.string())
-        array = pa.Array.from_buffers(pa.string(), filled.rows, [filled.validity, *texts.buffers()[1:]], filled.nulls)
-        return _without(filled, array, np.array([value is None for value in values], np.uint8))
-
-    return finish
-
-
-def _decode_whole(offsets: Numbers, text: Numbers, charset: str) -> tuple[Numbers, Numbers] | None:
-    """Offsets and UTF-8 of a column decoded in one go, or None where a value is not text of the codec.
-
-    A separator that no value holds is put behind every value: no character of these sets has it as its last byte, so a
-    value that ends inside a character makes the codec fail.
-    """
-    rows = len(offsets) - 1
-    for separator in _SEPARATORS:
-        mark = np.frombuffer(separator.encode(CODECS[charset]), np.uint8)
-        joined = np.insert(text, np.repeat(offsets[1:], len(mark)), np.tile(mark, rows))
-        decoded = _decoded(joined.tobytes(), charset)
-        if decoded is None:
-            return None
-        if decoded.count(separator) == rows:
-            encoded = np.frombuffer(decoded.encode(), np.uint8)
-            ends = np.flatnonzero(encoded == ord(separator)) - np.arange(rows)
-            _fits(int(ends[-1]) if rows else 0)
-            return np.concatenate([[0], ends]).astype(np.int32), encoded[encoded != ord(separator)]
-    return None
-
-
-def _decode(wire: bytes, charset: str) -> str:
-    return wire.decode(CODECS[charset]).translate(CORRECTIONS.get(charset, {}))
-
-
-def _decoded(wire: bytes, charset: str) -> str | None:
-    try:
-        return _decode(wire, charset)
-    except UnicodeDecodeError:
-        return None
-
-
 def _without(filled: Filled, texts: pa.Array, bad: Numbers) -> Finished:
     """The texts with NULL in the bad rows, and the hex of these rows' bytes."""
-    rows = np.flatnonzero(bad)
-    offsets = filled.numbers("i4")
-    size = int((offsets[rows + 1].astype(np.int64) - offsets[rows]).sum())
-    _fits(2 * size)
-    hex_offsets = np.empty(len(rows) + 1, np.int32)
-    out = np.empty(2 * size, np.uint8)
-    kernels.hex_text(offsets, _address(filled.text), rows, hex_offsets, out)
-    exact = pa.Array.from_buffers(pa.string(), len(rows), [None, pa.py_buffer(hex_offsets), pa.py_buffer(out)])
-    nulls = filled.is_null() | bad
-    validity = pa.py_buffer(np.packbits(nulls == 0, bitorder="little"))
-    buffers = [validity, *texts.buffers()[1:]]
-    return pa.Array.from_buffers(pa.string(), filled.rows, buffers, int(nulls.sum())), Exact(rows, exact)
+    validity, nulls = validity_of(filled.is_null() | bad)
+    array = pa.Array.from_buffers(pa.string(), filled.rows, [validity, *texts.buffers()[1:]], nulls)
+    return array, exact_hex(filled, bad)

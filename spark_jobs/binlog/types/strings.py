@@ -9,24 +9,15 @@ from typing import ClassVar
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import ColumnType, Declared, Reading, as_is
+from spark_jobs.binlog.types.base import WITH_LENGTH, ColumnType, Declared, Reading, as_is
 from spark_jobs.binlog.types.charsets import BINARY, charset_of, finish_for, width_of
-
-_KINDS = (
-    (kernels.TEXT_1, kernels.SKIP_1),
-    (kernels.TEXT_2, kernels.SKIP_2),
-    (kernels.TEXT_3, kernels.SKIP_3),
-    (kernels.TEXT_4, kernels.SKIP_4),
-)
-"""What the row kernel does with text, and to pass over it, by the bytes of its length."""
-
 
 def _charset(column: Declared) -> str | None:
     return None if column.charset is None else charset_of(column.charset)
 
 
 def _reading(column: Declared, length_size: int) -> Reading:
-    kind, skip = _KINDS[length_size - 1]
+    kind, skip = WITH_LENGTH[length_size]
     charset = _charset(column)
     arrow = pa.binary() if charset == BINARY else pa.string()
     finish = as_is(arrow) if charset == BINARY else finish_for(charset)

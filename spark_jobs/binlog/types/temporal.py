@@ -12,8 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import ColumnType, Declared, Exact, Filled, Finish, Finished, Numbers, Reading, fixed
+from spark_jobs.binlog.types.base import (
+    ColumnType,
+    Declared,
+    Exact,
+    Filled,
+    Finish,
+    Finished,
+    Numbers,
+    Reading,
+    fixed,
+    validity_of,
+)
 
+MICROSECONDS = pa.timestamp("us")
 FRACTION_UNIT = (1_000_000, 10_000, 100, 1)
 """Microseconds in one unit of a fraction stored in 0 to 3 bytes."""
 
@@ -59,7 +71,9 @@ def _finish_date(filled: Filled) -> Finished:
     return filled.array(pa.date32()), exact
 
 
-def _finish_moment(arrow: pa.DataType, digits: int) -> Finish:
+def finish_moment(arrow: pa.DataType, digits: int) -> Finish:
+    """For slots of microseconds, or marked under a null."""
+
     def finish(filled: Filled) -> Finished:
         exact = None
         if filled.marked:
@@ -71,14 +85,28 @@ def _finish_moment(arrow: pa.DataType, digits: int) -> Finish:
     return finish
 
 
-def _finish_time(digits: int) -> Finish:
-    def finish(filled: Filled) -> Finished:
-        offsets = np.zeros(filled.rows + 1, np.int32)
-        out = np.empty(18 * filled.rows, np.uint8)
-        kernels.time_text(filled.numbers("i8")[: filled.rows], filled.is_null(), digits, offsets, out)
-        return filled.texts(offsets, out[: offsets[-1]]), None
+def finish_marked(filled: Filled, values: Numbers, arrow: pa.DataType, digits: int) -> Finished:
+    """As finish_moment, of microseconds that were made in numpy, where a mark has no null yet."""
+    nulls = filled.is_null()
+    marked = (values < kernels.TIME_MARK // 2) & (nulls == 0)
+    rows = np.flatnonzero(marked)
+    if not len(rows):
+        return pa.Array.from_buffers(arrow, filled.rows, [filled.validity, pa.py_buffer(values)], filled.nulls), None
+    validity, count = validity_of(nulls | marked)
+    array = pa.Array.from_buffers(arrow, filled.rows, [validity, pa.py_buffer(values)], count)
+    return array, Exact(rows, _datetimes(values[rows] - kernels.TIME_MARK, digits))
 
-    return finish
+
+def _finish_time(digits: int) -> Finish:
+    return lambda filled: (time_texts(filled, filled.numbers("i8")[: filled.rows], digits), None)
+
+
+def time_texts(filled: Filled, packed: Numbers, digits: int) -> pa.Array:
+    """TIME as the server prints it, from slots as TIME_TO_64 fills them."""
+    offsets = np.zeros(filled.rows + 1, np.int32)
+    out = np.empty(18 * filled.rows, np.uint8)
+    kernels.time_text(packed, filled.is_null(), digits, offsets, out)
+    return filled.texts(offsets, out[: offsets[-1]])
 
 
 class Date(ColumnType):
@@ -122,11 +150,11 @@ class Fractional(ColumnType):
         parameters = (self.size + fraction, fraction, FRACTION_UNIT[fraction])
         if self.kind == kernels.TIME_TO_64:
             return Reading(self.kind, parameters, 8, pa.string(), _finish_time(column.meta))
-        return Reading(self.kind, parameters, 8, self.type, _finish_moment(self.type, column.meta))
+        return Reading(self.kind, parameters, 8, self.type, finish_moment(self.type, column.meta))
 
 
 DATE = Date()
 YEAR = Year()
-DATETIME = Fractional("datetime", kernels.DATETIME_TO_64, 5, pa.timestamp("us"))
+DATETIME = Fractional("datetime", kernels.DATETIME_TO_64, 5, MICROSECONDS)
 TIMESTAMP = Fractional("timestamp", kernels.TIMESTAMP_TO_64, 4, pa.timestamp("us", "UTC"))
 TIME = Fractional("time", kernels.TIME_TO_64, 3, pa.string())

@@ -2,7 +2,7 @@ import codecs
 
 import pytest
 
-from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, CORRECTIONS, SINGLE_BYTE, WIDTHS
+from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, EXCEPTIONS, SINGLE_BYTE, UTF, WIDTHS
 
 
 def test_no_collation_belongs_to_two_character_sets() -> None:
@@ -11,8 +11,9 @@ def test_no_collation_belongs_to_two_character_sets() -> None:
 
 
 def test_every_way_to_read_text_is_for_a_known_character_set() -> None:
-    assert (set(CODECS) | set(SINGLE_BYTE) | set(WIDTHS) | set(CORRECTIONS)) <= set(COLLATIONS)
-    assert not set(CODECS) & set(SINGLE_BYTE), "one way a set"
+    assert (set(CODECS) | set(SINGLE_BYTE) | set(UTF) | set(WIDTHS)) <= set(COLLATIONS)
+    assert set(EXCEPTIONS) <= set(CODECS)
+    assert len({*CODECS, *SINGLE_BYTE, *UTF}) == len(CODECS) + len(SINGLE_BYTE) + len(UTF), "one way a set"
 
 
 @pytest.mark.parametrize("charset", sorted(SINGLE_BYTE))

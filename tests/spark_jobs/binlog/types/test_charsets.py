@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, CORRECTIONS, SINGLE_BYTE
+from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, SINGLE_BYTE, UTF
 from spark_jobs.binlog.types.charsets import charset_of, finish_for, text_of, width_of
 from spark_jobs.errors import Unsupported
 from tests.one_value import decode
@@ -51,26 +51,16 @@ def test_unknown_collation(collation: int) -> None:
         charset_of(collation)
 
 
-def test_every_charset_is_read_or_refused_by_name() -> None:
-    refused = [name for name in COLLATIONS if not _is_read(name)]
-    assert refused == ["binary", "eucjpms"]
+def test_every_charset_is_read() -> None:
+    assert {name for name in COLLATIONS if name != "binary" and finish_for(name) is None} == set()
     assert width_of("utf8mb4") == 4
     assert width_of("latin1") == 1
 
 
-def _is_read(name: str) -> bool:
-    try:
-        return finish_for(name) is not None
-    except Unsupported:
-        return False
+PYTHONS = {**CODECS, "ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
 
 
-def test_a_charset_that_is_not_read_is_named() -> None:
-    with pytest.raises(Unsupported, match="character set eucjpms"):
-        finish_for("eucjpms")
-
-
-@pytest.mark.parametrize("charset", sorted({*SINGLE_BYTE, *CODECS}))
+@pytest.mark.parametrize("charset", sorted({*SINGLE_BYTE, *CODECS, *UTF}))
 def test_text_of_every_charset_reads_back(charset: str) -> None:
     collation = COLLATIONS[charset][0].start
     letters = [letter for letter in SINGLE_BYTE.get(charset, "aZ09 ¥日本語中文한국Ωж") if letter != "\ufffd"]
@@ -89,10 +79,10 @@ def _encoded(letter: str, charset: str) -> bytes | None:
     if charset in SINGLE_BYTE:
         return bytes([SINGLE_BYTE[charset].index(letter)])
     try:
-        stored = letter.encode(CODECS[charset])
+        stored = letter.encode(PYTHONS[charset])
     except UnicodeEncodeError:
         return None
-    return stored if stored.decode(CODECS[charset]) == letter else None
+    return stored if stored.decode(PYTHONS[charset]) == letter else None
 
 
 @pytest.mark.parametrize(
@@ -105,7 +95,7 @@ def _encoded(letter: str, charset: str) -> bytes | None:
     ],
 )  # fmt: skip
 def test_bytes_that_are_no_text_are_null_and_hex(collation: int, stored: bytes) -> None:
-    good = "good".encode(CODECS.get(charset_of(collation), "ascii"))
+    good = "good".encode(PYTHONS.get(charset_of(collation), "ascii"))
     found, raw = texts(collation, good, stored, good, None, b"", stored)
     assert found == ["good", None, "good", None, "", None]
     assert raw == [None, {"value": stored.hex()}, None, None, None, {"value": stored.hex()}]
@@ -116,12 +106,54 @@ def test_a_character_cut_between_two_values_is_no_text() -> None:
     assert texts(28, b"\x81", b"\x40") == ([None, "@"], [{"value": "81"}, None])
 
 
-def test_separators_inside_values_do_no_harm() -> None:
-    values = ["a\x1eb", "\x1f", "", "\x1d\x1c\x02\x03\x04\x05", "中"]
-    assert texts(28, *(value.encode("gbk") for value in values))[0] == values
+@pytest.mark.parametrize(
+    "charset, stored, text",
+    [
+        ("sjis", "815f", "\\"),
+        ("ujis", "a1c0", "\\"),
+        ("gb18030", "a8bc", "\u1e3f"),
+        ("gb18030", "8135f437", "\ue7c7"),
+        ("gb18030", "8431a437", "\ufffd"),
+        ("gb18030", "8431a439", "\uffff"),
+        ("gb18030", "90308130", "\U00010000"),
+        ("gb18030", "e3329a35", "\U0010ffff"),
+        ("gb18030", "81308130413f", "\x80A?"),
+        ("big5", "f9d6", "碁"),
+        ("eucjpms", "8ff3f3", "ⅰ"),
+        ("eucjpms", "8ff4fe", "黑"),
+        ("eucjpms", "ada1", "①"),
+        ("eucjpms", "a1c1", "～"),
+        ("eucjpms", "8fa2b7", "～"),
+        ("eucjpms", "8ea6", "ｦ"),
+        ("eucjpms", "f5a1fefe8ff5a18ffefe", "\ue000\ue3ab\ue3ac\ue757"),
+        ("ujis", "f5a18ffefe", "\ue000\ue757"),
+        ("ujis", "8fb0a1", "丂"),
+        ("utf16", "d83dde00", "😀"),
+        ("utf16le", "3dd800de", "😀"),
+        ("utf32", "0001f600", "😀"),
+        ("ucs2", "fffd", "\ufffd"),
+    ],
+)
+def test_what_servers_have_otherwise_than_python(charset: str, stored: str, text: str) -> None:
+    assert text_of(bytes.fromhex(stored), charset) == text
 
 
-def test_corrections_are_the_servers() -> None:
-    assert text_of(b"\x81\x5f", "sjis") == "\\"
-    assert text_of(b"\xa8\xbc", "gb18030") == "ḿ"
-    assert all(charset in CODECS for charset in CORRECTIONS)
+@pytest.mark.parametrize(
+    "charset, stored",
+    [
+        ("big5", "a15a"), ("cp932", "80"), ("cp932", "a0"), ("cp932", "fd41"), ("sjis", "fc"), ("eucjpms", "8f"),
+        ("eucjpms", "8fa1"), ("eucjpms", "41a1"), ("eucjpms", "80"), ("ujis", "8ff3f3"), ("gbk", "ff41"),
+        ("gb18030", "8130"), ("gb18030", "813081"), ("gb18030", "8431a530"), ("gb18030", "e3329a36"),
+        ("gb18030", "8130ff30"), ("gb18030", "ff308130"), ("tis620", "a0"), ("swe7", "7f"), ("ucs2", "d83dde00"),
+        ("utf16", "d83d"), ("utf16", "de00d83d"), ("utf16", "d83d0041"), ("utf32", "00110000"), ("utf32", "0000d800"),
+        ("utf32", "000000"), ("ascii", "80"),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_of_a_set(charset: str, stored: str) -> None:
+    with pytest.raises(UnicodeDecodeError):
+        text_of(bytes.fromhex(stored), charset)
+
+
+def test_ascii_is_passed_through_between_other_characters() -> None:
+    text = "0123456789abcdef中0123456中01234567"
+    assert texts(28, text.encode("gbk"), b"", text[1:].encode("gbk"))[0] == [text, "", text[1:]]
