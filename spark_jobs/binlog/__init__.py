@@ -10,7 +10,7 @@ from spark_jobs.binlog.definitions import definitions_of
 from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
 from spark_jobs.binlog.events import Event, list_events
 from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check_magic
-from spark_jobs.binlog.rows import Changes, Decoder
+from spark_jobs.binlog.rows import Changes, Decoder, Presence
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
 from spark_jobs.binlog.transactions import SLICE_SCHEMA, Slicer
 
@@ -24,6 +24,7 @@ __all__ = [
     "Event",
     "EventType",
     "FormatDescription",
+    "Presence",
     "Slicer",
     "TableDefinition",
     "TableName",
