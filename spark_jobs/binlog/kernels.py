@@ -333,13 +333,14 @@ OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY d
     NO_MAP,  # a row event whose table id no open TABLE_MAP has
     NOT_ENDED,  # a transaction begins, or the file ends by an event, inside another one
     AGAIN_FORMAT,  # a second FORMAT_DESCRIPTION
-) = range(10)
+    EVENTS_FULL,  # more events than the arrays hold: enlarge them and go on
+) = range(11)
 
 HEADER = 19
 LONGEST_EVENT = (1 << 30) + (1 << 16)  # max_allowed_packet is at most 1 GiB; an event adds its own head
 _DUMMY_TABLE = 0xFFFFFF  # a row event of this id only closes the statement's maps (server: rows_event.h)
 
-Q_OTHER, Q_BEGIN, Q_COMMIT, Q_ROLLBACK, Q_SAVEPOINT, Q_XA_START, Q_XA_END, Q_XA = range(8)
+Q_OTHER, Q_BEGIN, Q_COMMIT, Q_ROLLBACK, Q_SAVEPOINT, Q_XA_START, Q_XA_END, Q_XA, Q_ROLLBACK_TO = range(9)
 
 
 @kernel
@@ -387,7 +388,7 @@ def query_class(text: int, count: int) -> Any:  # noqa: PLR0911 - one a keyword
         if count == 8:
             return Q_ROLLBACK
         if count > 12 and _word(text + 8, 4) == np.uint64(_TO):
-            return Q_SAVEPOINT
+            return Q_ROLLBACK_TO
     if word == np.uint64(_SAVEPOINT[0]) and count > 10 and _word(text + 8, 2) == np.uint64(_SAVEPOINT[1]):
         return Q_SAVEPOINT
     if word == np.uint64(_RELEASE[0]) and count > 17 and _word(text + 8, 8) == np.uint64(_RELEASE[1]):
@@ -594,7 +595,11 @@ def _query(  # noqa: PLR0911 - one a keyword
         state[S_PHASE] = OUTSIDE
         transaction[TX_FLAGS] |= TX_ROLLED_BACK
         return MARK_ENDS | MARK_STATEMENT
-    if found == Q_SAVEPOINT:
+    if found == Q_ROLLBACK_TO and transaction[TX_FLAGS] & TX_HAS_ROWS:
+        # Logged where a table without transactions took part: its rows stay, others since the savepoint do not.
+        transaction[TX_FLAGS] |= TX_ROLLED_BACK
+        return MARK_STATEMENT
+    if found in (Q_SAVEPOINT, Q_ROLLBACK_TO):
         return MARK_IGNORED
     if found == Q_XA_END:
         transaction[TX_FLAGS] |= TX_XA
@@ -637,6 +642,9 @@ def scan(
     n = state[S_EVENTS]
     why = SCANNED
     while place + HEADER <= size:
+        if n == len(offsets):
+            why = EVENTS_FULL
+            break
         header = address + place
         length = np.int64(load32(header + 9))
         if length < HEADER + checksum or length > LONGEST_EVENT:

@@ -82,6 +82,34 @@ class Changes:
     def __len__(self) -> int:
         return len(self.op)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values of both images."""
+        return int(self.after.nbytes + self.before.nbytes)
+
+    def slice(self, first: int, rows: int) -> "Changes":
+        """Some of the changes that follow each other, without a copy."""
+
+        def cut(values: pa.Array | None) -> pa.Array | None:
+            return None if values is None else values.slice(first, rows)
+
+        def held(presence: Presence | None) -> Presence | None:
+            return None if presence is None else Presence(presence.sets, presence.index[first : first + rows])
+
+        return Changes(
+            cut(self.op),
+            cut(self.offset),
+            cut(self.row),
+            cut(self.committed_at),
+            cut(self.gtid),
+            cut(self.after),
+            cut(self.before),
+            cut(self.raw),
+            cut(self.before_raw),
+            held(self.present),
+            held(self.before_present),
+        )
+
 
 class _Plan:
     """A definition compiled: the kernel's arrays, and how each column is finished."""
@@ -283,23 +311,31 @@ _COMPRESSED = (
 )
 _UNDECIDED = {
     kernels.TX_XA: "rows of an XA transaction, which may be rolled back later, are not decoded in this version",
-    kernels.TX_ROLLED_BACK: "rows of a transaction that ends in a ROLLBACK are not decoded in this version",
+    kernels.TX_ROLLED_BACK: "rows of a transaction with a ROLLBACK past them are not decoded: which stay is not logged",
 }
 
 
-def _refuse(file: str, found: Scan, chosen: Numbers, definition: TableDefinition) -> None:
-    """Raises Unsupported at the first row event whose rows are not decoded in this version."""
+def _refused(
+    file: str, found: Scan, chosen: Numbers, definition: TableDefinition, accepted: int
+) -> tuple[int, Unsupported | None]:
+    """How many row events stand before the first whose rows are not decoded, and why those are not.
+
+    accepted: bits of _UNDECIDED that are decoded nevertheless.
+    """
+    reasons = {}
     for code in np.unique(found.code[chosen]).tolist():
         if not EVENT_TYPES[code].rows:
-            place = _place(file, found, chosen[np.flatnonzero(found.code[chosen] == code)[0]])
-            raise Unsupported(
-                f"{place}: {definition.name}: rows of {type_name(code)} events are not decoded in this version"
-            )
+            first = int(np.flatnonzero(found.code[chosen] == code)[0])
+            reasons[first] = f"rows of {type_name(code)} events are not decoded in this version"
     flags = found.transactions[found.transaction[chosen], kernels.TX_FLAGS]
     for flag, text in _UNDECIDED.items():
-        found_at = np.flatnonzero(flags & flag)
+        found_at = np.flatnonzero(flags & flag & ~accepted)
         if len(found_at):
-            raise Unsupported(f"{_place(file, found, chosen[found_at[0]])}: {definition.name}: {text}")
+            reasons.setdefault(int(found_at[0]), text)
+    if not reasons:
+        return len(chosen), None
+    first = min(reasons)
+    return first, Unsupported(f"{_place(file, found, chosen[first])}: {definition.name}: {reasons[first]}")
 
 
 def _differences(known: Column, said: Column) -> Iterator[tuple[str, object, object]]:
@@ -357,11 +393,13 @@ class Decoder:
 
     before: which columns of an update's before image are kept: the key's (none where the table has no key or it is not
     known), or all. rows: the most rows of one Changes. partial: whether row images without all columns are decoded;
-    they are refused otherwise. What the definition leaves open (signs, character sets, labels) is taken from the first
-    TABLE_MAP met, and from then on every TABLE_MAP must agree.
+    they are refused otherwise. prepared: whether rows of XA transactions are; the caller knows that they took effect.
+
+    What the definition leaves open (signs, character sets, labels) is taken from the first TABLE_MAP met, and from then
+    on every TABLE_MAP must agree; exact: rows logged under another TABLE_MAP are those of another decoder.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is kept of the rows, and which are taken
         self,
         definition: TableDefinition,
         *,
@@ -369,9 +407,13 @@ class Decoder:
         rows: int = 16384,
         gtids: bool = False,
         partial: bool = False,
+        prepared: bool = False,
+        exact: bool = False,
     ) -> None:
         self.definition = definition
         self._partial = partial
+        self._accepted = kernels.TX_XA if prepared else 0
+        self._exact = exact
         self._before = before
         self._rows = rows
         self._gtids = gtids
@@ -395,27 +437,31 @@ class Decoder:
         file, start, context, payload, transaction_start: as the slice has them; the payload is not copied.
         committed_us (µs since 1970 UTC), gtid: of the slice, for rows of a transaction that began before it.
 
-        Raises DecodeError, Truncated, ChecksumMismatch or Unsupported; every message begins with ``file:offset``.
+        Raises DecodeError, Truncated, ChecksumMismatch or Unsupported, after the changes that stand before; every
+        message begins with ``file:offset``.
         """
         scanner, found = open_slice(
             file, start, context, payload, self._maps, transaction_start=transaction_start, committed_us=committed_us
         )
-        chosen = self._choose(file, found, scanner.format)
+        chosen, refusal = self._choose(file, found, scanner.format)
         if len(chosen):
             events = _events(file, found, chosen, scanner.format.footer)
             yield from self._blocks(events, gtid)
+        if refusal:
+            raise refusal
 
-    def _choose(self, file: str, found: Scan, head: FormatDescription) -> Numbers:
-        """Indices of this table's row events. Raises Unsupported for events whose rows cannot be read."""
+    def _choose(self, file: str, found: Scan, head: FormatDescription) -> tuple[Numbers, Unsupported | None]:
+        """Indices of this table's row events up to the first that cannot be read, and why it cannot be."""
         payloads = np.flatnonzero(found.mark & kernels.MARK_ANY_TABLE)
-        if len(payloads):
-            raise Unsupported(f"{_place(file, found, payloads[0])}: {_COMPRESSED}")
         rows = np.flatnonzero((found.mark & kernels.MARK_ROWS) != 0)
         tables = found.table[rows]
         mine = np.array([o for o in np.unique(tables).tolist() if self._is_mine(o, file, found, head)], np.int32)
         chosen = rows[np.isin(tables, mine)]
-        _refuse(file, found, chosen, self.definition)
-        return chosen
+        count, refusal = _refused(file, found, chosen, self.definition, self._accepted)
+        if len(payloads) and (refusal is None or payloads[0] < chosen[count]):
+            count = int(np.searchsorted(chosen, payloads[0]))
+            refusal = Unsupported(f"{_place(file, found, payloads[0])}: {_COMPRESSED}")
+        return chosen[:count], refusal
 
     def _is_mine(self, ordinal: int, file: str, found: Scan, head: FormatDescription) -> bool:
         if ordinal not in self._mine:
@@ -423,12 +469,17 @@ class Decoder:
             self._mine[ordinal] = self._maps.names[ordinal] == (name.schema, name.table)
             if self._mine[ordinal]:
                 where = _place(file, found, np.flatnonzero(found.table == ordinal)[0])
-                self._accept(ordinal, where, head)
+                self._mine[ordinal] = self._accept(ordinal, where, head)
         return self._mine[ordinal]
 
-    def _accept(self, ordinal: int, where: str, head: FormatDescription) -> None:
-        """Checks a TABLE_MAP of this table against the definition, and fills in what that leaves open."""
+    def _accept(self, ordinal: int, where: str, head: FormatDescription) -> bool:
+        """Checks a TABLE_MAP of this table against the definition, and fills in what that leaves open.
+
+        False where its rows are left to another decoder.
+        """
         met = parse_table_map(self._maps.events[ordinal], head, where)
+        if self._exact:
+            return met == self.definition
         if not same_layout(met, self.definition):
             raise DecodeError(f"{where}: the log's table is not the one expected: {met} instead of {self.definition}")
         pairs = list(zip(self.definition.columns, met.columns, strict=True))
@@ -438,6 +489,7 @@ class Decoder:
         if self._plan is None:
             columns = tuple(_completed(known, said) for known, said in pairs)
             self.definition = replace(self.definition, columns=columns)
+        return True
 
     def _blocks(self, events: _Events, gtid: str | None) -> Iterator[Changes]:
         if self._plan is None:
@@ -448,12 +500,12 @@ class Decoder:
         while state[kernels.R_EVENT] < len(events.addresses):
             block = _Block(self._plan, most, room)
             reason = block.run(events, state, partial=self._partial)
-            if reason not in (kernels.DONE, kernels.BLOCK_FULL):
-                raise self._error(reason, events, state)
             room = _TEXT_SLACK
             if state[kernels.R_ROWS]:
                 yield self._changes(block, state, events, gtid)
-            elif reason == kernels.BLOCK_FULL:
+            if reason not in (kernels.DONE, kernels.BLOCK_FULL):
+                raise self._error(reason, events, state)
+            if reason == kernels.BLOCK_FULL and not state[kernels.R_ROWS]:
                 room = events.length(int(state[kernels.R_EVENT])) + _TEXT_SLACK
 
     def _compiled(self, where: str) -> _Plan:

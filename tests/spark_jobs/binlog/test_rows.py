@@ -412,7 +412,8 @@ def test_a_file_cut_anywhere_is_an_error_or_holds_fewer_events() -> None:
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ([Insert("shop.t", (1, "a")), Rollback()], "ends in a ROLLBACK"),
+        ([Insert("shop.t", (1, "a")), Rollback()], "with a ROLLBACK past them"),
+        ([Insert("shop.t", (1, "a")), Query("", "ROLLBACK TO `s`"), Commit()], "with a ROLLBACK past them"),
         ([Insert("shop.t", (1, "a")), RawEvent(40, b"\0", ends=True)], "compressed transactions"),
         (
             [Insert("shop.t", (1, "a")), Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)],
