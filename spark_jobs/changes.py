@@ -1,18 +1,23 @@
 """Row changes as JSON lines, in the log's order.
 
-Put here: how a decoded value is written as JSON. Not here: decoding (binlog/).
-One slice is in memory at a time. This is the one place where values become Python objects: text is made of them.
+Put here: how a decoded value is written as JSON. Not here: decoding (binlog/), keeping what is prepared (prepared.py).
+One slice is in memory at a time, and of its values as text only a portion: a long value is written piece by piece. This
+is the one place where values become Python objects: text is made of them.
 """
 
 import base64
+import heapq
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from json.encoder import encode_basestring
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs import bronze
@@ -20,80 +25,106 @@ from spark_jobs.binlog import (
     Changes,
     Column,
     Decoder,
+    Definitions,
     FormatDescription,
+    Presence,
     Slicer,
     TableDefinition,
     TableName,
-    definitions_of,
+    XaStep,
+    xa_step,
 )
-from spark_jobs.errors import LakeError, Truncated
+from spark_jobs.errors import DecodeError, LakeError, Truncated, Unsupported
 from spark_jobs.lake import Lake, Table
 from spark_jobs.position import Position, Range
+from spark_jobs.prepared import Prepared
 from spark_jobs.rules import Pattern
+from spark_jobs.schema.statements import Effect, judge
+
+logger = logging.getLogger(__name__)
 
 OPERATIONS = {1: "insert", 2: "update", 3: "delete"}
 _DECIMAL = 246
 _GEOMETRY = 255
+_ROWS = 4096
+"""The most rows of a block: enough to spread the cost of a block, few enough to be text all at once."""
+_PORTION = 4 << 20
+"""Bytes of values that become text at once."""
+_BEHIND = 1 << 32
+"""A row's number that is behind those of every event."""
+_LONG = 1 << 16
+"""Bytes of a value from which on it is written piece by piece."""
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 Wanted = Callable[[TableName], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One JSON line and where its change stands."""
+    """One JSON line in pieces, its newline the end of the last one, and where its change stands.
+
+    It is one piece unless values are so long that they are better not held as text.
+    """
 
     offset: int
     row: int
-    line: str
+    pieces: Iterable[str]
 
 
 class JsonChanges:
-    """Turns slices (rows of SLICE_SCHEMA or of bronze) into JSON lines."""
+    """Turns slices (rows of SLICE_SCHEMA or of bronze) of one file into JSON lines."""
 
-    def __init__(self, source: str | None, wanted: Wanted) -> None:
+    def __init__(self, source: str | None, wanted: Wanted, *, prepared: bool = False) -> None:
+        """prepared: whether rows of XA transactions are written; the caller knows that they took effect."""
         self.source = source
         self.wanted = wanted
+        self._prepared = prepared
+        self._definitions = Definitions()
+        self._decoders: dict[TableDefinition, Decoder] = {}
 
-    def lines(self, batch: pa.RecordBatch) -> Iterator[Written]:
-        """The changes of the batch's slices, in order of offset and row. Raises DecodeError, Unsupported."""
+    def lines(self, batch: pa.RecordBatch, committed: datetime | None = None) -> Iterator[Written]:
+        """The changes of the batch's slices, in order of offset and row. Raises DecodeError, Unsupported.
+
+        committed: when, where it was not the transaction itself that committed its rows.
+        """
         for at in range(batch.num_rows):
-            yield from self._slice({name: batch.column(name)[at] for name in batch.schema.names})
+            yield from self._slice({name: batch.column(name)[at] for name in batch.schema.names}, committed)
 
-    def _slice(self, cells: dict[str, pa.Scalar]) -> list[Written]:
-        file, start = cells["file"].as_py(), cells["start"].as_py()
-        context, payload = cells["context"].as_py(), cells["payload"].as_buffer()
-        found: list[Written] = []
-        for definition in definitions_of(file, start, context, payload):
+    def _slice(self, cells: dict[str, pa.Scalar], committed: datetime | None) -> Iterator[Written]:
+        place = (cells["file"].as_py(), cells["start"].as_py(), cells["context"].as_py(), cells["payload"].as_buffer())
+        begun = {name: cells[name].as_py() for name in ("transaction_start", "gtid")}
+        tables = []
+        for definition in self._definitions.of_slice(*place):
             if self.wanted(definition.name):
-                decoder = Decoder(definition, before="all", gtids=True)
-                begun = {name: cells[name].as_py() for name in ("transaction_start", "gtid")}
-                for changes in decoder.decode(
-                    file, start, context, payload, committed_us=cells["committed_at"].value, **begun
-                ):
-                    found += self._written(file, definition, changes)
-        return sorted(found, key=lambda one: (one.offset, one.row))
+                found = self._decoder(definition).decode(*place, committed_us=cells["committed_at"].value, **begun)
+                tables.append(_held_back(place[0], self._written(place[0], definition, found, committed)))
+        return heapq.merge(*tables, key=lambda one: (one.offset, one.row))
 
-    def _written(self, file: str, definition: TableDefinition, changes: Changes) -> Iterator[Written]:
-        after = _images(definition, changes.after, _listed(changes.raw, len(changes)))
-        before = _images(definition, changes.before, _listed(changes.before_raw, len(changes)))
-        gtids = _listed(changes.gtid, len(changes))
-        places = zip(changes.op.to_pylist(), changes.offset.to_pylist(), changes.row.to_pylist(), strict=True)
-        committed = changes.committed_at.to_pylist()
-        for at, (op, offset, row) in enumerate(places):
-            name = definition.name
-            change = {
-                "source": self.source,
-                "file": file,
-                "offset": offset,
-                "row": row,
-                "gtid": gtids[at],
-                "committed_at": _instant(committed[at], 6),
-                "schema": name.schema,
-                "table": name.table,
-                "op": OPERATIONS[op],
-                "before": {1: None, 2: before[at], 3: after[at]}[op],
-                "after": None if op == 3 else after[at],
-            }
-            yield Written(offset, row, json.dumps(change, ensure_ascii=False))
+    def _decoder(self, definition: TableDefinition) -> Decoder:
+        if definition not in self._decoders:
+            self._decoders[definition] = Decoder(
+                definition, before="all", rows=_ROWS, gtids=True, partial=True, prepared=self._prepared, exact=True
+            )
+        return self._decoders[definition]
+
+    def _written(
+        self, file: str, definition: TableDefinition, found: Iterable[Changes], committed: datetime | None
+    ) -> Iterator[Written]:
+        name = definition.name
+        named = f'"schema": {_text(name.schema)}, "table": {_text(name.table)}'
+        begin = f'{{"source": {_text(self.source)}, "file": {_text(file)}, "offset": '
+        for changes in _portions(found):
+            after = _images(definition, changes.after, changes.raw, changes.present)
+            before = _images(definition, changes.before, changes.before_raw, changes.before_present)
+            times = [committed] * len(changes) if committed else changes.committed_at.to_pylist()
+            places = zip(changes.op.to_pylist(), changes.offset.to_pylist(), changes.row.to_pylist(), strict=True)
+            rest = zip(_gtids(changes), times, before, after, strict=True)
+            for (op, offset, row), (gtid, time, old, new) in zip(places, rest, strict=True):
+                head = (
+                    f'{begin}{offset}, "row": {row}, "gtid": {gtid}, "committed_at": "{_instant(time, 6)}", {named}, '
+                    f'"op": "{OPERATIONS[op]}", "before": '
+                )
+                images = {1: (_NULL, new), 2: (old, new), 3: (new, _NULL)}[op]
+                yield Written(offset, row, _line(head, *images))
 
 
 def wanted_tables(names: Sequence[str]) -> Wanted:
@@ -106,17 +137,108 @@ def wanted_tables(names: Sequence[str]) -> Wanted:
 
 
 def changes_of_files(files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wanted) -> Iterator[str]:
-    """The changes in binlog files, given by name and chunks of bytes. Raises DecodeError where a file is cut."""
-    for file, chunks in files:
-        slicer, written = Slicer(file, 0, None), JsonChanges(None, wanted)
+    """The changes in binlog files, given by name and chunks of bytes: JSON lines, long ones in several pieces.
+
+    Rows of XA transactions come when the log commits them. What is still prepared at the end is warned of by name.
+    Raises DecodeError where a file is damaged or cut, after all that stands before.
+    """
+    with Prepared() as prepared:
+        for file, chunks in files:
+            yield from _File(file, wanted, prepared).read(chunks)
+        for xid, place in prepared.waiting():
+            logger.warning(
+                "%s: rows of XA transaction %s are left out: it is prepared, and no file given says whether it was "
+                "committed; give the files behind it too", place, xid,
+            )  # fmt: skip
+
+
+class _File:
+    """One file on its way to JSON lines."""
+
+    def __init__(self, file: str, wanted: Wanted, prepared: Prepared) -> None:
+        self._file, self._wanted = file, wanted
+        self._written = JsonChanges(None, wanted, prepared=True)
+        self._prepared = prepared
+        self._part_of: int | None = None
+        """Where the XA transaction begins that the last slice was a part of."""
+        self._shown = 0
+        """Offset behind the last slice whose rows were written."""
+
+    def read(self, chunks: Iterator[bytes]) -> Iterator[str]:
+        slicer = Slicer(self._file, 0, None)
         for chunk in chunks:
             for batch in slicer.feed(chunk):
-                yield from (one.line for one in written.lines(batch))
+                yield from self._batch(batch)
         for batch in slicer.finish():
-            yield from (one.line for one in written.lines(batch))
+            yield from self._batch(batch)
         if slicer.pending:
             left = f"{slicer.pending} bytes at the end are no complete transaction"
-            raise Truncated(f"{file}:{slicer.complete}: {left}; copy the file again")
+            written = "; rows of it were written already" if self._shown > slicer.complete else ""
+            raise Truncated(f"{self._file}:{slicer.complete}: {left}; copy the file again{written}")
+
+    def _batch(self, batch: pa.RecordBatch) -> Iterator[str]:
+        kinds, starts = batch.column("kind").to_pylist(), batch.column("transaction_start").to_pylist()
+        for at, (kind, start) in enumerate(zip(kinds, starts, strict=True)):
+            part = batch.slice(at, 1)
+            step = None
+            if kind == "statement":
+                begin, context = (part.column(name)[0].as_py() for name in ("start", "context"))
+                payload = part.column("payload")[0].as_buffer()
+                step = xa_step(self._file, begin, context, payload, start, inside=start == self._part_of)
+            if step and step.kind == "undone":
+                raise Unsupported(
+                    f"{self._file}:{start}: this transaction has a ROLLBACK past rows of it, and which stay is not "
+                    "logged; those before it were written already"
+                )
+            if step:
+                yield from self._xa(step, part, start)
+                continue
+            if kind == "statement":
+                self._judge(part)
+            if kind != "control":
+                yield from self._lines(self._written, part)
+                self._shown = part.column("stop")[0].as_py()
+
+    def _lines(self, written: JsonChanges, part: pa.RecordBatch, committed: datetime | None = None) -> Iterator[str]:
+        for one in written.lines(part, committed):
+            yield from one.pieces
+
+    def _xa(self, step: XaStep, part: pa.RecordBatch, start: int) -> Iterator[str]:
+        place = f"{self._file}:{start}"
+        self._part_of = start if step.kind == "part" else None
+        if step.kind in ("part", "prepared", "at once"):
+            self._prepared.add(part, place)
+        if step.xid is None:
+            return
+        if step.kind in ("prepared", "at once"):
+            earlier = self._prepared.prepare(step.xid)
+            if earlier:
+                logger.warning("%s: rows of XA transaction %s are left out: no file given ends it", earlier, step.xid)
+        if step.kind in ("committed", "at once"):
+            yield from self._release(step.xid, place, part.column("committed_at")[0].as_py())
+        if step.kind == "rolled back":
+            self._prepared.drop(step.xid)
+
+    def _release(self, xid: str, place: str, committed: datetime) -> Iterator[str]:
+        held = self._prepared.take(xid)
+        if held is None:
+            logger.warning("%s: XA transaction %s is committed, but no file given has its rows", place, xid)
+            return
+        written: dict[str, JsonChanges] = {}
+        for part in held:
+            file = part.column("file")[0].as_py()
+            written.setdefault(file, JsonChanges(None, self._wanted, prepared=True))
+            yield from self._lines(written[file], part, committed)
+
+    def _judge(self, part: pa.RecordBatch) -> None:
+        """Raises Unsupported for a statement that changes rows of a wanted table and does not say which."""
+        text, database = (part.column(name)[0].as_py() for name in ("statement", "database"))
+        said = judge(text, database or "")
+        if said.effect is Effect.ROWS and any(self._wanted(TableName(*name)) for name in said.tables or ()):
+            raise Unsupported(
+                f"{self._file}:{part.column('start')[0].as_py()}: {said.verb} changes rows in statement format, which "
+                f"says what was asked, not what happened: {said.short}"
+            )
 
 
 def changes_of_bronze(
@@ -133,7 +255,8 @@ def changes_of_bronze(
     for row in _slices(spark, table, head.version, Range(begin, end)).toLocalIterator(prefetchPartitions=True):
         cells = pa.RecordBatch.from_pydict({name: [row[name]] for name in bronze.ARROW.names}, schema=bronze.ARROW)
         for part in _cut(cells, begin, end):
-            yield from (one.line for one in written.lines(part))
+            for one in written.lines(part):
+                yield from one.pieces
 
 
 def _slices(spark: SparkSession, table: Table, version: int, wanted: Range) -> DataFrame:
@@ -180,18 +303,139 @@ def _pieces(cells: pa.RecordBatch, file: str, start: int) -> Iterator[pa.RecordB
         yield pa.RecordBatch.from_pylist([values], schema=cells.schema)
 
 
-def _images(definition: TableDefinition, image: pa.RecordBatch, raw: list[Any]) -> list[dict[str, Any]]:
-    """One dict a row: column name to JSON value; ``@1``, ``@2`` … where names are unknown."""
-    columns = [
-        (column.name or f"@{at + 1}", _json_values(column, image.column(at)))
-        for at, column in enumerate(definition.columns)
-    ]
-    bytes_of_text = {name for (name, _), column in zip(columns, definition.columns, strict=True) if _is_text(column)}
-    rows = [{name: values[at] for name, values in columns} for at in range(image.num_rows)]
-    for row, exact in zip(rows, raw, strict=True):
+@dataclass(frozen=True, slots=True)
+class _Long:
+    """A long value of a text or binary column, still in Arrow's memory."""
+
+    value: pa.Scalar
+
+    def pieces(self) -> Iterator[str]:
+        """Its JSON text. Characters of text and groups of base64 stay whole."""
+        content = memoryview(self.value.as_buffer())
+        is_text = pa.types.is_string(self.value.type)
+        yield '"' if is_text else '{"base64": "'
+        at = 0
+        while at < len(content):
+            end = min(at + _LONG * 3, len(content))
+            while is_text and end < len(content) and content[end] & 0xC0 == 0x80:
+                end -= 1
+            piece = bytes(content[at:end])
+            yield encode_basestring(piece.decode())[1:-1] if is_text else base64.b64encode(piece).decode()
+            at = end
+        yield '"' if is_text else '"}'
+
+
+def _held_back(file: str, lines: Iterator[Written]) -> Iterator[Written]:
+    """The lines of a table; its failure comes as one of them, in its place among the lines of other tables."""
+    try:
+        yield from lines
+    except DecodeError as error:
+        place = str(error).removeprefix(f"{file}:").split(":", 1)[0]  # every message begins with file:offset
+        yield Written(int(place), _BEHIND, _failure(error))
+
+
+def _failure(error: DecodeError) -> Iterator[str]:
+    yield from ()
+    raise error
+
+
+_Cell = str | _Long
+"""A value as JSON text, or one that is turned into text piece by piece."""
+_Image = Sequence[_Cell]
+"""An object as JSON text: what stands between its values, and these."""
+_NULL = ("null",)
+
+
+def _line(head: str, before: _Image, after: _Image) -> Iterable[str]:
+    """A change as pieces of its line; one piece where no value is long."""
+    cells = (head, *before, ', "after": ', *after, "}\n")
+    try:
+        return ("".join(cells),)  # type: ignore[arg-type]  # what is not text is told by join
+    except TypeError:
+        return _pieces_of(cells)
+
+
+def _pieces_of(cells: Iterable[_Cell]) -> Iterator[str]:
+    for cell in cells:
+        if isinstance(cell, str):
+            yield cell
+        else:
+            yield from cell.pieces()
+
+
+def _portions(found: Iterable[Changes]) -> Iterator[Changes]:
+    """The changes in so many parts that the values of each are few bytes, or one row."""
+    for changes in found:
+        step = max(1, len(changes) * _PORTION // max(changes.nbytes, 1))
+        for first in range(0, len(changes), step):
+            yield changes if step >= len(changes) else changes.slice(first, min(step, len(changes) - first))
+
+
+def _gtids(changes: Changes) -> list[str]:
+    """One JSON text a row."""
+    if changes.gtid is None:
+        return ["null"] * len(changes)
+    texts = [_text(gtid) for gtid in changes.gtid.dictionary.to_pylist()]
+    return [texts[at] for at in changes.gtid.indices.to_pylist()]
+
+
+def _images(
+    definition: TableDefinition, image: pa.RecordBatch, raw: pa.Array | None, presence: Presence | None
+) -> list[_Image]:
+    """One object a row: column name to value; ``@1``, ``@2`` … where names are unknown. Absent columns have no key."""
+    names = definition.column_names()
+    columns = [_cells(column, image.column(at)) for at, column in enumerate(definition.columns)]
+    for at, exact in enumerate(_listed(raw, image.num_rows)):
         for name, text in exact or ():
-            row[name] = _base64(bytes.fromhex(text)) if name in bytes_of_text else text
-    return rows
+            ordinal = names.index(name)
+            is_bytes = _is_text(definition.columns[ordinal])
+            columns[ordinal][at] = _text(_base64(bytes.fromhex(text)) if is_bytes else text)
+    keys = [f"{_text(name)}: " for name in names]
+    if presence is not None:
+        return [
+            _object([(key, cell) for key, cell, there in zip(keys, row, present, strict=True) if there])
+            for row, present in zip(zip(*columns, strict=True), presence.sets[presence.index].tolist(), strict=True)
+        ]
+    between = [f"{{{keys[0]}", *(f", {key}" for key in keys[1:])]
+    return [
+        [part for pair in zip(between, row, strict=True) for part in pair] + ["}"] for row in zip(*columns, strict=True)
+    ]
+
+
+def _object(members: list[tuple[str, _Cell]]) -> _Image:
+    parts: list[_Cell] = ["{"]
+    for at, (key, cell) in enumerate(members):
+        parts += [f", {key}" if at else key, cell]
+    return [*parts, "}"]
+
+
+def _cells(column: Column, values: pa.Array) -> list[_Cell]:
+    """The values of a column as JSON; long ones are left where they are until they are written."""
+    write = _writer(column, values.type)
+    if not _has_long(values):
+        return ["null" if value is None else _text(write(value)) for value in values.to_pylist()]
+    return [
+        "null"
+        if not value.is_valid
+        else _Long(value)
+        if value.as_buffer().size > _LONG
+        else _text(write(value.as_py()))
+        for value in values
+    ]
+
+
+def _has_long(values: pa.Array) -> bool:
+    """Whether a text or binary column has a value that is written piece by piece."""
+    if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)) or values.nbytes <= _LONG:
+        return False
+    return bool((pc.max(pc.binary_length(values)).as_py() or 0) > _LONG)
+
+
+def _text(value: Any) -> str:
+    """A value as JSON text."""
+    if type(value) is str:
+        return encode_basestring(value)
+    return str(value) if type(value) is int else _ENCODE(value)
 
 
 def _is_text(column: Column) -> bool:
@@ -205,11 +449,6 @@ def _base64(value: bytes) -> dict[str, str]:
 
 def _listed(values: pa.Array | None, length: int) -> list[Any]:
     return [None] * length if values is None else values.to_pylist()
-
-
-def _json_values(column: Column, values: pa.Array) -> list[Any]:
-    write = _writer(column, values.type)
-    return [None if value is None else write(value) for value in values.to_pylist()]
 
 
 def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:  # noqa: PLR0911 - one line a kind of type

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from spark_jobs.pipeline import Outcome
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
+_CHUNK = 4 << 20
+"""Bytes of a file that are read at once."""
 
 config_option = click.option(
     "-c", "--config", "path", required=True, type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml"
@@ -182,30 +184,70 @@ def status(path: Path, source: str | None, *, as_json: bool) -> None:
 @cli.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def events(files: tuple[Path, ...], *, as_json: bool) -> None:
-    """What SHOW BINLOG EVENTS would show, for files.
+@click.option("--summary", is_flag=True, help="Instead: events and bytes by type; they add up to the file's size.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="DB.TABLE",
+    help="Only events of this table; may be given several times.",
+)
+def events(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool, summary: bool) -> None:
+    """What SHOW BINLOG EVENTS would show, for files; - is standard input.
 
     Example: stratalog events mysql-bin.000001
     """
+    if summary and tables:
+        raise click.UsageError("--table goes with the listing, not with --summary")
+    if summary:
+        _summaries(files, as_json=as_json)
+    else:
+        _print(_listing(files, tables, as_json=as_json))
+
+
+def _listing(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool) -> Iterator[str]:
     from dataclasses import asdict
 
     from spark_jobs.binlog import list_events
+    from spark_jobs.rules import Pattern
 
+    patterns = [Pattern.parse(table) for table in tables]
     for file in files:
         for event in list_events(_chunks(file), file.name):
+            named = (event.table or ".").split(".", 1)
+            if patterns and not any(pattern.matches(*named) for pattern in patterns):
+                continue
             if as_json:
-                click.echo(json.dumps({"file": file.name} | asdict(event), ensure_ascii=False))
-            else:
-                said = (
-                    event.offset,
-                    event.type,
-                    event.server_id,
-                    event.stop,
-                    event.transaction,
-                    event.table,
-                    event.note,
-                )
-                click.echo(f"{file.name}\t" + "\t".join("" if cell is None else str(cell) for cell in said))
+                yield json.dumps({"file": file.name} | asdict(event), ensure_ascii=False) + "\n"
+                continue
+            cells = [event.offset, event.type, event.server_id, event.stop, event.transaction, event.table, event.note]
+            yield "\t".join(["" if cell is None else str(cell) for cell in (file.name, *cells)]) + "\n"
+
+
+def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
+    """One account a file; one that does not add up to decoded and counted events ends with the error, and status 1."""
+    from dataclasses import asdict
+
+    from spark_jobs.binlog import summarize
+
+    failed = False
+    for file in files:
+        found = summarize(_chunks(file), file.name)
+        if as_json:
+            click.echo(json.dumps({"file": file.name} | asdict(found), ensure_ascii=False))
+        else:
+            rows = [[one.type, one.treatment, str(one.events), str(one.bytes)] for one in found.types]
+            _print_grid([file.name, "treatment", "events", "bytes"], [
+                *rows,
+                ["file head", "decoded", "", str(found.magic)],
+                *([["not read", "refused", "", str(found.rest)]] if found.rest else []),
+                ["in all", "", str(sum(one.events for one in found.types)), str(found.size)],
+            ])  # fmt: skip
+        if found.error:
+            _ERRORS.print(found.error, style="red", markup=False, highlight=False)
+        failed |= found.error is not None
+    if failed:
+        sys.exit(1)
 
 
 @cli.command()
@@ -227,7 +269,9 @@ def changes(
     stop: str | None,
     tables: tuple[str, ...],
 ) -> None:
-    """Row changes as JSON lines, from binlog files or out of bronze.
+    """Row changes as JSON lines, from binlog files (- is standard input) or out of bronze.
+
+    Memory is bounded: long values are written piece by piece. Rows of an XA transaction come when the log commits it.
 
     \b
     Example: stratalog changes mysql-bin.000001 --table shop.orders
@@ -241,12 +285,11 @@ def changes(
     if files:
         if source or start or stop:
             raise click.UsageError("--source, --from and --to go with -c FILE")
-        lines = changes_of_files(((file.name, _chunks(file)) for file in files), wanted)
+        pieces = changes_of_files(((file.name, _chunks(file)) for file in files), wanted)
     else:
         assert path is not None
-        lines = _bronze_changes(path, source, start, stop, wanted, changes_of_bronze)
-    for line in lines:
-        click.echo(line)
+        pieces = _bronze_changes(path, source, start, stop, wanted, changes_of_bronze)
+    _print(pieces)
 
 
 def _bronze_changes(
@@ -467,12 +510,34 @@ def _or_unknown(value: float | None) -> str:
 
 
 def _chunks(file: Path) -> Iterator[bytes]:
+    """A file's bytes as they come; those of standard input for ``-``."""
+    if str(file) == "-":
+        while chunk := os.read(sys.stdin.fileno(), _CHUNK):
+            yield chunk
+        return
     try:
         with file.open("rb") as stream:
-            while chunk := stream.read(4 << 20):
+            while chunk := stream.read(_CHUNK):
                 yield chunk
     except OSError as error:
         raise StratalogError(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def _print(pieces: Iterable[str]) -> None:
+    """Text to standard output, many pieces at a time; what came before a failure is out before its message."""
+    out = sys.stdout.buffer
+    waiting: list[bytes] = []
+    size = 0
+    try:
+        for piece in pieces:
+            waiting.append(piece.encode())
+            size += len(waiting[-1])
+            if size > _CHUNK >> 4:
+                out.write(b"".join(waiting))
+                waiting, size = [], 0
+    finally:
+        out.write(b"".join(waiting))
+        out.flush()
 
 
 if __name__ == "__main__":

@@ -68,15 +68,18 @@ class Table:
         return b"".join(bytes([code]) + lenenc(len(value)) + value for code, value in fields)
 
     def image(self, row: Sequence[Any]) -> bytes:
-        """Null bits, then every value that is not NULL. A value given as bytes in a ``Raw`` is written as it is."""
+        """Null bits of the columns that are not left out (``...``), then every value of them that is not NULL.
+
+        A value given as bytes in a ``Raw`` is written as it is.
+        """
         types = list(self.columns.values())
         assert len(row) == len(types), f"{self.name} has {len(types)} columns, the row has {len(row)} values"
         values = [
             value.bytes if isinstance(value, Raw) else kind.encode(value)
             for kind, value in zip(types, row, strict=True)
-            if value is not None
+            if value is not None and value is not ...
         ]
-        return bits([value is None for value in row]) + b"".join(values)
+        return bits([value is None for value in row if value is not ...]) + b"".join(values)
 
 
 @dataclass(frozen=True)
@@ -107,12 +110,16 @@ class Delete:
 
 @dataclass(frozen=True)
 class Rows:
-    """One row event of several rows of one kind; an update's rows are pairs. last: STMT_END_F is set."""
+    """One row event of several rows of one kind; an update's rows are pairs. last: STMT_END_F is set.
+
+    All rows leave out the same columns (``...``); extra: an event's extra row information, in version 2.
+    """
 
     table: str
     kind: type[Insert] | type[Update] | type[Delete]
     rows: Sequence[Any]
     last: bool = True
+    extra: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -292,11 +299,14 @@ class SegmentSpec:
     def _row_body(self, table: Table, table_id: int, rows: Rows) -> bytes:
         head = struct.pack("<IHH", table_id & 0xFFFFFFFF, table_id >> 32, 1 if rows.last else 0)
         if self.rows_version == 2:
-            head += struct.pack("<H", 2)
-        width = len(table.columns)
-        present = bits([True] * width) * (2 if rows.kind is Update else 1)
+            head += struct.pack("<H", 2 + len(rows.extra)) + rows.extra
         pairs = rows.rows if rows.kind is Update else [(row,) for row in rows.rows]
-        return head + lenenc(width) + present + b"".join(table.image(row) for pair in pairs for row in pair)
+        masks = [[[value is not ... for value in row] for row in pair] for pair in pairs]
+        assert all(mask == masks[0] for mask in masks), "rows of one event leave out the same columns"
+        present = b"".join(bits(mask) for mask in masks[0])
+        return (
+            head + lenenc(len(table.columns)) + present + b"".join(table.image(row) for pair in pairs for row in pair)
+        )
 
 
 def reframed(event: bytes, *, body: bytes | None = None, code: int | None = None, checksum: bool = True) -> bytes:

@@ -1,7 +1,7 @@
 """The decoder's slow twin: plain Python, one value at a time, written from the format's description.
 
 It shares nothing with the fast one but the definition of the table. Values come as Arrow's ``to_pylist`` gives them;
-what a typed column cannot hold is None, with its exact text in ``raw``.
+what a typed column cannot hold is None, with its exact text in ``raw``. A column that the image leaves out is ``...``.
 
 Put here: how bytes become values, as plainly as can be. Not here: speed, or checks beyond what a value needs.
 """
@@ -195,12 +195,16 @@ READERS: dict[int, Callable[[Cursor, Column], Any]] = {
 }
 
 
-def image(wire: Cursor, definition: TableDefinition) -> tuple[list[Any], dict[str, str]]:
-    nulls = wire.little((len(definition.columns) + 7) // 8)
+def image(wire: Cursor, definition: TableDefinition, present: int) -> tuple[list[Any], dict[str, str]]:
+    nulls = wire.little((present.bit_count() + 7) // 8)
     values: list[Any] = []
     raw: dict[str, str] = {}
     for place, column in enumerate(definition.columns):
-        if nulls >> place & 1:
+        if not present >> place & 1:
+            values.append(...)
+            continue
+        null, nulls = nulls & 1, nulls >> 1
+        if null:
             values.append(None)
             continue
         try:
@@ -254,12 +258,12 @@ def rows_of(
     width = wire.little(1)
     width = wire.little(2) if width == 252 else width
     assert width == len(definition.columns)
-    wire.take((width + 7) // 8 * (2 if op == 2 else 1))
+    masks = [wire.little((width + 7) // 8) & ((1 << width) - 1) for _ in range(2 if op == 2 else 1)]
     ordinal = 0
-    while wire.place < len(wire.wire):
+    while wire.place < len(wire.wire) or (ordinal == 0 and not any(masks)):
         row = Row(op, offset, ordinal, committed, gtid, [])
         if op == 2:
-            row.before, row.before_raw = image(wire, definition)
-        row.after, row.raw = image(wire, definition)
+            row.before, row.before_raw = image(wire, definition, masks[0])
+        row.after, row.raw = image(wire, definition, masks[-1])
         yield row
         ordinal += 1

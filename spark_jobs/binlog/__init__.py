@@ -6,14 +6,15 @@ It does no I/O and knows neither Spark nor Dagster: executors need nothing else 
 Put here: what callers outside this package import. Not here: any code.
 """
 
-from spark_jobs.binlog.definitions import definitions_of
+from spark_jobs.binlog.definitions import Definitions, definitions_of
 from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
-from spark_jobs.binlog.events import Event, list_events
+from spark_jobs.binlog.events import Event, Summary, TypeCount, list_events, summarize
 from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check_magic
-from spark_jobs.binlog.rows import Changes, Decoder
+from spark_jobs.binlog.rows import Changes, Decoder, Presence
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
 from spark_jobs.binlog.transactions import SLICE_SCHEMA, Slicer
 from spark_jobs.binlog.types import OLD_TWINS
+from spark_jobs.binlog.xa import XaStep, xa_step
 
 __all__ = [
     "EVENT_TYPES",
@@ -23,15 +24,22 @@ __all__ = [
     "Changes",
     "Column",
     "Decoder",
+    "Definitions",
     "Event",
     "EventType",
     "FormatDescription",
+    "Presence",
     "Slicer",
+    "Summary",
     "TableDefinition",
     "TableName",
+    "TypeCount",
+    "XaStep",
     "check_magic",
     "definitions_of",
     "list_events",
     "parse_table_map",
     "same_layout",
+    "summarize",
+    "xa_step",
 ]

@@ -1,12 +1,17 @@
 """What SHOW BINLOG EVENTS would show, for files: every event with its type, transaction, table and a note.
 
-Put here: the listing. Not here: the registry of types (event_types.py) or slices (transactions.py).
+And the account of a file: its events and bytes by type, which add up to its size.
+
+Put here: the listing and the account. Not here: the registry of types (event_types.py) or slices (transactions.py).
 """
 
 import struct
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.event_types import EVENT_TYPES, EventType, type_name
@@ -14,11 +19,13 @@ from spark_jobs.binlog.feed import Feed
 from spark_jobs.binlog.format_description import HEADER, MAGIC
 from spark_jobs.binlog.framing import Scan, map_name
 from spark_jobs.binlog.query import read_query
-from spark_jobs.errors import Truncated
+from spark_jobs.errors import DecodeError, Truncated
 
-__all__ = ["EVENT_TYPES", "Event", "EventType", "list_events", "type_name"]
+__all__ = ["EVENT_TYPES", "Event", "EventType", "Summary", "TypeCount", "list_events", "summarize", "type_name"]
 
 _LEAST = 1 << 20
+_LONGEST_NOTE = 1 << 20
+"""Bytes of an event that a note is made of; a statement may be longer than memory is to hold several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +58,91 @@ def list_events(chunks: Iterator[bytes], file: str) -> Iterator[Event]:
     for found in feed.scan():
         yield from _events(found, feed)
         feed.keep(found.end)
-    if len(feed.buffer):
-        raise Truncated(f"{file}:{feed.base}: the file ends inside an event, {len(feed.buffer)} bytes after its start")
+    if len(feed.buffer) or feed.base <= len(MAGIC):
+        raise _cut_short(feed)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeCount:
+    """Events of one type, and their bytes with headers and checksums.
+
+    treatment: decoded: they are rows, or say what rows are about; counted: known to be irrelevant to rows; refused: not
+    read in this version, so that reading rows stops there by name.
+    """
+
+    type: str
+    treatment: Literal["decoded", "counted", "refused"]
+    events: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The account of one file: ``magic`` + the bytes of ``types`` + ``rest`` = ``size``.
+
+    magic: the file's first 4 bytes. rest: bytes from the event on that could not be passed or was cut short, which
+    ``error`` tells of; 0 where there is none.
+    """
+
+    size: int
+    magic: int
+    types: tuple[TypeCount, ...]
+    rest: int
+    error: str | None
+
+
+def summarize(chunks: Iterator[bytes], file: str) -> Summary:
+    """Counts every byte of one file, given in chunks from its first byte on. Every checksum is verified.
+
+    A file that is damaged has its account too, with the error in it.
+    """
+    events, sizes = np.zeros(256, np.int64), np.zeros(256, np.int64)
+    size, error = 0, None
+    feed = Feed(file, 0, None, least=_LEAST)
+
+    def count(scans: Iterator[Scan]) -> None:
+        for found in scans:
+            np.add.at(events, found.code, 1)
+            np.add.at(sizes, found.code, found.length)
+            feed.keep(found.end)
+
+    for chunk in chunks:
+        size += len(chunk)
+        if error is None:
+            error = _failure(count, feed.add(chunk))
+    error = error or _failure(count, feed.scan())
+    if error is None and (len(feed.buffer) or feed.base <= len(MAGIC)):
+        error = _cut_short(feed)
+    magic = min(feed.base, len(MAGIC))
+    types = tuple(
+        TypeCount(type_name(code), _treatment(code), int(events[code]), int(sizes[code]))
+        for code in np.flatnonzero(events).tolist()
+    )
+    return Summary(size, magic, types, size - magic - int(sizes.sum()), str(error) if error else None)
+
+
+def _failure(count: Callable[[Iterator[Scan]], None], scans: Iterator[Scan]) -> DecodeError | None:
+    try:
+        count(scans)
+    except DecodeError as error:
+        return error
+    return None
+
+
+def _treatment(code: int) -> Literal["decoded", "counted", "refused"]:
+    event = EVENT_TYPES.get(code)
+    if event is None or event.meaning in (kernels.CONTROL, kernels.IGNORED, kernels.INNER):
+        return "counted"
+    if event.meaning == kernels.PAYLOAD or (event.meaning == kernels.ROWS and not event.rows):
+        return "refused"
+    return "decoded"
+
+
+def _cut_short(feed: Feed) -> Truncated:
     if feed.base <= len(MAGIC):
-        raise Truncated(f"{file}: the file ends before its FORMAT_DESCRIPTION event")
+        return Truncated(f"{feed.file}: the file ends before its FORMAT_DESCRIPTION event")
+    left = len(feed.buffer)
+    return Truncated(f"{feed.file}:{feed.base}: the file ends inside an event, {left} bytes after its start")
 
 
 def _events(found: Scan, feed: Feed) -> Iterator[Event]:
@@ -62,7 +150,7 @@ def _events(found: Scan, feed: Feed) -> Iterator[Event]:
     cells = zip(*(column.tolist() for column in columns), strict=True)
     gtids = [found.gtid(row) for row in range(len(found.transactions))]
     for number, (offset, length, code, table, transaction) in enumerate(cells):
-        event = found.bytes_of(number)
+        event = found.head_of(number, _LONGEST_NOTE)
         place = found.base + offset
         yield Event(
             offset=place,
@@ -71,14 +159,18 @@ def _events(found: Scan, feed: Feed) -> Iterator[Event]:
             stop=place + length,
             transaction=gtids[transaction] if transaction >= 0 else None,
             table=".".join(feed.maps.names[table]) if table >= 0 else None,
-            note=_note(event, feed.format.footer, f"{feed.file}:{place}"),
+            note=_note(event, feed.format.footer, f"{feed.file}:{place}", length),
         )
 
 
-def _note(event: bytes, footer: int, where: str) -> str:
+def _note(event: bytes, footer: int, where: str, length: int) -> str:
+    """event: as much of it as a note is made of; length: of the whole event."""
     meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else kernels.UNKNOWN
     note = _NOTES.get(event[4]) or _NOTES_BY_MEANING.get(meaning)
-    return note(event, footer, where) if note else ""
+    if length == len(event) or meaning == kernels.ROWS:
+        return note(event, footer, where) if note else ""
+    whole = f"({length} bytes)"
+    return f"{note(event, 0, where)} … {whole}" if note and meaning != kernels.QUERY_COMPRESSED else whole
 
 
 def _body(event: bytes, footer: int) -> bytes:

@@ -34,10 +34,13 @@ class Feed:
         self.base = offset
         """File offset of the buffer's first byte."""
         self.buffer: NDArray[np.uint8] = np.empty(0, np.uint8)
+        """What was gathered and not forgotten, as of the last scan."""
         self._scanned = 0
         self._least = least
         self._wanted = least
-        self._waiting: list[NDArray[np.uint8]] = []
+        self._room = self.buffer
+        """Memory that begins with ``buffer``; what has come since the last scan follows it there."""
+        self._filled = 0
         self._format = description
         self._scanner = Scanner(file, description, self.maps) if description and offset else None
 
@@ -62,17 +65,30 @@ class Feed:
         for start in range(0, len(array), _PIECE):
             piece = array[start : start + _PIECE]
             self.fed += len(piece)
+            self._gather(piece)
             self._wanted -= len(piece)
-            if self._wanted > 0:
-                self._waiting.append(piece.copy())
-            else:
-                self._waiting.append(piece)
+            if self._wanted <= 0:
                 yield from self.scan()
 
+    def _gather(self, piece: NDArray[np.uint8]) -> None:
+        """Puts a piece behind the bytes that wait; makes room at once for all that the scan is waiting for.
+
+        Bytes that were handed out are never written to again, only those behind them.
+        """
+        after = self._filled + len(piece)
+        if after > len(self._room):
+            room = np.empty(self._filled + max(self._wanted, 0) + len(piece), np.uint8)
+            room[: self._filled] = self._room[: self._filled]
+            self._room = room
+        self._room[self._filled : after] = piece
+        self._filled = after
+
     def scan(self) -> Iterator[Scan]:
-        """Scans what has been gathered; yields once, or not at all before the file's head is complete."""
-        self.buffer = np.concatenate([self.buffer, *self._waiting])
-        self._waiting = []
+        """Scans what has been gathered; yields once, or not at all before the file's head is complete.
+
+        Raises DecodeError after what stands before the damage has been taken.
+        """
+        self.buffer = self._room[: self._filled]
         if self._scanner is None:
             self._open()
         if self._scanner is None:
@@ -82,10 +98,14 @@ class Feed:
         self._scanned = found.end
         self._wanted = max(self._least, _missing(self.buffer[found.end :]))
         yield found
+        if found.error:
+            raise found.error
 
     def keep(self, begin: int) -> None:
         """Forgets the bytes before ``begin``, an offset in the buffer that is not behind what was scanned."""
         self.buffer = self.buffer[begin:]
+        self._room = self._room[begin:]
+        self._filled -= begin
         self.base += begin
         self._scanned -= begin
 

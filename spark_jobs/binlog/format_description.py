@@ -17,10 +17,20 @@ MAGIC = b"\xfebin"
 HEADER = 19
 """Bytes of an event's header: timestamp 4, type 1, server id 4, length 4, next position 4, flags 2."""
 
+_IBB_MAGIC = b"\xfe\xfe\x0d\x01"
+"""MariaDB, storage/innobase/include/fsp_binlog.h."""
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zX": "xz",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+
 IN_USE = 0x0001
 """Header flag of a FORMAT_DESCRIPTION whose file is still written to; the checksum is over the cleared form."""
 
-_TYPE = 15
+_TYPE, _START_V3 = 15, 1
 _FIXED = HEADER + 2 + 50 + 4 + 1
 _EXPECTED_HEADS = {2: 13, 19: 8, 23: 8, 24: 8, 25: 8, 30: 10, 31: 10, 32: 10}
 _OFF, _CRC32 = 0, 1
@@ -29,12 +39,19 @@ _TYPES_BEFORE_CHECKSUMS = 27
 
 def check_magic(head: bytes, file: str) -> None:
     """Whether a file begins as a binlog. Raises DecodeError or Unsupported, naming the file."""
-    if file.endswith(".ibb"):
+    if file.endswith(".ibb") or head[:4] == _IBB_MAGIC:
         raise Unsupported(
             f"{file}: a binlog kept in InnoDB pages (MariaDB 12.3, binlog_storage_engine); read it from the server"
         )
     if head[:4] == b"\xfdbin":
         raise Unsupported(f"{file}: an encrypted binlog (MySQL binlog_encryption); read it from the server instead")
+    for begin, packer in _PACKED.items():
+        if head.startswith(begin):
+            raise Unsupported(f"{file}: compressed by {packer}; unpack it first, into a file or a pipe")
+    if head[:3] == b"\xef\xbf\xbd":
+        raise DecodeError(
+            f"{file}: a binlog that was copied as text, which has destroyed it; copy the file again as it is"
+        )
     if head[:4] != MAGIC:
         raise DecodeError(f"{file}: not a binlog: it begins with {head[:4].hex(' ') or 'nothing'}, not fe 62 69 6e")
 
@@ -84,6 +101,8 @@ def cleared(event: bytes) -> bytes:
 
 
 def _check_frame(event: bytes, where: str) -> None:
+    if len(event) >= HEADER and event[4] == _START_V3:
+        raise Unsupported(f"{where}: a log of a server before MySQL 5.0: it begins with a START_V3 event")
     if len(event) < _FIXED + 5:
         raise Truncated(f"{where}: FORMAT_DESCRIPTION: {len(event)} bytes, at least {_FIXED + 5} wanted")
     if event[4] != _TYPE:

@@ -119,7 +119,9 @@ class Scan:
     transactions: NDArray[np.int64]
     """[n, kernels.TX_COLUMNS]. Row 0 is the transaction that was open when the buffer began, if one was."""
     end: int
-    """Offset in the buffer after its last whole event."""
+    """Offset in the buffer after its last whole event, or where ``error`` is."""
+    error: DecodeError | None = None
+    """Why the event at ``end`` cannot be passed; those before it are here."""
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -137,6 +139,16 @@ class Scan:
         start = int(self.offset[event])
         return self.buffer[start : start + int(self.length[event])].tobytes()
 
+    def head_of(self, event: int, count: int = HEADER) -> bytes:
+        """The event's first bytes."""
+        start = int(self.offset[event])
+        return self.buffer[start : start + min(count, int(self.length[event]))].tobytes()
+
+
+_EVENT_CELLS = ("offset", "length", "code", "table", "transaction", "mark")
+_EXPECTED = 128
+"""Bytes of an event, for a first guess at their number."""
+
 
 def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) -> Scan:
     """Arrays for ``capacity`` events, not filled, and one more transaction."""
@@ -152,6 +164,13 @@ def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) 
         transactions=np.empty((capacity + 1, kernels.TX_COLUMNS), np.int64),
         end=start,
     )
+
+
+def _enlarge(found: Scan) -> None:
+    """Twice the room for events. Their number cannot be told from the bytes: a buffer may hold one, or one in 19."""
+    for name in (*_EVENT_CELLS, "transactions"):
+        cells = getattr(found, name)
+        setattr(found, name, np.concatenate([cells, np.empty_like(cells)]))
 
 
 def gtid_text(transaction: NDArray[np.int64]) -> str | None:
@@ -191,6 +210,7 @@ class Scanner:
             self._transaction[kernels.TX_START] = transaction_start
             self._transaction[kernels.TX_COMMITTED] = committed_us
             self._transaction[kernels.TX_GTID] = kernels.GTID_GIVEN
+            self._transaction[kernels.TX_FLAGS] = kernels.TX_HAS_ROWS  # it is cut because it has many
 
     @property
     def inside(self) -> bool:
@@ -205,11 +225,11 @@ class Scanner:
     def scan(self, payload: Bytes, base: int, start: int = 0) -> Scan:
         """Scans whole events from ``start`` on; ``base`` is the file offset of the payload's first byte.
 
-        A last event that is cut short is left: ``end`` tells where it begins. Raises DecodeError, ChecksumMismatch, and
-        Unsupported for events that cannot be passed over, all naming file:offset.
+        A last event that is cut short is left: ``end`` tells where it begins. So is one that cannot be passed, and
+        ``error`` is a DecodeError, ChecksumMismatch or Unsupported then, naming file:offset.
         """
         buffer = view(payload)
-        found = empty_scan(buffer, base, start, (len(buffer) - start) // HEADER + 1)
+        found = empty_scan(buffer, base, start, (len(buffer) - start) // _EXPECTED + 16)
         self._state[kernels.S_EVENTS] = 0
         self._state[kernels.S_TRANSACTIONS] = self.inside
         found.transactions[0] = self._transaction
@@ -238,21 +258,26 @@ class Scanner:
             self.maps.add(_event_at(found.buffer, found.end), self.format.footer, where)
         elif why == kernels.MAPS_FULL:
             self._open = np.concatenate([self._open, np.zeros_like(self._open)])
+        elif why == kernels.EVENTS_FULL:
+            _enlarge(found)
         else:
-            raise self._error(int(why), found)
+            found.error = self._error(int(why), found)
+            return False
         return True
 
     def _trim(self, found: Scan) -> None:
         events, transactions = self._state[kernels.S_EVENTS], self._state[kernels.S_TRANSACTIONS]
-        for name in ("offset", "length", "code", "table", "transaction", "mark"):
+        for name in _EVENT_CELLS:
             setattr(found, name, getattr(found, name)[:events])
         found.transactions = found.transactions[:transactions]
         if self.inside:
             self._transaction = found.transactions[-1].copy()
 
     def whole(self, payload: Bytes, base: int, start: int = 0) -> Scan:
-        """As ``scan``; raises Truncated where the payload does not end with a whole event."""
+        """As ``scan``; raises its error, and Truncated where the payload does not end with a whole event."""
         found = self.scan(payload, base, start)
+        if found.error:
+            raise found.error
         if found.end != len(found.buffer):
             there = len(found.buffer) - found.end
             raise Truncated(f"{self.file}:{base + found.end}: an event reaches beyond the end: {there} bytes there")

@@ -333,13 +333,14 @@ OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY d
     NO_MAP,  # a row event whose table id no open TABLE_MAP has
     NOT_ENDED,  # a transaction begins, or the file ends by an event, inside another one
     AGAIN_FORMAT,  # a second FORMAT_DESCRIPTION
-) = range(10)
+    EVENTS_FULL,  # more events than the arrays hold: enlarge them and go on
+) = range(11)
 
 HEADER = 19
 LONGEST_EVENT = (1 << 30) + (1 << 16)  # max_allowed_packet is at most 1 GiB; an event adds its own head
 _DUMMY_TABLE = 0xFFFFFF  # a row event of this id only closes the statement's maps (server: rows_event.h)
 
-Q_OTHER, Q_BEGIN, Q_COMMIT, Q_ROLLBACK, Q_SAVEPOINT, Q_XA_START, Q_XA_END, Q_XA = range(8)
+Q_OTHER, Q_BEGIN, Q_COMMIT, Q_ROLLBACK, Q_SAVEPOINT, Q_XA_START, Q_XA_END, Q_XA, Q_ROLLBACK_TO = range(9)
 
 
 @kernel
@@ -387,7 +388,7 @@ def query_class(text: int, count: int) -> Any:  # noqa: PLR0911 - one a keyword
         if count == 8:
             return Q_ROLLBACK
         if count > 12 and _word(text + 8, 4) == np.uint64(_TO):
-            return Q_SAVEPOINT
+            return Q_ROLLBACK_TO
     if word == np.uint64(_SAVEPOINT[0]) and count > 10 and _word(text + 8, 2) == np.uint64(_SAVEPOINT[1]):
         return Q_SAVEPOINT
     if word == np.uint64(_RELEASE[0]) and count > 17 and _word(text + 8, 8) == np.uint64(_RELEASE[1]):
@@ -594,7 +595,11 @@ def _query(  # noqa: PLR0911 - one a keyword
         state[S_PHASE] = OUTSIDE
         transaction[TX_FLAGS] |= TX_ROLLED_BACK
         return MARK_ENDS | MARK_STATEMENT
-    if found == Q_SAVEPOINT:
+    if found == Q_ROLLBACK_TO and transaction[TX_FLAGS] & TX_HAS_ROWS:
+        # Logged where a table without transactions took part: its rows stay, others since the savepoint do not.
+        transaction[TX_FLAGS] |= TX_ROLLED_BACK
+        return MARK_STATEMENT
+    if found in (Q_SAVEPOINT, Q_ROLLBACK_TO):
         return MARK_IGNORED
     if found == Q_XA_END:
         transaction[TX_FLAGS] |= TX_XA
@@ -637,6 +642,9 @@ def scan(
     n = state[S_EVENTS]
     why = SCANNED
     while place + HEADER <= size:
+        if n == len(offsets):
+            why = EVENTS_FULL
+            break
         header = address + place
         length = np.int64(load32(header + 9))
         if length < HEADER + checksum or length > LONGEST_EVENT:
@@ -887,6 +895,10 @@ SKIP_1, SKIP_2, SKIP_3, SKIP_4 = 32, 33, 34, 35  # lengths as above, nothing kep
 DONE, BLOCK_FULL, CUT_SHORT, BAD_VALUE, PARTIAL_IMAGE, OTHER_COLUMN_COUNT = 0, 1, 2, 3, 4, 5
 """Why decode_rows came back. CUT_SHORT and BAD_VALUE name a column in ``state[4]`` (-1: the row's null bitmap)."""
 
+R_ROWS, R_EVENT, R_PLACE, R_ORDINAL, R_COLUMN, R_MASKS, R_PARTIAL = range(7)
+"""Cells of decode_rows' state: see there."""
+R_CELLS = 7
+
 DATE_MARK = -(1 << 31)
 TIME_MARK = -(1 << 63)
 """A date that no calendar has stands in its slot as mark + packed bits, under a null; no real one is that small."""
@@ -921,6 +933,50 @@ def _is_full(bitmap: int, columns: int) -> Any:
             return False
     rest = np.uint8((1 << (columns & 7)) - 1)
     return rest == 0 or (load8(bitmap + whole) & rest) == rest
+
+
+@kernel
+def _spread(mask: int, bits: int, end: int, columns: int, target: int) -> Any:
+    """Null bits of a partial image's columns into null bits of all: a column that the mask leaves out counts as null.
+
+    Returns the place after ``bits``, beyond ``end`` where they are cut. ``target`` has whole words of 8 bytes.
+    """
+    taken = 0
+    word = np.uint64(0)
+    for c in range(columns):
+        null = np.uint8(1)
+        if (load8(mask + (c >> 3)) >> np.uint8(c & 7)) & np.uint8(1):
+            if taken & 7 == 0 and bits + (taken >> 3) >= end:
+                return end + 1
+            null = (load8(bits + (taken >> 3)) >> np.uint8(taken & 7)) & np.uint8(1)
+            taken += 1
+        word |= np.uint64(null) << np.uint64(c & 63)
+        if c & 63 == 63 or c == columns - 1:
+            store64(target + 8 * (c >> 6), word)
+            word = np.uint64(0)
+    return bits + ((taken + 7) >> 3)
+
+
+@kernel
+def image_masks(addresses: Array, columns: int, masks: Array) -> None:
+    """Which columns the images of row events hold, a set bit for each, from events that decode_rows has been through.
+
+    masks: uint64[event, 2, word], zeroed; 0: the row's image, 1: an update's before image.
+    """
+    size = (columns + 7) >> 3
+    for k in range(len(addresses)):
+        code = load8(addresses[k] + 4)
+        place = addresses[k] + 27
+        if code >= 30:
+            place += np.int64(load16(place))
+        place += 3 if load8(place) > 250 else 1
+        is_update = code == 31 or code == 24  # noqa: PLR1714 - numba is slow at tuples
+        for image in range(2 if is_update else 1):
+            program = 1 if is_update and image == 0 else 0
+            for c in range(columns):
+                bit = (load8(place + (c >> 3)) >> np.uint8(c & 7)) & np.uint8(1)
+                masks[k, program, c >> 6] |= np.uint64(bit) << np.uint64(c & 63)
+            place += size
 
 
 @kernel
@@ -1085,9 +1141,9 @@ def decode_rows(
     addresses: Array,
     offsets: Array,
     commits: Array,
-    transactions: Array,
     checksum: int,
     state: Array,
+    partial: bool,
     columns: int,
     kinds: Array,
     parameters: Array,
@@ -1105,7 +1161,7 @@ def decode_rows(
     places: Array,
     ordinals: Array,
     committed: Array,
-    transaction: Array,
+    sources: Array,
     month_start: int,
     month_length: int,
 ) -> Any:
@@ -1115,17 +1171,24 @@ def decode_rows(
     delete's. Program 1 is the before image of updates. A value's bytes are read up to 64 beyond the event's end, never
     further: lengths are checked before they are followed.
 
-    addresses, offsets, commits, transactions: per event its address in memory (64 readable bytes behind it), its offset
-        in the file, its transaction's commit time (µs) and ordinal.
-    state: rows filled, next event, address inside it (0: at its start), row ordinal inside it, column, address of a
-        failure. All but the first carry over from block to block.
+    addresses, offsets, commits: per event its address in memory (64 readable bytes behind it), its offset in the file,
+        its transaction's commit time (µs).
+    state: R_ROWS filled, next R_EVENT, R_PLACE: address inside it (0: at its start), R_ORDINAL of the row inside it,
+        R_COLUMN of a failure, R_MASKS: address of the event's column masks where an image is partial (0: all are full),
+        R_PARTIAL: 1 where the block has rows of such an event. All but the first and the last carry over to the next
+        block.
+    partial: whether images without all columns are read; a column that is left out counts as null. sources: the event
+        of each row.
     variable: (program, column) of the kinds whose bytes are not bounded by ``rows``; ``capacity`` of these is checked.
     nulls: [program, row, word], a set bit for a null. month_start, month_length: addresses of these tables.
     """
     n = np.int64(0)
-    event = state[1]
-    q = state[2]
-    ordinal = state[3]
+    event = state[R_EVENT]
+    q = state[R_PLACE]
+    ordinal = state[R_ORDINAL]
+    masks = state[R_MASKS]
+    state[R_PARTIAL] = 0
+    nulls_at = nulls.ctypes.data
     bitmap_bytes = (columns + 7) >> 3
     room = np.int64(-1)
     reason = DONE
@@ -1138,8 +1201,8 @@ def decode_rows(
         if q == 0:
             q = header + 27
             if code >= 30:
-                q += np.int64(load16(q))
-            if q >= end:
+                q += np.int64(load16(q))  # extra row information; the length counts its own two bytes
+            if q >= end or (code >= 30 and q < header + 29):
                 reason = CUT_SHORT
                 q = np.int64(0)
                 break
@@ -1156,11 +1219,13 @@ def decode_rows(
             if q + images * bitmap_bytes > end:
                 reason = CUT_SHORT
                 break
-            for _ in range(images):
-                if not _is_full(q, columns):
-                    reason = PARTIAL_IMAGE
-                q += bitmap_bytes
-            if reason != DONE:
+            masks = np.int64(0)
+            for image in range(images):
+                if not _is_full(q + image * bitmap_bytes, columns):
+                    masks = q
+            q += images * bitmap_bytes
+            if masks and not partial:
+                reason = PARTIAL_IMAGE
                 break
             ordinal = np.int64(0)
         room -= end - q
@@ -1177,7 +1242,8 @@ def decode_rows(
             op = np.uint8(2)
         elif code == 32 or code == 25:  # noqa: PLR1714 - numba is slow at tuples
             op = np.uint8(3)
-        while q < end:
+        # An event without bytes of rows holds one row, of images without columns (log_event.cc, write_row).
+        while q < end or (masks and ordinal == 0):
             if n == rows:
                 reason = BLOCK_FULL
                 break
@@ -1185,7 +1251,12 @@ def decode_rows(
             for image in range(2 if is_update else 1):
                 program = 1 if is_update and image == 0 else 0
                 bitmap = q
-                q += bitmap_bytes
+                if masks:
+                    bitmap = nulls_at + ((program * nulls.shape[1] + n) * nulls.shape[2]) * 8
+                    q = _spread(masks + image * bitmap_bytes, q, end, columns, bitmap)
+                    state[R_PARTIAL] = 1
+                else:
+                    q += bitmap_bytes
                 column = np.int64(-1)
                 if q > end:
                     reason = CUT_SHORT
@@ -1360,10 +1431,13 @@ def decode_rows(
                         break
                 if reason != DONE:
                     break
-                if is_update and image == 0 and q == end:
+                if is_update and image == 0 and q == end and not masks:
                     reason = CUT_SHORT  # an update ends in an after image
                     column = np.int64(-1)
                     break
+            if masks and q == row_start and q < end:
+                reason = CUT_SHORT  # bytes behind a row without any: no row would ever come to them
+                column = np.int64(-1)
             if reason != DONE:
                 q = row_start
                 break
@@ -1377,18 +1451,19 @@ def decode_rows(
             places[n] = offsets[event]
             ordinals[n] = ordinal
             committed[n] = commits[event]
-            transaction[n] = transactions[event]
+            sources[n] = event
             n += 1
             ordinal += 1
         if reason != DONE:
             break
         event += 1
         q = np.int64(0)
-    state[0] = n
-    state[1] = event
-    state[2] = q
-    state[3] = ordinal
-    state[4] = column
+    state[R_ROWS] = n
+    state[R_EVENT] = event
+    state[R_PLACE] = q
+    state[R_ORDINAL] = ordinal
+    state[R_COLUMN] = column
+    state[R_MASKS] = masks
     for program in range(2):
         for c in range(columns):
             if TEXT_1 <= kinds[program, c] <= PADDED:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.event_types import EVENT_TYPES, type_name
@@ -36,6 +37,25 @@ RAW = pa.map_(pa.string(), pa.string())
 
 
 @dataclass(frozen=True, slots=True)
+class Presence:
+    """Which columns the images of a block hold, apart from what is NULL in them.
+
+    Every row of an event has the event's columns, and a table sees a handful of sets of them: so the sets are kept once
+    and a row has the number of its set. Where every image is whole there is no Presence at all, and nothing is spent.
+
+    sets: bool[set, column], by ordinal of the definition. index: int32[row], which set a row has.
+    """
+
+    sets: NDArray[np.bool_]
+    index: NDArray[np.int32]
+
+    def column(self, ordinal: int) -> NDArray[np.bool_]:
+        """bool[row]: whether the row's image holds the column."""
+        present: NDArray[np.bool_] = self.sets[self.index, ordinal]
+        return present
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """Row changes in log order; all arrays have one length.
 
@@ -43,6 +63,8 @@ class Changes:
     place within the event. committed_at: timestamp[us, UTC] of the transaction. gtid: a dictionary of strings, or None.
     after: the row, in a delete its last one. before: an update's before image, all null for other rows.
     raw, before_raw: map<string, string>: exact text or hex of what typed columns cannot hold; None when no row has any.
+    present, before_present: which columns of ``after`` and ``before`` the log holds; what it leaves out is null there.
+    None: every image is whole. A row without a before image has no column in ``before_present``.
     """
 
     op: pa.Array
@@ -54,9 +76,39 @@ class Changes:
     before: pa.RecordBatch
     raw: pa.Array | None
     before_raw: pa.Array | None
+    present: Presence | None = None
+    before_present: Presence | None = None
 
     def __len__(self) -> int:
         return len(self.op)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values of both images."""
+        return int(self.after.nbytes + self.before.nbytes)
+
+    def slice(self, first: int, rows: int) -> "Changes":
+        """Some of the changes that follow each other, without a copy."""
+
+        def cut(values: pa.Array | None) -> pa.Array | None:
+            return None if values is None else values.slice(first, rows)
+
+        def held(presence: Presence | None) -> Presence | None:
+            return None if presence is None else Presence(presence.sets, presence.index[first : first + rows])
+
+        return Changes(
+            cut(self.op),
+            cut(self.offset),
+            cut(self.row),
+            cut(self.committed_at),
+            cut(self.gtid),
+            cut(self.after),
+            cut(self.before),
+            cut(self.raw),
+            cut(self.before_raw),
+            held(self.present),
+            held(self.before_present),
+        )
 
 
 class _Plan:
@@ -144,7 +196,7 @@ class _Block:
                 self._allocate_text(program, ordinal, reading, rows, room)
                 variable += [] if reading.bounded else [(program, ordinal)]
         self.variable = np.array(variable, np.int64).reshape(-1, 2)
-        self.op, self.transaction = np.empty(rows, np.uint8), np.empty(rows, np.int32)
+        self.op, self.source = np.empty(rows, np.uint8), np.empty(rows, np.int32)
         self.offset, self.row, self.committed = (
             np.empty(rows, np.int64),
             np.empty(rows, np.int32),
@@ -166,15 +218,15 @@ class _Block:
         self.text_addresses[program, ordinal] = buffer.address
         self.capacity[program, ordinal] = size
 
-    def run(self, events: _Events, state: Numbers) -> int:
+    def run(self, events: _Events, state: Numbers, *, partial: bool) -> int:
         """Fills the block; returns the kernel's reason for stopping."""
         plan = self.plan
         return int(
             kernels.decode_rows(
-                events.addresses, events.offsets, events.commits, events.transactions, events.footer, state,
-                len(plan.readings), plan.kinds, plan.parameters, plan.widths, self.slot_addresses, self.text_addresses,
+                events.addresses, events.offsets, events.commits, events.footer, state, partial, len(plan.readings),
+                plan.kinds, plan.parameters, plan.widths, self.slot_addresses, self.text_addresses,
                 self.used, self.capacity, self.variable, len(self.op), self.nulls, bool(plan.kept[BEFORE]), self.marked,
-                self.op, self.offset, self.row, self.committed, self.transaction,
+                self.op, self.offset, self.row, self.committed, self.source,
                 kernels.MONTH_START.ctypes.data, kernels.MONTH_LENGTH.ctypes.data,
             )
         )  # fmt: skip
@@ -259,23 +311,31 @@ _COMPRESSED = (
 )
 _UNDECIDED = {
     kernels.TX_XA: "rows of an XA transaction, which may be rolled back later, are not decoded in this version",
-    kernels.TX_ROLLED_BACK: "rows of a transaction that ends in a ROLLBACK are not decoded in this version",
+    kernels.TX_ROLLED_BACK: "rows of a transaction with a ROLLBACK past them are not decoded: which stay is not logged",
 }
 
 
-def _refuse(file: str, found: Scan, chosen: Numbers, definition: TableDefinition) -> None:
-    """Raises Unsupported at the first row event whose rows are not decoded in this version."""
+def _refused(
+    file: str, found: Scan, chosen: Numbers, definition: TableDefinition, accepted: int
+) -> tuple[int, Unsupported | None]:
+    """How many row events stand before the first whose rows are not decoded, and why those are not.
+
+    accepted: bits of _UNDECIDED that are decoded nevertheless.
+    """
+    reasons = {}
     for code in np.unique(found.code[chosen]).tolist():
         if not EVENT_TYPES[code].rows:
-            place = _place(file, found, chosen[np.flatnonzero(found.code[chosen] == code)[0]])
-            raise Unsupported(
-                f"{place}: {definition.name}: rows of {type_name(code)} events are not decoded in this version"
-            )
+            first = int(np.flatnonzero(found.code[chosen] == code)[0])
+            reasons[first] = f"rows of {type_name(code)} events are not decoded in this version"
     flags = found.transactions[found.transaction[chosen], kernels.TX_FLAGS]
     for flag, text in _UNDECIDED.items():
-        found_at = np.flatnonzero(flags & flag)
+        found_at = np.flatnonzero(flags & flag & ~accepted)
         if len(found_at):
-            raise Unsupported(f"{_place(file, found, chosen[found_at[0]])}: {definition.name}: {text}")
+            reasons.setdefault(int(found_at[0]), text)
+    if not reasons:
+        return len(chosen), None
+    first = min(reasons)
+    return first, Unsupported(f"{_place(file, found, chosen[first])}: {definition.name}: {reasons[first]}")
 
 
 def _differences(known: Column, said: Column) -> Iterator[tuple[str, object, object]]:
@@ -307,6 +367,19 @@ def _completed(known: Column, said: Column) -> Column:
     )
 
 
+def _presence(events: _Events, source: Numbers, columns: int) -> list[Presence]:
+    """Of the rows' own images, and of their before images; source: the event of each row."""
+    used, places = np.unique(source, return_inverse=True)
+    masks = np.zeros((len(used), 2, (columns + 63) // 64), np.uint64)
+    kernels.image_masks(events.addresses[used], columns, masks)
+    found = []
+    for program in (ROW, BEFORE):
+        sets, numbers = np.unique(masks[:, program], axis=0, return_inverse=True)
+        bits = np.unpackbits(sets.view(np.uint8), axis=1, count=columns, bitorder="little")
+        found.append(Presence(bits.astype(np.bool_), numbers.reshape(-1)[places].astype(np.int32)))
+    return found
+
+
 def _gtids(found: Scan, transactions: Numbers, given: str | None) -> pa.Array:
     """One GTID a row; rows of a transaction that began before the slice have the given one."""
     used, places = np.unique(transactions, return_inverse=True)
@@ -320,19 +393,28 @@ class Decoder:
     """Decodes the rows of one table out of slices; every other table's events are passed over.
 
     before: which columns of an update's before image are kept: the key's (none where the table has no key or it is not
-    known), or all. rows: the most rows of one Changes. What the definition leaves open (signs, character sets, labels)
-    is taken from the first TABLE_MAP met, and from then on every TABLE_MAP must agree.
+    known), or all. rows: the most rows of one Changes. partial: whether row images without all columns are decoded;
+    they are refused otherwise. prepared: whether rows of XA transactions are; the caller knows that they took effect.
+
+    What the definition leaves open (signs, character sets, labels) is taken from the first TABLE_MAP met, and from then
+    on every TABLE_MAP must agree; exact: rows logged under another TABLE_MAP are those of another decoder.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is kept of the rows, and which are taken
         self,
         definition: TableDefinition,
         *,
         before: Literal["key", "all"] = "key",
         rows: int = 16384,
         gtids: bool = False,
+        partial: bool = False,
+        prepared: bool = False,
+        exact: bool = False,
     ) -> None:
         self.definition = definition
+        self._partial = partial
+        self._accepted = kernels.TX_XA if prepared else 0
+        self._exact = exact
         self._before = before
         self._rows = rows
         self._gtids = gtids
@@ -356,27 +438,31 @@ class Decoder:
         file, start, context, payload, transaction_start: as the slice has them; the payload is not copied.
         committed_us (µs since 1970 UTC), gtid: of the slice, for rows of a transaction that began before it.
 
-        Raises DecodeError, Truncated, ChecksumMismatch or Unsupported; every message begins with ``file:offset``.
+        Raises DecodeError, Truncated, ChecksumMismatch or Unsupported, after the changes that stand before; every
+        message begins with ``file:offset``.
         """
         scanner, found = open_slice(
             file, start, context, payload, self._maps, transaction_start=transaction_start, committed_us=committed_us
         )
-        chosen = self._choose(file, found, scanner.format)
+        chosen, refusal = self._choose(file, found, scanner.format)
         if len(chosen):
             events = _events(file, found, chosen, scanner.format.footer)
             yield from self._blocks(events, gtid)
+        if refusal:
+            raise refusal
 
-    def _choose(self, file: str, found: Scan, head: FormatDescription) -> Numbers:
-        """Indices of this table's row events. Raises Unsupported for events whose rows cannot be read."""
+    def _choose(self, file: str, found: Scan, head: FormatDescription) -> tuple[Numbers, Unsupported | None]:
+        """Indices of this table's row events up to the first that cannot be read, and why it cannot be."""
         payloads = np.flatnonzero(found.mark & kernels.MARK_ANY_TABLE)
-        if len(payloads):
-            raise Unsupported(f"{_place(file, found, payloads[0])}: {_COMPRESSED}")
         rows = np.flatnonzero((found.mark & kernels.MARK_ROWS) != 0)
         tables = found.table[rows]
         mine = np.array([o for o in np.unique(tables).tolist() if self._is_mine(o, file, found, head)], np.int32)
         chosen = rows[np.isin(tables, mine)]
-        _refuse(file, found, chosen, self.definition)
-        return chosen
+        count, refusal = _refused(file, found, chosen, self.definition, self._accepted)
+        if len(payloads) and (refusal is None or payloads[0] < chosen[count]):
+            count = int(np.searchsorted(chosen, payloads[0]))
+            refusal = Unsupported(f"{_place(file, found, payloads[0])}: {_COMPRESSED}")
+        return chosen[:count], refusal
 
     def _is_mine(self, ordinal: int, file: str, found: Scan, head: FormatDescription) -> bool:
         if ordinal not in self._mine:
@@ -384,12 +470,17 @@ class Decoder:
             self._mine[ordinal] = self._maps.names[ordinal] == (name.schema, name.table)
             if self._mine[ordinal]:
                 where = _place(file, found, np.flatnonzero(found.table == ordinal)[0])
-                self._accept(ordinal, where, head)
+                self._mine[ordinal] = self._accept(ordinal, where, head)
         return self._mine[ordinal]
 
-    def _accept(self, ordinal: int, where: str, head: FormatDescription) -> None:
-        """Checks a TABLE_MAP of this table against the definition, and fills in what that leaves open."""
+    def _accept(self, ordinal: int, where: str, head: FormatDescription) -> bool:
+        """Checks a TABLE_MAP of this table against the definition, and fills in what that leaves open.
+
+        False where its rows are left to another decoder.
+        """
         met = parse_table_map(self._maps.events[ordinal], head, where)
+        if self._exact:
+            return met == self.definition
         if not same_layout(met, self.definition):
             raise DecodeError(f"{where}: the log's table is not the one expected: {met} instead of {self.definition}")
         pairs = list(zip(self.definition.columns, met.columns, strict=True))
@@ -399,23 +490,24 @@ class Decoder:
         if self._plan is None:
             columns = tuple(_completed(known, said) for known, said in pairs)
             self.definition = replace(self.definition, columns=columns)
+        return True
 
     def _blocks(self, events: _Events, gtid: str | None) -> Iterator[Changes]:
         if self._plan is None:
             self._plan = self._compiled(events.place(0))
-        state = np.zeros(6, np.int64)
+        state = np.zeros(kernels.R_CELLS, np.int64)
         most = min(self._rows, events.most_rows(len(self.definition.columns)))
         room = _TEXT_SLACK
-        while state[1] < len(events.addresses):
+        while state[kernels.R_EVENT] < len(events.addresses):
             block = _Block(self._plan, most, room)
-            reason = block.run(events, state)
+            reason = block.run(events, state, partial=self._partial)
+            room = _TEXT_SLACK
+            if state[kernels.R_ROWS]:
+                yield self._changes(block, state, events, gtid)
             if reason not in (kernels.DONE, kernels.BLOCK_FULL):
                 raise self._error(reason, events, state)
-            room = _TEXT_SLACK
-            if state[0]:
-                yield self._changes(block, int(state[0]), events, gtid)
-            elif reason == kernels.BLOCK_FULL:
-                room = events.length(int(state[1])) + _TEXT_SLACK
+            if reason == kernels.BLOCK_FULL and not state[kernels.R_ROWS]:
+                room = events.length(int(state[kernels.R_EVENT])) + _TEXT_SLACK
 
     def _compiled(self, where: str) -> _Plan:
         try:
@@ -423,7 +515,12 @@ class Decoder:
         except Unsupported as error:
             raise Unsupported(f"{where}: {error}") from None
 
-    def _changes(self, block: _Block, rows: int, events: _Events, gtid: str | None) -> Changes:
+    def _changes(self, block: _Block, state: Numbers, events: _Events, gtid: str | None) -> Changes:
+        rows = int(state[kernels.R_ROWS])
+        source = block.source[:rows]
+        presence: list[Presence] | list[None] = [None, None]
+        if state[kernels.R_PARTIAL]:
+            presence = _presence(events, source, len(self.definition.columns))
         try:
             after, raw = block.columns(ROW, rows)
             before, before_raw = block.columns(BEFORE, rows)
@@ -435,15 +532,16 @@ class Decoder:
             pa.array(block.offset[:rows]),
             pa.array(block.row[:rows]),
             pa.array(block.committed[:rows].view("M8[us]"), MOMENT),
-            _gtids(events.found, block.transaction[:rows], gtid) if self._gtids else None,
+            _gtids(events.found, events.transactions[source], gtid) if self._gtids else None,
             after,
             before,
             raw,
             before_raw,
+            *presence,
         )
 
     def _error(self, reason: int, events: _Events, state: Numbers) -> DecodeError:
-        event, row, ordinal = int(state[1]), int(state[3]), int(state[4])
+        event, row, ordinal = (int(state[cell]) for cell in (kernels.R_EVENT, kernels.R_ORDINAL, kernels.R_COLUMN))
         name = self.definition.name
         where = events.place(event)
         if reason == kernels.PARTIAL_IMAGE:

@@ -102,10 +102,11 @@ class Slicer:
     def feed(self, chunk: bytes | memoryview) -> Iterator[pa.RecordBatch]:
         """Takes the next bytes, any number of them, and yields slices (SLICE_SCHEMA) when there are enough for one.
 
-        Raises DecodeError and its kinds, naming file:offset. The chunk may be reused once the iterator is exhausted.
+        Raises DecodeError and its kinds, naming file:offset, after the slices of what is whole before it. The chunk may
+        be reused once the iterator is exhausted.
         """
         for found in self._feed.add(chunk):
-            yield from self._advance(found, final=False)
+            yield from self._advance(found, final=found.error is not None)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yields the slices that are complete and not yet handed out. What is beyond ``complete`` is not kept."""
@@ -146,7 +147,7 @@ class Slicer:
         mark = index.mark[first:after]
         owner, final = int(index.transaction[first]), int(index.transaction[last])
         begun = int(index.transactions[owner, kernels.TX_START]) if owner >= 0 else index.base + offset
-        second, _, server_id = struct.unpack("<IBI", index.bytes_of(last)[:9])
+        second, _, server_id = struct.unpack("<IBI", index.head_of(last, 9))
         text = self._text(index, first, after, begun) if kind == kernels.SLICE_STATEMENT else (None, None)
         return _Slice(
             first=offset,

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog import Slicer, TableName
+from spark_jobs.binlog import Slicer, TableName, list_events
 from spark_jobs.changes import JsonChanges, _cut, changes_of_files, wanted_tables
-from spark_jobs.errors import ConfigError, Truncated, Unsupported
+from spark_jobs.errors import ConfigError, DecodeError, Truncated, Unsupported
 from spark_jobs.position import Position
 from tests import segment_types as t
 from tests.segment_spec import (
@@ -20,7 +20,10 @@ from tests.segment_spec import (
     Commit,
     Delete,
     Insert,
+    Query,
     Raw,
+    RawEvent,
+    Rollback,
     Rows,
     SegmentSpec,
     Statement,
@@ -35,8 +38,8 @@ RECORDED = Path(__file__).parents[1] / "recorded"
 
 def told(spec: SegmentSpec, *tables: str, size: int = 1 << 20) -> list[dict[str, Any]]:
     content = spec.to_bytes()
-    lines = changes_of_files([("mysql-bin.000001", chunked(content, size))], wanted_tables(tables))
-    return [json.loads(line) for line in lines]
+    pieces = changes_of_files([("mysql-bin.000001", chunked(content, size))], wanted_tables(tables))
+    return [json.loads(line) for line in "".join(pieces).splitlines()]
 
 
 def after(kind: t.ColumnType, value: Any, *, metadata: bool = True) -> Any:
@@ -150,7 +153,8 @@ def row_events(spec: SegmentSpec) -> list[int]:
 
 
 def test_a_line_is_the_contracts_object_with_its_keys_in_order() -> None:
-    lines = list(changes_of_files([("mysql-bin.000003", iter([SPEC.to_bytes()]))], ANY))
+    written = changes_of_files([("mysql-bin.000003", iter([SPEC.to_bytes()]))], ANY)
+    lines = [line.removesuffix("\n") for line in written]
     insert, update, moved, other, delete = row_events(SPEC)[:1] + row_events(SPEC)[1:2] * 2 + row_events(SPEC)[2:]
     first = f'"gtid": "{UUID}:1", "committed_at": "2023-11-14T22:13:20.250000Z", "schema": "bench"'
     second = f'"gtid": "{UUID}:2", "committed_at": "2023-11-14T22:13:21.250000Z", "schema": "bench"'
@@ -246,11 +250,221 @@ def test_a_recorded_log_tells_what_its_statements_did() -> None:
     assert [one["after"] for one in recorded("mysql-8.0-transactions", "*.m")] == [{"id": 1}]
 
 
-def test_rows_whose_fate_is_not_known_yet_are_refused_by_place() -> None:
+XA = "X'7831',X'',1"
+XA_START = Statement("", f"XA START {XA}")
+XA_END = Query("", f"XA END {XA}")
+
+
+def xa_prepare(*, one_phase: bool = False, name: bytes = b"x1") -> RawEvent:
+    body = struct.pack("<BIII", one_phase, 1, len(name), 0) + name
+    return RawEvent(38, body, ends=True)
+
+
+def prepared(*rows: Change, **options: Any) -> list[Change]:
+    """An XA transaction that is prepared."""
+    return [XA_START, *rows, XA_END, xa_prepare(**options)]
+
+
+def xa_told(*files: Sequence[Change]) -> list[tuple[Any, ...]]:
+    """(file, offset, committed_at, gtid's number, after) of every change in files of these changes."""
+    specs = [
+        SegmentSpec(tables=[ORDERS, OTHER], changes=changes, first_number=10 * k) for k, changes in enumerate(files)
+    ]
+    named = [(f"b.{k:06}", chunked(spec.to_bytes(), 1 << 20)) for k, spec in enumerate(specs, 1)]
+    lines = [json.loads(line) for line in "".join(changes_of_files(named, ANY)).splitlines()]
+    return [(c["file"], c["committed_at"][17:19], c["gtid"].rpartition(":")[2], c["after"]) for c in lines]
+
+
+def test_rows_of_an_xa_transaction_come_with_its_commit() -> None:
+    """In a later file: its offset, row and GTID are the rows' own, its time is the commit's."""
+    first = [*prepared(Insert("bench.orders", (1, None))), Insert("bench.other", (7,)), Commit()]
+    second: list[Change] = [
+        Insert("bench.other", (8,)),
+        Commit(),
+        Statement("", f"XA COMMIT {XA}"),
+        Insert("bench.other", (9,)),
+    ]
+    assert xa_told(first, second) == [
+        ("b.000001", "21", "1", {"id": 7}),
+        ("b.000002", "20", "10", {"id": 8}),
+        ("b.000001", "21", "0", {"id": 1, "price": None}),
+        ("b.000002", "22", "12", {"id": 9}),
+    ]
+
+
+def test_rows_of_an_xa_transaction_that_is_rolled_back_never_come(caplog: pytest.LogCaptureFixture) -> None:
+    rows = prepared(Insert("bench.orders", (1, None)))
+    assert xa_told([*rows, Statement("", f"XA ROLLBACK {XA}"), Insert("bench.other", (9,))]) == [
+        ("b.000001", "22", "2", {"id": 9})
+    ]
+    assert not caplog.records
+
+
+def test_an_xa_transaction_committed_in_one_phase_is_like_any_other() -> None:
+    told = xa_told([*prepared(Insert("bench.other", (1,)), one_phase=True), Insert("bench.other", (2,))])
+    assert [after for *_, after in told] == [{"id": 1}, {"id": 2}]
+
+
+def test_an_xid_may_be_used_again() -> None:
+    commit = Statement("", f"XA COMMIT {XA}")
+    rows = [*prepared(Insert("bench.other", (1,))), commit, *prepared(Insert("bench.other", (2,))), commit]
+    assert [after for *_, after in xa_told(rows)] == [{"id": 1}, {"id": 2}]
+
+
+def test_what_is_still_prepared_at_the_end_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    assert xa_told([*prepared(Insert("bench.other", (1,))), *prepared(name=b"y"), Insert("bench.other", (2,))])
+    spec = SegmentSpec(tables=[OTHER], changes=prepared(Insert("bench.other", (1,))))
+    begun = spec.offsets()[2]
+    assert caplog.messages[0].startswith(f"b.000001:{begun}: rows of XA transaction {XA} are left out: it is prepared")
+    assert "XA transaction X'79',X'',1 are left out" in caplog.messages[1]
+
+
+def test_a_commit_of_an_xa_transaction_from_an_earlier_file_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    assert xa_told([Statement("", f"XA COMMIT {XA}")]) == []
+    [message] = caplog.messages
+    assert message.endswith(f"XA transaction {XA} is committed, but no file given has its rows")
+
+
+def test_an_xid_prepared_twice_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    told = xa_told([*prepared(Insert("bench.other", (1,))), *prepared(Insert("bench.other", (2,)))], [
+        Statement("", f"XA COMMIT {XA}")
+    ])  # fmt: skip
+    assert [after for *_, after in told] == [{"id": 2}]
+    assert "no file given ends it" in caplog.messages[0]
+
+
+def test_a_large_xa_transaction_is_held_in_a_file() -> None:
+    rows = [(number, "1.00") for number in range(20_000)]
+    parts: list[Change] = [Rows("bench.orders", Insert, rows) for _ in range(10)]
+    told = xa_told([*prepared(*parts), Insert("bench.other", (7,)), Commit(), Statement("", f"XA COMMIT {XA}")])
+    assert told[0][3] == {"id": 7}
+    assert [after["id"] for *_, after in told[1:]] == [*range(20_000)] * 10
+
+
+def test_recorded_xa_transactions_of_mysql() -> None:
+    """x1 was committed, x2 rolled back."""
+    inserted = [one["after"] for one in recorded("mysql-8.0-transactions", "*.a") if one["op"] == "insert"]
+    assert [row["id"] for row in inserted] == [1, 2, 3, 4]
+
+
+def test_recorded_xa_transactions_of_mariadb(caplog: pytest.LogCaptureFixture) -> None:
+    """The GTID is marked, there is no XA START. Only the transaction of row 5 and its commit are left in the file."""
+    file = RECORDED / "mariadb-11.4-transactions.000001"
+    content = file.read_bytes()
+    events = [one for one in list_events(iter([content]), file.name) if one.transaction in (None, "0-7-10", "0-7-11")]
+    kept = [content[:4], *(content[event.offset : event.stop] for event in events)]
+    committed, prepared = b"".join(kept), b"".join(kept[:-3])
+    lines = list(changes_of_files([("b.000001", iter([committed]))], ANY))
+    assert [json.loads(line)["after"] for line in lines] == [{"id": 5, "note": "prepared"}]
+    assert list(changes_of_files([("b.000001", iter([prepared]))], ANY)) == []
+    assert [message.partition(" XA")[2].partition(" is")[0] for message in caplog.messages]
+
+
+@pytest.mark.parametrize("body", [b"", bytes(12), bytes(14), struct.pack("<BIII", 0, 1, 9, 9)])
+def test_an_xa_prepare_that_does_not_fit(body: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"^b\.000001:\d+: XA_prepare event: its parts do not fit"):
+        xa_told([XA_START, Insert("bench.other", (1,)), XA_END, RawEvent(38, body, ends=True)])
+
+
+@pytest.mark.parametrize("undo", [Rollback(), Query("", "ROLLBACK TO `s`")])
+def test_a_rollback_past_rows_is_refused_by_place(undo: Change) -> None:
+    """Which rows were of tables without transactions, and stay, is not in the log."""
+    spec = SegmentSpec(
+        tables=[ORDERS, OTHER], changes=[Insert("bench.other", (1,)), Commit(), Insert("bench.orders", (1, None)), undo]
+    )
+    lines: list[str] = []
     with pytest.raises(
-        Unsupported, match=r"^mysql-8\.0-transactions\.000001:2267: recorded\.a: rows of an XA transaction"
+        Unsupported, match=rf"^b\.000001:{row_events(spec)[1]}: bench\.orders: rows of a transaction with a ROLLBACK"
     ):
-        list(recorded("mysql-8.0-transactions", "*.a"))
+        lines.extend(changes_of_files([("b.000001", iter([spec.to_bytes()]))], ANY))
+    assert len(lines) == 1
+    assert list(changes_of_files([("b.000001", iter([spec.to_bytes()]))], wanted_tables(["bench.other"])))
+
+
+@pytest.mark.parametrize(
+    "text, refused",
+    [
+        ("insert into bench.orders values (1, 2)", True),
+        ("update orders set price = 1", True),
+        ("delete from bench.elsewhere", False),
+        ("drop table bench.orders", False),
+    ],
+)
+def test_rows_logged_as_a_statement_are_refused(text: str, refused: bool) -> None:
+    spec = SegmentSpec(tables=[ORDERS], changes=[Statement("bench", text)])
+    read = changes_of_files([("b.000001", iter([spec.to_bytes()]))], wanted_tables(["bench.orders"]))
+    if not refused:
+        assert list(read) == []
+        return
+    with pytest.raises(Unsupported, match=rf"^b\.000001:{spec.offsets()[2]}: .* changes rows in statement format"):
+        list(read)
+
+
+def test_a_table_that_is_altered_and_altered_back_is_read_by_each_definition() -> None:
+    wider = Table("bench.other", key=["id"], id=t.INT.NOT_NULL, more=t.INT)
+    parts = [
+        replace(SPEC, tables=[table], changes=[Insert("bench.other", row), Commit()], rotate_to="")
+        for table, row in ((OTHER, (1,)), (wider, (2, 3)), (OTHER, (4,)))
+    ]
+    head, bodies = (
+        parts[0].to_bytes()[: parts[0].offsets()[2]],
+        [part.to_bytes()[part.offsets()[2] :] for part in parts],
+    )
+    lines = changes_of_files([("b.000001", iter([head + b"".join(bodies)]))], ANY)
+    assert [json.loads(line)["after"] for line in lines] == [{"id": 1}, {"id": 2, "more": 3}, {"id": 4}]
+
+
+def test_a_map_with_names_and_one_without_are_two_definitions_of_one_table() -> None:
+    """binlog_row_metadata was switched in between: every row comes once, under the names that were logged with it."""
+    tables = [Table("bench.other", metadata=full, id=t.DATE) for full in (False, True, False)]
+    parts = [
+        replace(SPEC, tables=[table], changes=[Insert("bench.other", (f"200{k}-01-01",)), Commit()], rotate_to="")
+        for k, table in enumerate(tables)
+    ]
+    head, bodies = (
+        parts[0].to_bytes()[: parts[0].offsets()[2]],
+        [part.to_bytes()[part.offsets()[2] :] for part in parts],
+    )
+    lines = changes_of_files([("b.000001", iter([head + b"".join(bodies)]))], ANY)
+    assert [json.loads(line)["after"] for line in lines] == [
+        {"@1": "2000-01-01"},
+        {"id": "2001-01-01"},
+        {"@1": "2002-01-01"},
+    ]
+
+
+def test_a_column_that_the_image_leaves_out_has_no_key() -> None:
+    changes: list[Change] = [
+        Rows("bench.orders", Update, [((1, ...), (..., None)), ((2, ...), (..., "5"))]),
+        Delete("bench.orders", (3, ...)),
+        Insert("bench.orders", (4, "1")),
+    ]
+    assert [(one["before"], one["after"]) for one in told(SegmentSpec(tables=[ORDERS], changes=changes))] == [
+        ({"id": 1}, {"price": None}),
+        ({"id": 2}, {"price": "5.00"}),
+        ({"id": 3}, None),
+        (None, {"id": 4, "price": "1.00"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind, value, shown",
+    [
+        (t.LONGTEXT, 'ä"\\\n€😀\x01' * 40_000, 'ä"\\\n€😀\x01' * 40_000),
+        (t.LONGBLOB, bytes(range(256)) * 1000, {"base64": base64.b64encode(bytes(range(256)) * 1000).decode()}),
+        (
+            t.LONGTEXT,
+            Raw(struct.pack("<I", 200_000) + b"\xff" * 200_000),
+            {"base64": base64.b64encode(b"\xff" * 200_000).decode()},
+        ),
+    ],
+)
+def test_long_values_are_written_in_pieces(kind: t.ColumnType, value: Any, shown: Any) -> None:
+    table = Table("s.t", ["id"], id=t.INT, v=kind, behind=t.VARCHAR(9))
+    spec = SegmentSpec(tables=[table], changes=[Insert("s.t", (1, value, "é"))])
+    pieces = list(changes_of_files([("b.000001", iter([spec.to_bytes()]))], ANY))
+    assert json.loads("".join(pieces))["after"] == {"id": 1, "v": shown, "behind": "é"}
+    assert max(map(len, pieces)) < 1 << 19 or isinstance(value, Raw)
 
 
 def test_bytes_are_base64_that_reads_back() -> None:
@@ -268,14 +482,14 @@ def _bronze_like(path: Path, target: int) -> list[pa.RecordBatch]:
 def test_a_range_is_snapped_outward_to_transactions(target: int) -> None:
     path = RECORDED / "mysql-8.0-types.000001"
     slices = [cells for cells in _bronze_like(path, target) if cells.column("kind")[0].as_py() == "rows"]
-    everything = [json.loads(one.line) for cells in slices for one in JsonChanges(None, ANY).lines(cells)]
+    everything = [json.loads("".join(one.pieces)) for cells in slices for one in JsonChanges(None, ANY).lines(cells)]
     assert everything
     size = path.stat().st_size
     for low, high in ((at, at + length) for at in range(4, size - 400, 97) for length in (1, 400)):
         begin, end = Position(path.name, low), Position(path.name, high)
         touched = {one["gtid"] for one in everything if low <= one["offset"] < high}
         got = [
-            json.loads(one.line)
+            json.loads("".join(one.pieces))
             for cells in slices
             if cells.column("stop")[0].as_py() > low and cells.column("transaction_start")[0].as_py() < high
             for part in _cut(cells, begin, end)

@@ -52,7 +52,7 @@ def test_both_ways_of_crc32_agree(content: bytes, state: int) -> None:
         ("COMMIT", kernels.Q_COMMIT),
         ("COMMITS", kernels.Q_OTHER),
         ("ROLLBACK", kernels.Q_ROLLBACK),
-        ("ROLLBACK TO `s`", kernels.Q_SAVEPOINT),
+        ("ROLLBACK TO `s`", kernels.Q_ROLLBACK_TO),
         ("ROLLBACK TO", kernels.Q_OTHER),
         ("ROLLBACKS TO `s`", kernels.Q_OTHER),
         ("SAVEPOINT `s`", kernels.Q_SAVEPOINT),

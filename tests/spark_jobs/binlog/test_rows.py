@@ -269,6 +269,124 @@ def test_rows_that_do_not_fit_their_event(
         decode(broken, before="all")
 
 
+WIDE = Table("shop.t", ["c0"], True, **{f"c{k}": INT for k in range(20)})
+
+
+def partial(*changes: Change, table: Table = WIDE, version: int = 2) -> tuple[Changes, list[Any], list[Any]]:
+    """The only batch of a file, and its rows and before images as dicts without the columns that are left out."""
+    content = SegmentSpec((table,), changes, rows_version=version).to_bytes()
+    [changes_] = Decoder(definition_of(content), before="all", partial=True).decode(FILE, 0, None, content)
+    assert changes_.present is not None
+    assert changes_.before_present is not None
+    images = [(changes_.after, changes_.present), (changes_.before, changes_.before_present)]
+    after, before = (
+        [
+            {name: value for (name, value), there in zip(row.items(), mask, strict=True) if there}
+            for row, mask in zip(batch.to_pylist(), presence.sets[presence.index].tolist(), strict=True)
+        ]
+        for batch, presence in images
+    )
+    return changes_, after, before
+
+
+def wide(**values: Any) -> list[Any]:
+    """A row of WIDE without the columns that are not named."""
+    return [values.get(f"c{k}", ...) for k in range(20)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_image_without_all_columns_keeps_absent_apart_from_null(version: int) -> None:
+    """MINIMAL: the key of what was, and what was set. The null bits are those of the columns that are there."""
+    _, after, before = partial(
+        Rows("shop.t", Insert, [wide(c0=1, c3=None, c9=9, c19=None), wide(c0=2, c3=3, c9=None, c19=19)]),
+        Rows("shop.t", Update, [(wide(c0=1), wide(c8=None, c17=17)), (wide(c0=2), wide(c8=8, c17=None))]),
+        Delete("shop.t", wide(c0=2)),
+        table=WIDE,
+        version=version,
+    )
+    assert after == [
+        {"c0": 1, "c3": None, "c9": 9, "c19": None},
+        {"c0": 2, "c3": 3, "c9": None, "c19": 19},
+        {"c8": None, "c17": 17},
+        {"c8": 8, "c17": None},
+        {"c0": 2},
+    ]
+    assert before == [{}, {}, {"c0": 1}, {"c0": 2}, {}]
+
+
+def test_more_than_eight_columns_of_many_have_null_bits_of_two_bytes() -> None:
+    values = {f"c{k}": None if k % 3 else k for k in (0, 1, 2, 3, 4, 5, 6, 7, 12, 18)}
+    _, after, _ = partial(Rows("shop.t", Insert, [wide(**values), wide(**dict.fromkeys(values, 5))]))
+    assert after == [values, dict.fromkeys(values, 5)]
+
+
+def test_noblob_leaves_a_text_out_that_was_not_set() -> None:
+    table = Table("shop.t", key=["id"], id=INT, body=LONGTEXT, n=INT)
+    _, after, before = partial(Update("shop.t", (1, ..., 2), (1, ..., 3)), Insert("shop.t", (2, "x", 3)), table=table)
+    assert after == [{"id": 1, "n": 3}, {"id": 2, "body": "x", "n": 3}]
+    assert before == [{"id": 1, "n": 2}, {}]
+
+
+def test_full_nodup_has_the_whole_row_before_and_what_was_set_after() -> None:
+    """MariaDB's binlog_row_image=FULL_NODUP."""
+    whole = [None, *range(1, 20)]
+    _, after, before = partial(Update("shop.t", whole, wide(c0=0)), version=1)
+    assert (after, before) == ([{"c0": 0}], [{f"c{k}": value for k, value in enumerate(whole)}])
+
+
+def test_sets_of_columns_are_kept_once() -> None:
+    changes, _, _ = partial(*(Insert("shop.t", wide(c0=k, c1=k) if k % 2 else wide(c0=k)) for k in range(9)))
+    assert changes.present is not None
+    assert changes.present.sets.shape == (2, 20)
+    assert changes.present.column(1).tolist() == [bool(k % 2) for k in range(9)]
+
+
+def test_whole_images_have_no_presence_even_behind_a_partial_one() -> None:
+    content = content_of(Insert("shop.t", (1, ...)), Insert("shop.t", (2, "b")), Insert("shop.t", (3, "c")))
+    found = list(Decoder(definition_of(content), partial=True, rows=1).decode(FILE, 0, None, content))
+    assert [changes.present is None for changes in found] == [False, True, True]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 16384])
+def test_an_event_without_a_column_is_one_row(rows: int) -> None:
+    """Such an event has no bytes of rows; the server carries it out once (log_event.cc, write_row)."""
+    content = content_of(Insert("shop.t", (..., ...)), Insert("shop.t", (2, "b")))
+    found = list(Decoder(definition_of(content), partial=True, rows=rows).decode(FILE, 0, None, content))
+    assert [row for changes in found for row in changes.after.to_pylist()] == [
+        {"id": None, "note": None},
+        {"id": 2, "note": "b"},
+    ]
+
+
+@pytest.mark.parametrize("extra", [b"", b"\1\2\3\4\5\6", bytes(300)])
+def test_extra_row_information_is_passed_over_by_its_length(extra: bytes) -> None:
+    """A partition's number, NDB's own; the length counts itself (rows_event.h, Rows_event)."""
+    content = content_of(Rows("shop.t", Insert, [(1, "a"), (2, "b")], extra=extra))
+    [changes] = decode(content, definition_of(content))
+    assert changes.after["id"].to_pylist() == [1, 2]
+
+
+PARTIAL = content_of(Insert("shop.t", (..., ...)))
+
+
+@pytest.mark.parametrize(
+    "content, change, message",
+    [
+        (PARTIAL, lambda body: body.extend(b"ab"), "row 0 of shop.t: its null bits"),
+        (content_of(Insert("shop.t", (1, ...))), cut(1), "row 0 of shop.t: id int"),
+        (content_of(Insert("shop.t", (1, ...))), cut(5), "row 0 of shop.t: its null bits"),
+        (content_of(Insert("shop.t", (1, ...))), lambda body: body.extend(b"\0b"), "row 1 of shop.t: id int"),
+        (INSERT, put(8, 1), "shop.t"),
+        (INSERT, put(8, 0), "shop.t"),
+    ],
+)
+def test_partial_rows_that_do_not_fit_their_event(
+    content: bytes, change: Callable[[bytearray], object], message: str
+) -> None:
+    with pytest.raises(Truncated, match=rf"^log.000001:\d+: .*{message}"):
+        list(Decoder(definition_of(content), partial=True).decode(FILE, 0, None, replaced(content, 30, change)))
+
+
 def test_one_flipped_byte_anywhere_is_an_error() -> None:
     definition = definition_of(INSERT)
     for place in range(len(INSERT)):
@@ -294,7 +412,8 @@ def test_a_file_cut_anywhere_is_an_error_or_holds_fewer_events() -> None:
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ([Insert("shop.t", (1, "a")), Rollback()], "ends in a ROLLBACK"),
+        ([Insert("shop.t", (1, "a")), Rollback()], "with a ROLLBACK past them"),
+        ([Insert("shop.t", (1, "a")), Query("", "ROLLBACK TO `s`"), Commit()], "with a ROLLBACK past them"),
         ([Insert("shop.t", (1, "a")), RawEvent(40, b"\0", ends=True)], "compressed transactions"),
         (
             [Insert("shop.t", (1, "a")), Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)],

@@ -5,6 +5,7 @@
 import dataclasses
 import datetime as dt
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.binlog.framing import TableMaps, open_slice
-from spark_jobs.binlog.rows import Changes, Decoder
+from spark_jobs.binlog.rows import Changes, Decoder, Presence
 from spark_jobs.binlog.table import TableDefinition, parse_table_map
 from spark_jobs.binlog.transactions import Slicer
 from tests import segment_types as types
@@ -47,14 +48,23 @@ def listed(changes: Changes) -> list[slow_decoder.Row]:
                 changes.row[place].as_py(),
                 changes.committed_at.cast(pa.int64())[place].as_py(),
                 changes.gtid[place].as_py(),
-                list(after[place]),
-                list(before[place]) if op == 2 else None,
+                held(after[place], changes.present, place),
+                held(before[place], changes.before_present, place) if op == 2 else None,
                 dict(raw[place] or []),
                 dict(old_raw[place] or []),
             )
         )
         assert op == 2 or all(value is None for value in before[place])
     return rows
+
+
+def held(row: Sequence[Any], presence: Presence | None, place: int) -> list[Any]:
+    """The row's values, ``...`` for columns that its image leaves out, which are null in the batch."""
+    if presence is None:
+        return list(row)
+    present = presence.sets[presence.index[place]].tolist()
+    assert all(value is None for value, there in zip(row, present, strict=True) if not there)
+    return [value if there else ... for value, there in zip(row, present, strict=True)]
 
 
 def comparable(rows: list[slow_decoder.Row]) -> list[Any]:
@@ -74,13 +84,13 @@ def comparable(rows: list[slow_decoder.Row]) -> list[Any]:
 
 
 def fast(content: bytes, definition: TableDefinition, rows: int) -> list[slow_decoder.Row]:
-    decoder = Decoder(definition, before="all", rows=rows, gtids=True)
+    decoder = Decoder(definition, before="all", rows=rows, gtids=True, partial=True)
     return [row for changes in decoder.decode("log.000001", 0, None, content) for row in listed(changes)]
 
 
 def fast_by_slices(content: bytes, definition: TableDefinition, target: int) -> list[slow_decoder.Row]:
     """Through slices of about ``target`` bytes, as they lie in bronze."""
-    decoder = Decoder(definition, before="all", gtids=True)
+    decoder = Decoder(definition, before="all", gtids=True, partial=True)
     slicer = Slicer("log.000001", 0, None, target=target)
     slices = [*slicer.feed(content), *slicer.finish()]
     found = []
@@ -181,12 +191,13 @@ def contents(draw: st.DrawFn) -> bytes:
     table = Table("shop.random", key=["c0"], **{f"c{place}": kind for place, (kind, _) in enumerate(columns)})
     other = Table("shop.other", key=["id"], id=types.INT)
     row = st.tuples(*(values if not kind.nullable else st.none() | values for kind, values in columns))
+    pair = st.tuples(row, row)
+    extra = st.binary(max_size=9)
+    masks = st.just([True] * width) | st.lists(st.booleans(), min_size=width, max_size=width)
     one = st.one_of(
-        st.builds(lambda rows: Rows("shop.random", Insert, rows), st.lists(row, min_size=1, max_size=4)),
-        st.builds(
-            lambda rows: Rows("shop.random", Update, rows), st.lists(st.tuples(row, row), min_size=1, max_size=3)
-        ),
-        st.builds(lambda rows: Rows("shop.random", Delete, rows), st.lists(row, min_size=1, max_size=3)),
+        st.builds(_rows, st.just(Insert), st.lists(row, min_size=1, max_size=4), masks, masks, extra),
+        st.builds(_rows, st.just(Update), st.lists(pair, min_size=1, max_size=3), masks, masks, extra),
+        st.builds(_rows, st.just(Delete), st.lists(row, min_size=1, max_size=3), masks, masks, extra),
         st.just(Insert("shop.other", (7,))),
         st.just(Commit()),
     )
@@ -195,6 +206,22 @@ def contents(draw: st.DrawFn) -> bytes:
         [table, other], changes, checksum=draw(st.booleans()), rows_version=draw(st.sampled_from([1, 2]))
     )
     return spec.to_bytes() if any(isinstance(change, Rows) for change in changes) else contents_of_one(table, other)
+
+
+def _rows(
+    kind: type[Insert] | type[Update], rows: list[Any], mask: list[bool], other: list[bool], extra: bytes
+) -> Rows:
+    """One event whose images leave out what the masks do; without any column there is one row at most."""
+
+    def masked(row: Sequence[Any], mask: list[bool]) -> list[Any]:
+        return [value if there else ... for value, there in zip(row, mask, strict=True)]
+
+    if kind is not Update:
+        return Rows(
+            "shop.random", kind, [masked(row, mask) for row in rows[: len(rows) if any(mask) else 1]], extra=extra
+        )
+    pairs = [(masked(before, mask), masked(after, other)) for before, after in rows]
+    return Rows("shop.random", Update, pairs[: len(rows) if any(mask + other) else 1], extra=extra)
 
 
 def contents_of_one(table: Table, other: Table) -> bytes:

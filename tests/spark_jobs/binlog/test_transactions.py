@@ -76,8 +76,16 @@ XA_START, XA_PREPARE = Statement("", "XA START X'61',X'',1"), RawEvent(38, bytes
             [("rows", 3, 1, None), ("statement", 5, 1, "ROLLBACK"), ("rows", 3, 1, None)],
         ),
         (
-            [Insert("shop.orders", (1, "a")), Query("", "SAVEPOINT `s`"), Query("", "ROLLBACK TO `s`"), Commit()],
+            [
+                RawEvent(29, b"\1x", transaction=True),
+                Query("", "ROLLBACK TO `s`"),
+                Insert("shop.orders", (1, "a")),
+            ],
             [("rows", 7, 1, None)],
+        ),
+        (
+            [Insert("shop.orders", (1, "a")), Query("", "SAVEPOINT `s`"), Query("", "ROLLBACK TO `s`"), Commit()],
+            [("statement", 7, 1, "ROLLBACK TO `s`")],
         ),
         (
             [XA_START, Insert("shop.orders", (1, "a")), Query("", "XA END X'61',X'',1"), XA_PREPARE, Commit()],
