@@ -30,9 +30,9 @@ def column_of(kind: ColumnType) -> Column:
     return definition_of(SegmentSpec([Table(NAME, value=kind)], [Insert(NAME, (None,))]).to_bytes()).columns[0]
 
 
-def decode(content: bytes, collation: int | None = None) -> Changes:
+def decode(content: bytes, collation: int | None = None, definition: TableDefinition | None = None) -> Changes:
     """The only batch of a file about one table; ``collation``: of its first column, in place of the file's."""
-    definition = definition_of(content)
+    definition = definition or definition_of(content)
     if collation is not None:
         columns = (replace(definition.columns[0], charset=collation), *definition.columns[1:])
         definition = replace(definition, columns=columns)

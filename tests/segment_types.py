@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from tests.binary_json import write
+
 Encode = Callable[[Any], bytes]
 
 UTF8MB4 = 255
@@ -215,3 +217,33 @@ def SET(*labels: str, collation: int = UTF8MB4) -> ColumnType:  # noqa: N802 - r
         return sum(1 << labels.index(label) for label in value.split(",") if label).to_bytes(size, "little")
 
     return ColumnType(254, bytes([0xF8, size]), encode, collation=collation, labels=labels, is_set=True)
+
+
+def _document(value: Any) -> bytes:
+    stored = value if isinstance(value, bytes) else write(value)
+    return len(stored).to_bytes(4, "little") + stored
+
+
+JSON_DOCUMENT = ColumnType(245, b"\4", _document)
+"""A value is a document: None, bool, int, float, str, list, dict, Opaque; or its bytes."""
+
+
+def _geometry(value: Any) -> bytes:
+    srid, wkb = value
+    return (4 + len(wkb)).to_bytes(4, "little") + struct.pack("<I", srid) + wkb
+
+
+GEOMETRY = ColumnType(255, b"\4", _geometry)
+"""A value is (SRID, WKB)."""
+VECTOR = ColumnType(
+    242,
+    b"\4",
+    lambda value: (4 * len(value)).to_bytes(4, "little") + struct.pack(f"<{len(value)}f", *value),
+    collation=BINARY_COLLATION,
+)
+OLD_TIMESTAMP = ColumnType(7, b"", lambda value: int(value).to_bytes(4, "little"))
+"""A value is seconds since 1970; 0 is no time."""
+OLD_TIME = ColumnType(11, b"", lambda value: int(value).to_bytes(3, "little", signed=True))
+"""A value is the number HHMMSS."""
+OLD_DATETIME = ColumnType(12, b"", lambda value: int(value).to_bytes(8, "little"))
+"""A value is the number YYYYMMDDHHMMSS."""
