@@ -87,10 +87,13 @@ class JsonChanges:
         committed: when, where it was not the transaction itself that committed its rows.
         """
         for at in range(batch.num_rows):
-            yield from self._slice({name: batch.column(name)[at] for name in batch.schema.names}, committed)
+            yield from self._slice(batch, at, committed)
 
-    def _slice(self, cells: dict[str, pa.Scalar], committed: datetime | None) -> Iterator[Written]:
-        place = (cells["file"].as_py(), cells["start"].as_py(), cells["context"].as_py(), cells["payload"].as_buffer())
+    def _slice(self, batch: pa.RecordBatch, at: int, committed: datetime | None) -> Iterator[Written]:
+        names = ("file", "start", "context", "committed_at", "transaction_start", "gtid")
+        cells = {name: batch.column(name)[at] for name in names}
+        payload = _bytes_at(batch.column("payload"), at)
+        place = (cells["file"].as_py(), cells["start"].as_py(), cells["context"].as_py(), payload)
         begun = {name: cells[name].as_py() for name in ("transaction_start", "gtid")}
         tables = []
         for definition in self._definitions.of_slice(*place):
@@ -115,12 +118,12 @@ class JsonChanges:
         for changes in _portions(found):
             after = _images(definition, changes.after, changes.raw, changes.present)
             before = _images(definition, changes.before, changes.before_raw, changes.before_present)
-            times = [committed] * len(changes) if committed else changes.committed_at.to_pylist()
+            times = _times(changes, committed)
             places = zip(changes.op.to_pylist(), changes.offset.to_pylist(), changes.row.to_pylist(), strict=True)
             rest = zip(_gtids(changes), times, before, after, strict=True)
             for (op, offset, row), (gtid, time, old, new) in zip(places, rest, strict=True):
                 head = (
-                    f'{begin}{offset}, "row": {row}, "gtid": {gtid}, "committed_at": "{_instant(time, 6)}", {named}, '
+                    f'{begin}{offset}, "row": {row}, "gtid": {gtid}, "committed_at": "{time}", {named}, '
                     f'"op": "{OPERATIONS[op]}", "before": '
                 )
                 images = {1: (_NULL, new), 2: (old, new), 3: (new, _NULL)}[op]
@@ -183,7 +186,7 @@ class _File:
             step = None
             if kind == "statement":
                 begin, context = (part.column(name)[0].as_py() for name in ("start", "context"))
-                payload = part.column("payload")[0].as_buffer()
+                payload = _bytes_at(part.column("payload"), 0)
                 step = xa_step(self._file, begin, context, payload, start, inside=start == self._part_of)
             if step and step.kind == "undone":
                 raise Unsupported(
@@ -307,12 +310,12 @@ def _pieces(cells: pa.RecordBatch, file: str, start: int) -> Iterator[pa.RecordB
 class _Long:
     """A long value of a text or binary column, still in Arrow's memory."""
 
-    value: pa.Scalar
+    content: pa.Buffer
+    is_text: bool
 
     def pieces(self) -> Iterator[str]:
         """Its JSON text. Characters of text and groups of base64 stay whole."""
-        content = memoryview(self.value.as_buffer())
-        is_text = pa.types.is_string(self.value.type)
+        content, is_text = memoryview(self.content), self.is_text
         yield '"' if is_text else '{"base64": "'
         at = 0
         while at < len(content):
@@ -371,6 +374,15 @@ def _portions(found: Iterable[Changes]) -> Iterator[Changes]:
             yield changes if step >= len(changes) else changes.slice(first, min(step, len(changes) - first))
 
 
+def _times(changes: Changes, committed: datetime | None) -> list[str | None]:
+    """When each row was committed, as text; the rows of a transaction share it."""
+    if committed:
+        return [_instant(committed, 6)] * len(changes)
+    found = changes.committed_at.dictionary_encode()
+    texts = [_instant(time, 6) for time in found.dictionary.to_pylist()]
+    return [texts[at] for at in found.indices.to_pylist()]
+
+
 def _gtids(changes: Changes) -> list[str]:
     """One JSON text a row."""
     if changes.gtid is None:
@@ -414,14 +426,21 @@ def _cells(column: Column, values: pa.Array) -> list[_Cell]:
     write = _writer(column, values.type)
     if not _has_long(values):
         return ["null" if value is None else _text(write(value)) for value in values.to_pylist()]
-    return [
-        "null"
-        if not value.is_valid
-        else _Long(value)
-        if value.as_buffer().size > _LONG
-        else _text(write(value.as_py()))
-        for value in values
-    ]
+    is_text = pa.types.is_string(values.type)
+    cells: list[_Cell] = []
+    for at, size in enumerate(pc.binary_length(values).to_pylist()):
+        is_long = size is not None and size > _LONG
+        value = None if is_long else values[at].as_py()
+        short = "null" if value is None else _text(write(value))
+        cells.append(_Long(_bytes_at(values, at), is_text) if is_long else short)
+    return cells
+
+
+def _bytes_at(values: pa.Array, at: int) -> pa.Buffer:
+    """One value of a text or binary array, without the copy that a scalar is."""
+    _, offsets, content = values.buffers()
+    first, after = np.frombuffer(offsets, np.int32)[values.offset + at :][:2].tolist()
+    return content.slice(first, after - first)
 
 
 def _has_long(values: pa.Array) -> bool:

@@ -146,8 +146,8 @@ class Scan:
 
 
 _EVENT_CELLS = ("offset", "length", "code", "table", "transaction", "mark")
-_EXPECTED = 128
-"""Bytes of an event, for a first guess at their number."""
+_SMALL, _MANY = 32, 1 << 18
+"""Bytes of a small event, and the most events to make room for before they are there: a buffer may hold but one."""
 
 
 def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) -> Scan:
@@ -167,7 +167,7 @@ def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) 
 
 
 def _enlarge(found: Scan) -> None:
-    """Twice the room for events. Their number cannot be told from the bytes: a buffer may hold one, or one in 19."""
+    """Twice the room for events."""
     for name in (*_EVENT_CELLS, "transactions"):
         cells = getattr(found, name)
         setattr(found, name, np.concatenate([cells, np.empty_like(cells)]))
@@ -229,7 +229,7 @@ class Scanner:
         ``error`` is a DecodeError, ChecksumMismatch or Unsupported then, naming file:offset.
         """
         buffer = view(payload)
-        found = empty_scan(buffer, base, start, (len(buffer) - start) // _EXPECTED + 16)
+        found = empty_scan(buffer, base, start, min((len(buffer) - start) // _SMALL, _MANY) + 16)
         self._state[kernels.S_EVENTS] = 0
         self._state[kernels.S_TRANSACTIONS] = self.inside
         found.transactions[0] = self._transaction

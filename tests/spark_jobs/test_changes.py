@@ -1,18 +1,23 @@
 import base64
 import json
 import struct
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from subprocess import PIPE
+from typing import IO, Any
 
 import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Slicer, TableName, list_events
 from spark_jobs.changes import JsonChanges, _cut, changes_of_files, wanted_tables
-from spark_jobs.errors import ConfigError, DecodeError, Truncated, Unsupported
+from spark_jobs.errors import ChecksumMismatch, ConfigError, DecodeError, Truncated, Unsupported
 from spark_jobs.position import Position
+from tests import giants
 from tests import segment_types as t
 from tests.segment_spec import (
     UUID,
@@ -500,3 +505,78 @@ def test_a_range_is_snapped_outward_to_transactions(target: int) -> None:
             whole = [one for one in everything if one["gtid"] in {one["gtid"] for one in got}]
             assert got == whole, (low, high)
             assert len({one["gtid"] for one in got} - touched) <= 2, "no more than the transactions at both ends"
+
+
+def test_what_stands_before_damage_is_written_in_one_chunk_too() -> None:
+    content = bytearray(SPEC.to_bytes())
+    deleted = row_events(SPEC)[3]
+    content[deleted + 30] ^= 1
+    lines: list[str] = []
+    with pytest.raises(ChecksumMismatch, match=rf"^b\.000001:{deleted}: Delete_rows event"):
+        lines.extend(changes_of_files([("b.000001", iter([bytes(content)]))], ANY))
+    assert [json.loads(line)["gtid"] for line in lines] == [f"{UUID}:1"] * 3, "the second transaction is not whole"
+
+
+def test_rows_before_one_that_cannot_be_read_are_written_and_none_behind_it() -> None:
+    """In one slice, and in the order of the log over all its tables."""
+    broken = Insert("bench.orders", (1, Raw(b"\xff" * 4)))
+    changes: list[Change] = [
+        Insert("bench.orders", (1, None)),
+        Insert("bench.other", (2,)),
+        Rows("bench.orders", Insert, [(3, None), broken.row]),
+        Insert("bench.other", (4,)),
+        Insert("bench.orders", (5, None)),
+    ]
+    spec = SegmentSpec(tables=[ORDERS, OTHER], changes=changes)
+    lines: list[str] = []
+    with pytest.raises(DecodeError, match=rf"^b\.000001:{row_events(spec)[2]}: row 1 of bench\.orders: price"):
+        lines.extend(changes_of_files([("b.000001", iter([spec.to_bytes()]))], ANY))
+    assert [json.loads(line)["after"]["id"] for line in lines] == [1, 2, 3]
+
+
+MEASURED = """
+import resource, sys
+from spark_jobs.cli import main
+try:
+    main()
+finally:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb, lines, most", [("changes", 2, 800), ("events", 9, 450)])
+def test_a_row_of_100_megabytes_in_bounded_memory(verb: str, lines: int, most: int) -> None:
+    """most: MiB of resident memory, of which the program itself takes 270 and 150."""
+    found, resident = _piped(verb, giants.row(100_000_000))
+    assert (found.count(b"\n"), resident < most) == (lines, True), resident
+    if verb == "changes":
+        assert len(json.loads(found.splitlines()[0])["after"]["body"].encode()) > 99_999_900
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [30_000_000, 90_000_000])
+def test_a_transaction_of_any_size_in_bounded_memory(size: int) -> None:
+    """Both are larger than what is held back of a transaction together with the program's own 270 MiB."""
+    found, resident = _piped("changes", giants.transaction(size), "--table", "shop.none")
+    assert (found, resident < 500) == (b"", True), resident
+
+
+def _piped(verb: str, chunks: Iterator[bytes], *options: str) -> tuple[bytes, int]:
+    """What a verb writes about a file on its standard input, and the MiB that it had in memory at most."""
+    command = [sys.executable, "-c", MEASURED, verb, "-", *options]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+        assert process.stdin is not None
+        feeder = threading.Thread(target=_feed, args=(process.stdin, chunks))
+        feeder.start()
+        assert process.stdout is not None
+        assert process.stderr is not None
+        out, said = process.stdout.read(), process.stderr.read()
+        feeder.join()
+    assert process.returncode == 0, said
+    return out, int(said)
+
+
+def _feed(pipe: IO[bytes], chunks: Iterator[bytes]) -> None:
+    with pipe:
+        pipe.writelines(chunks)

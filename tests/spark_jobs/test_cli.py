@@ -1,3 +1,4 @@
+import gzip
 import json
 import logging
 import re
@@ -219,6 +220,59 @@ def test_changes_are_json_lines_alone_on_standard_output(run: Run, tmp_path: Pat
     (line,) = ran.out.splitlines()
     assert line.endswith('"op": "insert", "before": null, "after": {"id": 1, "note": "ä"}}')
     assert run("changes", file, "--table", "shop.u") == Ran(0, "", "")
+
+
+@pytest.mark.parametrize("verb", ["events", "changes"])
+def test_a_dash_is_standard_input_and_several_files_follow_each_other(run: Run, tmp_path: Path, verb: str) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes())
+    once = run(verb, file).out
+    assert run(verb, file, file).out == once * 2
+    with file.open("rb") as stream:
+        command = [sys.executable, "-m", "spark_jobs.cli", verb, "-"]
+        read = subprocess.run(command, cwd=ROOT, stdin=stream, capture_output=True, check=False)
+    assert (read.returncode, read.stderr) == (0, b"")
+    assert read.stdout.decode() == once.replace('"file": "b.000001"', '"file": "-"').replace("b.000001\t", "-\t")
+
+
+@pytest.mark.parametrize("verb", ["events", "changes"])
+def test_a_packed_file_is_refused_by_name(run: Run, tmp_path: Path, verb: str) -> None:
+    file = tmp_path / "b.000001.gz"
+    file.write_bytes(gzip.compress(SPEC.to_bytes()))
+    ran = run(verb, file)
+    assert ran == Ran(1, "", "b.000001.gz: compressed by gzip; unpack it first, into a file or a pipe\n")
+
+
+def test_events_of_one_table(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes())
+    lines = run("events", file, "--table", "shop.*").out.splitlines()
+    assert [line.split("\t")[2] for line in lines] == ["Table_map", "Write_rows"]
+    assert run("events", file, "--table", "shop.u") == Ran(0, "", "")
+    assert run("events", file, "--summary", "--table", "shop.u").status == 2
+
+
+def test_the_summary_adds_up_to_the_files_size(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    content = SPEC.to_bytes()
+    file.write_bytes(content)
+    ran = run("events", "--summary", file)
+    assert (ran.status, ran.err) == (0, "")
+    cells = [line.split() for line in ran.out.splitlines()]
+    assert cells[-1] == ["in", "all", "10", str(len(content))]
+    assert sum(int(line[-1]) for line in cells[1:-1]) == len(content)
+    found = json.loads(run("events", "--summary", "--json", file).out)
+    assert found["size"] == found["magic"] + sum(one["bytes"] for one in found["types"]) == len(content)
+
+
+def test_the_summary_of_a_damaged_file_says_what_was_not_read(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes()[:-10])
+    ran = run("events", "--summary", file)
+    assert ran.status == 1
+    rest = len(SPEC.to_bytes()) - 10 - SPEC.offsets()[-2]
+    assert ["not", "read", "refused", str(rest)] in [line.split() for line in ran.out.splitlines()]
+    assert ran.err == f"b.000001:{SPEC.offsets()[-2]}: the file ends inside an event, {rest} bytes after its start\n"
 
 
 @pytest.mark.parametrize("verb", ["events", "changes"])

@@ -3,14 +3,18 @@
 import json
 import struct
 import uuid
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from spark_jobs.binlog.events import Event, list_events
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events import EVENT_TYPES, Event, _treatment, list_events, summarize
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
-from tests.segment_spec import UUID, Commit, Insert, RawEvent, Rollback, SegmentSpec, Statement, Table, chunked
+from tests.segment_spec import UUID, Change, Commit, Insert, RawEvent, Rollback, SegmentSpec, Statement, Table, chunked
 from tests.segment_types import INT
 
 FILE = "mysql-bin.000001"
@@ -113,3 +117,81 @@ def test_a_broken_event_is_named() -> None:
     content[-10] ^= 1
     with pytest.raises(ChecksumMismatch, match=f"^{FILE}:{SPEC.offsets()[-2]}: Rotate event"):
         listed(bytes(content))
+
+
+def recorded_files() -> list[Path]:
+    return sorted(RECORDED.glob("*.00????")) + sorted(Path("spark_jobs/demo/recorded_logs").glob("*.00????"))
+
+
+@pytest.mark.parametrize("file", recorded_files(), ids=lambda file: file.name)
+@pytest.mark.parametrize("size", [777, 1 << 20])
+def test_every_byte_of_a_recorded_file_is_accounted_for(file: Path, size: int) -> None:
+    content = file.read_bytes()
+    found = summarize(chunked(content, size), file.name)
+    assert (found.size, found.magic, found.rest, found.error) == (len(content), 4, 0, None)
+    assert 4 + sum(one.bytes for one in found.types) == len(content)
+    events = listed(content)
+    counts = Counter(event.type for event in events)
+    assert {one.type: one.events for one in found.types} == counts
+    sizes = {name: sum(event.stop - event.offset for event in events if event.type == name) for name in counts}
+    assert {one.type: one.bytes for one in found.types} == sizes
+
+
+def test_treatments() -> None:
+    changes: list[Change] = [
+        Insert("shop.orders", (1,)),
+        Commit(),
+        RawEvent(27, b"x"),
+        RawEvent(77, b"xyz", flags=0x80),
+        RawEvent(77, b"", flags=0x80),
+    ]
+    content = replace(SPEC, changes=changes).to_bytes()
+    found = {one.type: (one.treatment, one.events, one.bytes) for one in summarize(iter([content]), FILE).types}
+    assert found["Unknown(77)"] == ("counted", 2, 2 * 23 + 3)
+    assert found["Heartbeat"] == ("counted", 1, 24)
+    assert found["Rotate"][0] == found["Previous_gtids"][0] == "counted"
+    assert {found[name][0] for name in ("Format_desc", "Gtid", "Query", "Table_map", "Write_rows", "Xid")} == {
+        "decoded"
+    }
+
+
+def test_every_type_has_a_treatment_and_what_stops_has_none_to_show() -> None:
+    told = {code: _treatment(code) for code, event in EVENT_TYPES.items() if event.meaning != kernels.STOPS}
+    assert set(told.values()) <= {"decoded", "counted", "refused"}
+    assert all(told[code] == "decoded" for code in (23, 24, 25, 30, 31, 32, 38))
+
+
+@given(data=st.data())
+def test_every_byte_of_a_damaged_file_is_accounted_for(data: st.DataObject) -> None:
+    content = bytearray(SPEC.to_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    content = content[: data.draw(st.integers(0, len(content)))]
+    found = summarize(chunked(bytes(content), data.draw(st.integers(1, 400))), FILE)
+    assert found.magic + sum(one.bytes for one in found.types) + found.rest == found.size == len(content)
+    assert (found.error is None) == (found.rest == 0 and found.size > 4)
+
+
+def test_the_bytes_behind_an_event_that_stops_are_the_rest() -> None:
+    spec = replace(SPEC, changes=[Commit(), RawEvent(26, b"\1\0\0"), Commit()])
+    place = spec.offsets()[5]
+    found = summarize(chunked(spec.to_bytes(), 50), FILE)
+    assert found.error is not None
+    assert found.error.startswith(f"{FILE}:{place}: Incident event")
+    assert (found.rest, sum(one.bytes for one in found.types)) == (len(spec.to_bytes()) - place, place - 4)
+
+
+def test_a_long_statement_is_noted_by_its_beginning() -> None:
+    text = "insert into t values ('" + "ü" * (1 << 20) + "')"
+    events = listed(replace(SPEC, changes=[Statement("shop", text)]).to_bytes())
+    assert events[3].note.startswith("use `shop`; insert into t values ('üü")
+    assert events[3].note.endswith(f" … ({events[3].stop - events[3].offset} bytes)")
+    assert len(events[3].note) < 1 << 20
+
+
+def test_header_positions_are_not_believed() -> None:
+    """They wrap at 4 GiB, and MariaDB 11.4 and later write 0 inside transactions."""
+    content, places = bytearray(replace(SPEC, checksum=False).to_bytes()), replace(SPEC, checksum=False).offsets()
+    for number, place in enumerate(places[1:-1]):
+        content[place + 13 : place + 17] = (b"\0" * 4, b"\xff" * 4, b"\1\0\0\0")[number % 3]
+    assert [event.offset for event in listed(bytes(content))] == places[:-1]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.format_description import FormatDescription
-from spark_jobs.binlog.framing import TableMaps, map_name, open_slice
-from spark_jobs.errors import DecodeError, Truncated
+from spark_jobs.binlog.framing import Scanner, TableMaps, map_name, open_slice
+from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
 from tests.segment_spec import (
     MAGIC,
     SID,
@@ -202,3 +202,23 @@ def test_offsets_beyond_4_gib() -> None:
     broken = reframed(events[2], body=bytes(5))
     with pytest.raises(DecodeError, match=f"{FILE}:{far}: "):
         open_slice(FILE, far, events[0], broken, TableMaps())
+
+
+def test_more_events_than_there_was_room_for() -> None:
+    """Room is made for a guess at their number: these are smaller than it expects."""
+    begin, *_ = replace(SPEC, checksum=False, gtids=False).events()
+    small = struct.pack("<IBIIIH", 0, 27, 1, 19, 0, 0)
+    _, found = open_slice(FILE, 0, None, MAGIC + begin + small * 20_000, TableMaps())
+    assert (len(found), found.length[1:].tolist()) == (20_001, [19] * 20_000)
+    assert found.offset[1:].tolist() == [*range(4 + len(begin), 4 + len(begin) + 19 * 20_000, 19)]
+
+
+def test_what_stands_before_damage_is_scanned() -> None:
+    content = bytearray(SPEC.to_bytes())
+    content[SPEC.offsets()[6] + 25] ^= 1
+    scanner = Scanner(FILE, FormatDescription.parse(SPEC.events()[0], FILE))
+    found = scanner.scan(bytes(content), 0, 4)
+    assert (len(found), found.end) == (6, SPEC.offsets()[6])
+    assert isinstance(found.error, ChecksumMismatch)
+    with pytest.raises(ChecksumMismatch):
+        Scanner(FILE, FormatDescription.parse(SPEC.events()[0], FILE)).whole(bytes(content), 0, 4)
