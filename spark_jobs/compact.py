@@ -4,7 +4,8 @@ Put here: windows, the decoding task, and the reduction to one row a key. Not he
 or what becomes of silver rows (merge.py).
 
 A table's window runs from its checkpoint to bronze's end. Its slices are decoded where they lie, reduced to one row a
-key inside the task, and only what is left is shuffled. Last and first are told by position, not by arrival.
+key inside the task, and only what is left is shuffled; a small window is one task's, and nothing is. Last and first are
+told by position, not by arrival.
 """
 
 import logging
@@ -22,7 +23,7 @@ from spark_jobs import bronze, silver
 from spark_jobs.binlog import Decoder, TableDefinition, TableName
 from spark_jobs.errors import about
 from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch
-from spark_jobs.net import Place, net_rows, reduce
+from spark_jobs.net import Place, net_rows, reduce, settle
 from spark_jobs.position import Range
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,11 @@ _REDUCE_AT = 1 << 19
 _PIECES = 256
 """Decoded pieces held at once: each has buffers made for more rows than a small slice fills them with."""
 _BATCH = 1 << 16
+_ONE_TASK = 64 << 20
+"""Bytes of a table's slices up to which one task decodes and reduces all of them.
+
+Its rows fit into memory, and decoding them takes less time than a shuffle does; beyond, Spark sorts them, on disk if
+need be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +150,12 @@ class Net:
 def net_changes(spark: SparkSession, work: Work, columns: silver.Columns) -> Net:
     """Silver rows of the window's ranges: one row a key and range."""
     counted, decoded = Observation(), Observation()
-    changes = _slices(spark, work.window, work.name).mapInArrow(
-        decoding_task(work.definition, columns), _decoded_ddl(columns)
-    )
+    alone = work.size <= _ONE_TASK
+    slices = _slices(spark, work.window, work.name)
+    task = decoding_task(work.definition, columns, alone=alone)
+    changes = (slices.coalesce(1) if alone else slices).mapInArrow(task, _decoded_ddl(columns))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
-    rows = _last_per_key(changes, columns, work.window.ranges)
+    rows = _silver_rows(changes if alone else _last_per_key(changes, columns), columns, work.window.ranges)
     by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in ("insert", "update", "delete"))
     return Net(rows.observe(counted, *by_operation), counted, decoded)
 
@@ -168,31 +175,25 @@ def _ordinal(ranges: Sequence[Range]) -> Column:
     return found
 
 
-def _last_per_key(changes: DataFrame, columns: silver.Columns, ranges: Sequence[Range]) -> DataFrame:
+def _last_per_key(changes: DataFrame, columns: silver.Columns) -> DataFrame:
     """One row a key and window: the last image, and whether the key existed before the first."""
     keys = [F.col(identifier(name)) for name in columns.key]
-    rest = F.struct(
-        *(F.col(identifier(name)) for name in columns.rest), "_exists", "_position", "_committed_at", "_raw"
-    )
+    carried = [*columns.rest, "_exists", "_position", "_committed_at", "_raw"]
+    rest = F.struct(*(F.col(identifier(name)) for name in carried))
     grouped = changes.groupBy("_window", *keys).agg(
         F.max_by(rest, "_position").alias("last"), F.min_by("_existed", "_position").alias("_existed")
     )
+    return grouped.select("_window", *keys, "_existed", *(F.col(f"last.{identifier(name)}") for name in carried))
+
+
+def _silver_rows(settled: DataFrame, columns: silver.Columns, ranges: Sequence[Range]) -> DataFrame:
+    """One row a key and window, with the columns of a silver table."""
     starts = F.array(*(silver.place(part.start) for part in ranges))
     stops = F.array(*(silver.place(part.stop) for part in ranges))
-    kept = F.col("last._exists")
-    op = F.when(~kept, "delete").when(F.col("_existed"), "update").otherwise("insert")
-    values = {name: F.col(identifier(name)) for name in columns.key}
-    values |= {name: F.col(f"last.{identifier(name)}") for name in columns.rest}
-    values |= {
-        "_op": op,
-        "_existed": F.col("_existed"),
-        "_position": F.col("last._position"),
-        "_committed_at": F.col("last._committed_at"),
-        "_window_start": F.get(starts, "_window"),
-        "_window_stop": F.get(stops, "_window"),
-        "_raw": F.col("last._raw"),
-    }
-    return grouped.select(*(values[name].alias(name) for name in [*columns.types, *silver.ADDED]))
+    op = F.when(~F.col("_exists"), "delete").when(F.col("_existed"), "update").otherwise("insert")
+    computed = {"_op": op, "_window_start": F.get(starts, "_window"), "_window_stop": F.get(stops, "_window")}
+    names = [*columns.types, *silver.ADDED]
+    return settled.select(*(computed.get(name, F.col(identifier(name))).alias(name) for name in names))
 
 
 _DECODED = {
@@ -214,19 +215,25 @@ def _decoded_ddl(columns: silver.Columns) -> str:
 Batches = Iterator[pa.RecordBatch]
 
 
-def decoding_task(definition: TableDefinition, columns: silver.Columns) -> Callable[[Batches], Batches]:
-    """A mapInArrow function from slices to one row a key and gathered run of changes."""
+def decoding_task(definition: TableDefinition, columns: silver.Columns, *, alone: bool) -> Callable[[Batches], Batches]:
+    """A mapInArrow function from slices to two rows at most a key and gathered run of changes.
+
+    ``alone``: it gets all slices of the window; then it gives one row a key and window.
+    """
+    finish = settle if alone else reduce
 
     def run(slices: Batches) -> Batches:
         gathered: list[pa.Table] = []
+        most = _REDUCE_AT
         for rows in _decoded(Decoder(definition), slices, columns):
             gathered.append(rows)
-            if sum(map(len, gathered)) >= _REDUCE_AT or len(gathered) >= _PIECES:
+            if sum(map(len, gathered)) >= most or len(gathered) >= _PIECES:
                 gathered = [reduce(pa.concat_tables(gathered), columns.key)]
-                if len(gathered[0]) >= _REDUCE_AT // 2:  # few keys repeat; holding on to them gains nothing
+                most = max(_REDUCE_AT, 2 * len(gathered[0]))
+                if len(gathered[0]) >= _REDUCE_AT // 2 and not alone:  # few keys repeat; holding them gains nothing
                     yield from gathered.pop().combine_chunks().to_batches(_BATCH)
         if gathered:
-            yield from reduce(pa.concat_tables(gathered), columns.key).combine_chunks().to_batches(_BATCH)
+            yield from finish(pa.concat_tables(gathered), columns.key).combine_chunks().to_batches(_BATCH)
 
     return run
 

@@ -60,8 +60,20 @@ def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The first and the last row of each window and key by position; the last one counts the changes of all.
 
     Both stay, since a task's slices need not lie next to each other in the log: what another task holds may be first
-    of all, last of all, or between. One row a key is left when all are reduced together (compact.py).
+    of all, last of all, or between. One row a key is left when all are reduced together (``settle``, compact.py).
     """
+    first, last = _ends(rows, key)
+    return pa.concat_tables([first, last])
+
+
+def settle(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """One row for each window and key, where these rows are all there are: the last, as existing as the first was."""
+    first, last = _ends(rows, key, always=True)
+    return _with(last, {"_existed": first.column("_existed")})
+
+
+def _ends(rows: pa.Table, key: Sequence[str], *, always: bool = False) -> tuple[pa.Table, pa.Table]:
+    """First and last rows of each window and key; ``always``: row by row, also where one is both."""
     place = rows.column("_position").combine_chunks()
     order = np.lexsort([place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER])
     rows = rows.take(pa.array(order)).append_column("_at", pa.array(np.arange(len(order))))
@@ -69,9 +81,9 @@ def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     found = grouped.aggregate([("_at", "min"), ("_at", "max"), ("_changes", "sum"), ("_micros", "max")])
     last = rows.take(found.column("_at_max"))
     last = _with(last, {"_changes": found.column("_changes_sum"), "_micros": found.column("_micros_max")})
-    before = found.filter(pc.less(found.column("_at_min"), found.column("_at_max")))
+    before = found if always else found.filter(pc.less(found.column("_at_min"), found.column("_at_max")))
     first = _with(rows.take(before.column("_at_min")), {"_changes": pa.repeat(pa.scalar(0, pa.int64()), len(before))})
-    return pa.concat_tables([first, last]).drop_columns(["_at"])
+    return first.drop_columns(["_at"]), last.drop_columns(["_at"])
 
 
 def _with(rows: pa.Table, columns: dict[str, pa.Array | pa.ChunkedArray]) -> pa.Table:

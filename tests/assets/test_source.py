@@ -209,4 +209,4 @@ def test_a_source_may_have_any_name_that_the_configuration_takes(name: str) -> N
     resources = {"spark": object(), "handed_on": dg.mem_io_manager}
     definitions = dg.Definitions([assets(name)], resources=resources)
     dg.Definitions.validate_loadable(definitions)
-    assert {key.path[1] for key in definitions.resolve_all_asset_keys()} == {name}
+    assert dg.AssetKey(["bronze", name]) in definitions.resolve_all_asset_keys()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from spark_jobs import compact, session
 from spark_jobs.binlog import TableName
 from spark_jobs.export import export
 from spark_jobs.pipeline import lake_of
@@ -12,8 +13,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 CREATE = "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL(10,2), made DATETIME(6))"
 
 
-@pytest.mark.parametrize("live", [False, True])
-def test_inserts_updates_deletes_and_key_changes_arrive(shop: Shop, live: bool) -> None:
+@pytest.mark.parametrize(
+    "live, one_task, compiled_from",
+    [pytest.param(True, 1 << 20, 1 << 20, id="live"), pytest.param(False, -1, 0, id="files, as in a large window")],
+)
+def test_inserts_updates_deletes_and_key_changes_arrive(
+    shop: Shop, live: bool, one_task: int, compiled_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compact, "_ONE_TASK", one_task)
+    monkeypatch.setattr(session, "_COMPILED_FROM", compiled_from)
     pipeline = shop.pipeline(live=live)
     shop.execute(
         CREATE,

@@ -32,9 +32,9 @@ def definition() -> TableDefinition:
     return next(one for one in found if one.key)
 
 
-def decoded(target: int) -> list[dict[str, Any]]:
+def decoded(target: int, *, alone: bool = False) -> list[dict[str, Any]]:
     known = definition()
-    task = compact.decoding_task(known, silver.columns(known))
+    task = compact.decoding_task(known, silver.columns(known), alone=alone)
     return [row for batch in task(iter(slices(target))) for row in batch.to_pylist()]
 
 
@@ -57,6 +57,19 @@ def test_a_task_leaves_the_last_row_of_every_key_and_counts_every_change(target:
     rows = sorted(decoded(target), key=lambda row: tuple(row["_position"].values()))
     assert {tuple(row[name] for name in names): row["_exists"] for row in rows} == alive
     assert len(alive) > 1
+    assert sum(row["_changes"] for row in rows) == len(changes())
+
+
+@pytest.mark.parametrize("most", [1, 1 << 19])
+def test_a_task_with_all_slices_leaves_one_row_a_key(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "_REDUCE_AT", most)
+    names = key_names()
+    existed: dict[tuple[Any, ...], bool] = {}
+    for one in changes():
+        existed.setdefault(tuple((one["after"] or one["before"])[name] for name in names), one["op"] != "insert")
+    rows = decoded(1, alone=True)
+    assert {tuple(row[name] for name in names): row["_existed"] for row in rows} == existed
+    assert len(rows) == len(existed)
     assert sum(row["_changes"] for row in rows) == len(changes())
 
 

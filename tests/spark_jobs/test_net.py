@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import Changes
 from spark_jobs.errors import Unsupported
-from spark_jobs.net import DELETE, INSERT, UPDATE, Place, net_rows, reduce
+from spark_jobs.net import DELETE, INSERT, UPDATE, Place, net_rows, reduce, settle
 
 Row = dict[str, Any]
 COLUMNS = {"id": pa.int32(), "part": pa.string(), "note": pa.string()}
@@ -142,6 +142,9 @@ def test_net_rows_reduced_are_what_a_dict_remembers(changes: list[Change], cuts:
     pieces = [table for run in runs(changes, cuts) for table in decoded(run)]
     chance.shuffle(pieces)
     assert told(reduce(pa.concat_tables(pieces), KEY)) == simulated(changes)
+    settled = settle(pa.concat_tables(pieces), KEY)
+    assert told(settled) == simulated(changes)
+    assert len(settled) == len(simulated(changes))
 
 
 @settings(max_examples=40)
