@@ -34,6 +34,13 @@ from spark_jobs.rules import Pattern
 OPERATIONS = {1: "insert", 2: "update", 3: "delete"}
 _DECIMAL = 246
 Wanted = Callable[[TableName], bool]
+Complete = Callable[[TableDefinition], TableDefinition]
+"""Adds to a table's definition what the log leaves out of it: names, signs, character sets, labels."""
+
+
+def as_logged(definition: TableDefinition) -> TableDefinition:
+    """Adds nothing to what the log says of a table."""
+    return definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +55,10 @@ class Written:
 class JsonChanges:
     """Turns slices (rows of SLICE_SCHEMA or of bronze) into JSON lines."""
 
-    def __init__(self, source: str | None, wanted: Wanted) -> None:
+    def __init__(self, source: str | None, wanted: Wanted, complete: Complete = as_logged) -> None:
         self.source = source
         self.wanted = wanted
+        self.complete = complete
 
     def lines(self, batch: pa.RecordBatch) -> Iterator[Written]:
         """The changes of the batch's slices, in order of offset and row. Raises DecodeError, Unsupported."""
@@ -61,7 +69,7 @@ class JsonChanges:
         file, start = cells["file"].as_py(), cells["start"].as_py()
         context, payload = cells["context"].as_py(), cells["payload"].as_buffer()
         found: list[Written] = []
-        for definition in definitions_of(file, start, context, payload):
+        for definition in map(self.complete, definitions_of(file, start, context, payload)):
             if self.wanted(definition.name):
                 decoder = Decoder(definition, before="all", gtids=True)
                 begun = {name: cells[name].as_py() for name in ("transaction_start", "gtid")}
@@ -104,10 +112,12 @@ def wanted_tables(names: Sequence[str]) -> Wanted:
     return lambda name: not patterns or any(one.matches(name.schema, name.table) for one in patterns)
 
 
-def changes_of_files(files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wanted) -> Iterator[str]:
+def changes_of_files(
+    files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wanted, complete: Complete = as_logged
+) -> Iterator[str]:
     """The changes in binlog files, given by name and chunks of bytes. Raises DecodeError where a file is cut."""
     for file, chunks in files:
-        slicer, written = Slicer(file, 0, None), JsonChanges(None, wanted)
+        slicer, written = Slicer(file, 0, None), JsonChanges(None, wanted, complete)
         for chunk in chunks:
             for batch in slicer.feed(chunk):
                 yield from (one.line for one in written.lines(batch))
