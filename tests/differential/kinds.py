@@ -115,7 +115,9 @@ def mostly(usual: Literal, *edges: str) -> Literal:
 
 
 def integer(name: str, bits: int, random: Random, _: Dialect) -> Column:
-    low, high, sign = (0, 2**bits - 1, " UNSIGNED") if random.random() < 0.5 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1, "")
+    low, high, sign = (
+        (0, 2**bits - 1, " UNSIGNED") if random.random() < 0.5 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1, "")
+    )
     edges = {low, high, 0, 1, low + 1, high // 2, high // 2 + 1, max(low, -1)}
     usual = partial(_between, low, high)
     odd = one_of(str(low - 1), str(high + 1), "'nonsense'")
@@ -331,7 +333,14 @@ def set_(random: Random, dialect: Dialect) -> Column:
 def json_(random: Random, dialect: Dialect) -> Column:
     def document(random: Random, depth: int = 0) -> Json:
         kind = random.randrange(9 if depth < 3 else 6)
-        plain = [None, True, False, random.randint(-(2**63), 2**64 - 1), random.uniform(-1e9, 1e9), words("aé☃😀\n\"\\", 20, random)]
+        plain = [
+            None,
+            True,
+            False,
+            random.randint(-(2**63), 2**64 - 1),
+            random.uniform(-1e9, 1e9),
+            words('aé☃😀\n"\\', 20, random),
+        ]
         if kind < 6:
             return plain[kind]
         if kind < 8:

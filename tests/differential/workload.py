@@ -55,11 +55,16 @@ class RandomTable:
     name: str
     columns: dict[str, Column]
     nullable: frozenset[str]
+    id_type: str
     create: str
 
     @property
     def sql(self) -> str:
         return f"`{self.schema}`.`{self.name}`"
+
+    def declared(self) -> list[str]:
+        """The declared type of every column, in the order of the table."""
+        return [self.id_type, "", *(column.declared for column in self.columns.values()), ""]
 
 
 @dataclass(slots=True)
@@ -91,17 +96,38 @@ def _characters(connection: Connection, charset: str, spelt: str) -> str:
     return "".join(one for one, same in zip(wanted, back, strict=True) if one == same)
 
 
-def table_of(random: Random, dialect: Dialect, schema: str, name: str, kinds: Sequence[str]) -> RandomTable:
+def create(
+    random: Random, connection: Connection, dialect: Dialect, schema: str, kinds: Sequence[Sequence[str]]
+) -> list[RandomTable]:
+    """Creates a schema and in it a table a list of kinds.
+
+    All of one engine: a transaction over several engines cannot be rolled back.
+    """
+    engine = random.choice(["InnoDB", "InnoDB", "InnoDB", "MyISAM"])
+    tables = [table_of(random, dialect, (schema, f"t{at}"), engine, some) for at, some in enumerate(kinds)]
+    connection.execute(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
+    connection.execute("SET SESSION sql_mode=''")
+    for table in tables:
+        connection.execute(table.create)
+    return tables
+
+
+def table_of(random: Random, dialect: Dialect, name: tuple[str, str], engine: str, kinds: Sequence[str]) -> RandomTable:
     """A table with a column of each of the kinds."""
     columns = {_name(random, at): KINDS[kind].make(random, dialect) for at, kind in enumerate(kinds)}
     nullable = frozenset(one for one in columns if random.random() < 0.7)
-    fixed = [f"id {random.choice(_IDS)} NOT NULL", "k VARCHAR(9) CHARACTER SET latin1 NOT NULL"]
-    parts = [f"`{one}` {column.declared}{_nulls(column, one in nullable)}" for one, column in columns.items()]
-    stored = random.choice(["VIRTUAL", "STORED"])
-    parts = [*fixed, *parts, f"g BIGINT GENERATED ALWAYS AS (id % 7) {stored}", random.choice(_KEYS)]
-    engine = random.choice(["InnoDB", "InnoDB", "InnoDB", "MyISAM"])
-    create = f"CREATE TABLE `{schema}`.`{name}` ({', '.join(parts)}) ENGINE={engine} CHARACTER SET utf8mb4"
-    return RandomTable(schema, name, columns, nullable, create)
+    id_type, stored = random.choice(_IDS), random.choice(["VIRTUAL", "STORED"])
+    parts = [
+        f"id {id_type} NOT NULL",
+        "k VARCHAR(9) CHARACTER SET latin1 NOT NULL",
+        *(f"`{one}` {column.declared}{_nulls(column, one in nullable)}" for one, column in columns.items()),
+        f"g BIGINT GENERATED ALWAYS AS (id % 7) {stored}",
+        random.choice(_KEYS),
+    ]
+    create = f"CREATE TABLE `{name[0]}`.`{name[1]}` ({', '.join(parts)}) ENGINE={engine} CHARACTER SET utf8mb4"
+    if engine == "InnoDB" and "geometry" not in kinds and random.random() < 0.2:
+        create += " PARTITION BY HASH (id) PARTITIONS 3"
+    return RandomTable(*name, columns, nullable, id_type, create)
 
 
 def _name(random: Random, at: int) -> str:
