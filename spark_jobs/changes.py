@@ -69,8 +69,9 @@ class JsonChanges:
         file, start = cells["file"].as_py(), cells["start"].as_py()
         context, payload = cells["context"].as_py(), cells["payload"].as_buffer()
         found: list[Written] = []
-        for definition in map(self.complete, definitions_of(file, start, context, payload)):
-            if self.wanted(definition.name):
+        for logged in definitions_of(file, start, context, payload):
+            if self.wanted(logged.name):
+                definition = self.complete(logged)
                 decoder = Decoder(definition, before="all", gtids=True)
                 begun = {name: cells[name].as_py() for name in ("transaction_start", "gtid")}
                 for changes in decoder.decode(

@@ -29,7 +29,7 @@ from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.provision import MYSQL, made_once, mysql_dist
 
 HOST = "127.0.0.1"
-START_SECONDS = 60
+START_SECONDS = 120
 STOP_SECONDS = 30
 
 OPTIONS: dict[str, object] = {

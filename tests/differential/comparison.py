@@ -186,7 +186,7 @@ def _first_difference(extra: list[Row], missing: list[Row]) -> str:
                 return "\n".join(
                     f"{name}: {_short(row.get(name))} and on the server {_short(other[name])}" for name in unlike
                 )
-    return f"only in the log: {[_short(row) for row in extra[:1]]}, only on the server: {[_short(row) for row in missing[:1]]}"
+    return f"only in the log: {_short(extra[:1])}, only on the server: {_short(missing[:1])}"
 
 
 def _short(value: object) -> str:
@@ -207,7 +207,11 @@ def compare_events(connection: Connection, log: Log) -> Compared:
 
 
 def assert_same_events(ours: list[tuple[int, Any, int, int]], theirs: list[tuple[int, Any, int, int]]) -> None:
-    """MariaDB from 11.4 on writes an event's end as 0 where it does not know it yet: inside a transaction."""
+    """MariaDB from 11.4 on writes an event's end as 0 where it does not know it yet: inside a transaction.
+
+    MySQL shows what is inside a compressed transaction behind it, without a place in the file.
+    """
+    theirs = [one for one in theirs if one[0] != one[3]]
     assert len(ours) == len(theirs)
     for one, (offset, kind, server_id, stop) in zip(ours, theirs, strict=True):
         assert one == (offset, kind, server_id, stop or one[3])

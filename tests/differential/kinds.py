@@ -45,9 +45,9 @@ class Dialect:
 class Column:
     """A column's declaration and values.
 
-    odd: values that are stored, changed or not, only where sql_mode does not forbid it. needs: what a log must tell of the
-    column for that value, and bare: ``shown`` and ``read`` again for what a log says that does not. found: applied to the
-    decoder's value before comparing.
+    odd: values that are stored, changed or not, only where sql_mode does not forbid it. needs: what a log must tell of
+    the column for that value, and bare: ``shown`` and ``read`` again for what a log says that does not. found: applied
+    to the decoder's value before comparing.
     """
 
     declared: str
@@ -286,7 +286,9 @@ def unpadded(text: str) -> Json:
 
 def labels(random: Random, dialect: Dialect, most: Sequence[int], without: str) -> tuple[str, list[str]]:
     charset = random.choice(["utf8mb4", *supported(dialect)])
-    characters, never = dialect.characters[charset], dict.fromkeys(map(ord, without))
+    # information_schema tells labels in utf8mb3, so with question marks for characters beyond the BMP.
+    characters = "".join(one for one in dialect.characters[charset] if one <= "\uffff")
+    never = dict.fromkeys(map(ord, without))
     names = [words(characters, 9, random).translate(never) for _ in range(random.choice(most))]
     return charset, [f"{at}{name}x" for at, name in enumerate(names)]
 
@@ -303,8 +305,8 @@ def needs_of(names: list[str]) -> str:
 CONTROL = "".join(map(chr, range(32)))
 
 
-def enum(random: Random, dialect: Dialect) -> Column:
-    charset, names = labels(random, dialect, [1, 2, 5, 255, 256, 300], CONTROL)
+def enum(most: Sequence[int], random: Random, dialect: Dialect) -> Column:
+    charset, names = labels(random, dialect, most, CONTROL)
     value = partial(_between, 1, len(names))
     return Column(
         declared_labels("ENUM", charset, names),
@@ -317,8 +319,8 @@ def enum(random: Random, dialect: Dialect) -> Column:
     )
 
 
-def set_(random: Random, dialect: Dialect) -> Column:
-    charset, names = labels(random, dialect, [1, 3, 8, 9, 17, 25, 33, 63, 64], CONTROL + ",")
+def set_(most: Sequence[int], random: Random, dialect: Dialect) -> Column:
+    charset, names = labels(random, dialect, most, CONTROL + ",")
     full = 2 ** len(names) - 1
     edges = ("0", "1", str(full), str(full // 2 + 1))
     value = mostly(lambda random: str(random.randint(0, full)), *edges)
@@ -435,8 +437,8 @@ KINDS: dict[str, Kind] = {
     "blob": Kind(partial(binary, "BLOB", [3000])),
     "mediumblob": Kind(partial(binary, "MEDIUMBLOB", [300, 70000])),
     "longblob": Kind(partial(binary, "LONGBLOB", [300])),
-    "enum": Kind(enum),
-    "set": Kind(set_),
+    "enum": Kind(partial(enum, [1, 2, 5, 255, 256, 300])),
+    "set": Kind(partial(set_, [1, 3, 8, 9, 17, 25, 33, 63, 64])),
     "json": Kind(json_, lambda dialect: dialect.since((5, 7, 8), None), "JSON"),
     "geometry": Kind(geometry, pending="GEOMETRY"),
     "vector": Kind(partial(vector, "STRING_TO_VECTOR"), lambda dialect: dialect.since((9,), None), "VECTOR"),
