@@ -35,7 +35,7 @@ demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server,
 	@.venv/bin/stratalog demo
 
 .PHONY: test
-test: java lint delta mysql ## lint, then every test: minutes
+test: java lint delta mysql servers ## lint, then every test: minutes
 	@$(STEP) 'All tests, in two processes'
 	@$(PY) -m pytest -n 2 --dist loadfile
 
@@ -83,7 +83,7 @@ clean: ## removes what was made in this tree: .venv, caches, demo; the user's ca
 
 # Set-up
 
-.PHONY: java delta mysql
+.PHONY: java delta mysql servers
 java:
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; said=$$("$$java" -version 2>&1) || { \
 	  echo "Java 17 or newer is needed and $$java does not start: install a JDK 17, and put it on the PATH or name it by JAVA_HOME." >&2; exit 1; }; \
@@ -92,7 +92,7 @@ java:
 	test "$${major:-0}" -ge 17 || { \
 	  echo "Java 17 or newer is needed, and $$java is $${version:-of an unknown version}: install a JDK 17, and put it on the PATH or name it by JAVA_HOME." >&2; exit 1; }
 
-delta mysql: $(RUN)
+delta mysql servers: $(RUN)
 	@$(PY) -m spark_jobs.provision $@
 
 $(VENV):

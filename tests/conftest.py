@@ -1,3 +1,9 @@
 """The fixtures, one file an outside thing. Put here: the list. Not here: a fixture."""
 
-pytest_plugins = ("tests.fix_hypothesis", "tests.fix_spark", "tests.fix_mysql", "tests.fix_pipeline")
+pytest_plugins = (
+    "tests.fix_hypothesis",
+    "tests.fix_spark",
+    "tests.fix_mysql",
+    "tests.fix_servers",
+    "tests.fix_pipeline",
+)

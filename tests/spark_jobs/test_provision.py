@@ -189,7 +189,7 @@ def test_the_command_refuses_an_unknown_name(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java_saying('openjdk version "17.0.1"', 0, tmp_path / "jdk")))
     assert provision.main(["postgres"]) == 2
-    assert capsys.readouterr().err == "'postgres' is not one of delta, mysql\n"
+    assert capsys.readouterr().err == "'postgres' is not one of delta, mysql, servers\n"
 
 
 def test_the_command_says_what_is_missing_without_a_traceback(

@@ -1,0 +1,217 @@
+"""A server's log against the server. Put here: recording what is logged, and comparing it with the server's own words.
+
+Not here: what is logged (workload.py), and under which settings (test_differential.py).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.binlog.events import list_events
+from spark_jobs.changes import Complete, as_logged, changes_of_files, wanted_tables
+from spark_jobs.config import MySQL
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.schema import definitions
+from spark_jobs.source.server import Server
+from tests.differential.kinds import EVERYTHING, Dialect
+from tests.differential.replica import Replica, Row, text_of
+from tests.differential.workload import Connection, RandomTable, held
+
+_SHOWN = 300
+"""Characters of a value that a failure shows."""
+
+
+@dataclass(slots=True)
+class Log:
+    """The files that a server wrote while something was done."""
+
+    files: list[Path] = field(default_factory=list)
+
+    def chunks(self, size: int = 1 << 20) -> Iterator[tuple[str, Iterator[bytes]]]:
+        for path in self.files:
+            content = path.read_bytes()
+            yield path.name, (content[at : at + size] for at in range(0, len(content), size))
+
+
+@dataclass(slots=True)
+class Compared:
+    """What was compared, and found equal."""
+
+    tables: int = 0
+    changes: int = 0
+    rows: int = 0
+    values: int = 0
+    before_images: int = 0
+    events: int = 0
+    statements: int = 0
+    refused: int = 0
+
+    def add(self, other: "Compared") -> None:
+        for part in fields(self):
+            setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tables} tables, {self.changes:,} changes, {self.rows:,} rows, {self.values:,} values, "
+            f"{self.before_images:,} before-images, {self.events:,} events"
+            f" ({self.refused} of {self.statements:,} statements refused by the server)"
+        )
+
+
+@contextmanager
+def connected(server: MySQLServer) -> Iterator[Connection]:
+    """A session that gets values as the server prints them."""
+    with server.connect(conv={}, charset="utf8mb4") as connection:
+        one = Connection(connection)
+        one.execute("SET SESSION innodb_strict_mode = OFF")
+        yield one
+
+
+@contextmanager
+def variables(connection: Connection, values: dict[str, object]) -> Iterator[None]:
+    """Global variables as given, then as they were; sessions that begin inside have them too."""
+    before = {name: connection.execute(f"SELECT @@GLOBAL.{name}")[0][0] for name in values}
+    try:
+        _set(connection, values)
+        yield
+    finally:
+        _set(connection, before)
+
+
+def _set(connection: Connection, values: dict[str, object]) -> None:
+    for name, value in values.items():
+        text = str(value) if str(value).isdigit() else f"'{value}'"
+        connection.execute(f"SET GLOBAL {name} = {text}")
+
+
+@contextmanager
+def logged(server: MySQLServer, connection: Connection) -> Iterator[Log]:
+    """The log of what is done inside, in files of its own."""
+    connection.execute("FLUSH BINARY LOGS")
+    first = connection.execute("SHOW BINARY LOGS")[-1][0]
+    log = Log()
+    yield log
+    connection.execute("FLUSH BINARY LOGS")
+    names = [row[0] for row in connection.execute("SHOW BINARY LOGS")]
+    log.files = [server.data / name for name in names[names.index(first) : -1]]
+
+
+def unlogged(dialect: Dialect) -> frozenset[str]:
+    """What a server leaves out even of full metadata: MySQL before 8.0.17 the character sets of labels."""
+    return frozenset() if dialect.since((8, 0, 17), (10, 5)) else frozenset({"labels beyond ASCII"})
+
+
+def signs(tables: Sequence[RandomTable]) -> Complete:
+    """Tells the signs of columns, without which an integer means nothing."""
+    by_name = {(table.schema, table.name): table for table in tables}
+
+    def complete(definition: TableDefinition) -> TableDefinition:
+        table = by_name[definition.name.schema, definition.name.table]
+        columns = zip(definition.columns, table.declared(), strict=True)
+        return replace(definition, columns=tuple(replace(one, unsigned="UNSIGNED" in sql) for one, sql in columns))
+
+    return complete
+
+
+def from_server(server: MySQLServer) -> Complete:
+    """Tells all that the server's information_schema does."""
+    settings = MySQL(host=server.host, port=server.port, user=server.user, password=SecretStr(server.password))
+    source = Server("server", settings)
+    with source.connect() as connection:
+        known = {one.name: one for one in definitions._from_server(source, connection)}
+    return lambda logged: known[logged.name]
+
+
+def compare_tables(
+    server: MySQLServer, connection: Connection, log: Log, tables: Sequence[RandomTable], knows: frozenset[str]
+) -> Compared:
+    """Compares a log that tells so much of columns as it is, and where that is not all, with the server's definitions.
+
+    Fails at the first difference.
+    """
+    compared = compare_rows(connection, log, tables, knows, as_logged if "signs" in knows else signs(tables))
+    if "names" not in knows:
+        compared.add(compare_rows(connection, log, tables, EVERYTHING, from_server(server)))
+    return compared
+
+
+def compare_rows(
+    connection: Connection, log: Log, tables: Sequence[RandomTable], knows: frozenset[str], complete: Complete
+) -> Compared:
+    """Applies the log's changes to nothing, and compares with the server."""
+    replica = Replica()
+    names = [f"{table.schema}.{table.name}" for table in tables]
+    replica.apply(changes_of_files(log.chunks(), wanted_tables(names), complete))
+    compared = Compared(tables=len(tables), changes=replica.changes, before_images=replica.found)
+    for table in tables:
+        expected = held(connection, table, knows)
+        found = [_comparable(table, row) for row in replica.table(table.schema, table.name)]
+        assert_same(table.create, found, expected)
+        compared.rows += len(expected)
+        compared.values += sum(map(len, expected))
+    return compared
+
+
+def _comparable(table: RandomTable, row: Row) -> Row:
+    """The log's row with values that are only comparable after some reading."""
+    readers: dict[str, Callable[[Any], Any]] = {}
+    for place, (name, column) in enumerate(table.columns.items(), 3):
+        if column.found:
+            readers[name] = readers[f"@{place}"] = column.found
+    return {
+        name: readers[name](value) if name in readers and value is not None else value for name, value in row.items()
+    }
+
+
+def assert_same(about: str, found: list[Row], expected: list[Row]) -> None:
+    """Whether the log's rows are the server's, in whatever order; tells the first values that are not."""
+    ours, theirs = sorted(map(text_of, found)), sorted(map(text_of, expected))
+    if ours != theirs:
+        extra = [row for row in found if text_of(row) not in set(theirs)]
+        missing = [row for row in expected if text_of(row) not in set(ours)]
+        counts = f"the log has {len(found)} rows, {len(extra)} of them not on the server, which has {len(expected)}"
+        raise AssertionError(f"{about[:3000]}\n{counts}\n{_first_difference(extra, missing)}")
+
+
+def _first_difference(extra: list[Row], missing: list[Row]) -> str:
+    for row in extra:
+        for other in missing:
+            unlike = [name for name in other if text_of({"": row.get(name)}) != text_of({"": other[name]})]
+            if len(unlike) <= (len(row) + 1) // 2:
+                return "\n".join(
+                    f"{name}: {_short(row.get(name))} and on the server {_short(other[name])}" for name in unlike
+                )
+    return f"only in the log: {_short(extra[:1])}, only on the server: {_short(missing[:1])}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)})"
+
+
+def compare_events(connection: Connection, log: Log) -> Compared:
+    """The listing of the log's events against the server's own: place, type, server and end of each."""
+    count = 0
+    for path in log.files:
+        shown = connection.execute(f"SHOW BINLOG EVENTS IN '{path.name}'")
+        theirs = [(int(at), kind, int(server), int(stop)) for _, at, kind, server, stop, *_ in shown]
+        ours = [(e.offset, e.type, e.server_id, e.stop) for e in list_events(iter([path.read_bytes()]), path.name)]
+        assert_same_events(ours, theirs)
+        count += len(ours)
+    return Compared(events=count)
+
+
+def assert_same_events(ours: list[tuple[int, Any, int, int]], theirs: list[tuple[int, Any, int, int]]) -> None:
+    """MariaDB from 11.4 on writes an event's end as 0 where it does not know it yet: inside a transaction.
+
+    MySQL shows what is inside a compressed transaction behind it, without a place in the file.
+    """
+    theirs = [one for one in theirs if one[0] != one[3]]
+    assert len(ours) == len(theirs)
+    for one, (offset, kind, server_id, stop) in zip(ours, theirs, strict=True):
+        assert one == (offset, kind, server_id, stop or one[3])

@@ -1,0 +1,75 @@
+"""Records a small log of a server, and what the server says of it: python -m tests.differential.record NAME SETTING.
+
+Writes ``tests/recorded/NAME-SETTING.000001`` and, beside it, ``.held.json``: every event's place, type, server and end;
+and of every table its rows in the form of ``stratalog changes``, and which of its columns are unsigned.
+
+Put here: recording. Not here: what recordings are compared with (test_recorded.py).
+"""
+
+import json
+import sys
+import tempfile
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from unittest import mock
+
+from spark_jobs.demo.server import MySQLServer
+from tests.differential.comparison import connected, logged, unlogged, variables
+from tests.differential.kinds import KINDS, Kind
+from tests.differential.test_differential import SETTINGS
+from tests.differential.workload import create, dialect_of, held, write
+from tests.fix_servers import OPTIONS
+from tests.servers import build_of
+
+RECORDED = Path("tests/recorded")
+SEED = 5
+
+
+def small(kind: Kind) -> Kind:
+    """The kind with short values, or few labels, only."""
+    if isinstance(kind.make, partial) and isinstance(kind.make.args[-1], list):
+        return replace(kind, make=partial(kind.make.func, *kind.make.args[:-1], [7]))
+    return kind
+
+
+def record(name: str, setting: str) -> Path:
+    """Returns the log's path."""
+    random, chosen = Random(SEED), SETTINGS[setting]
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        MySQLServer(Path(directory), OPTIONS | {"server_id": 7}, build_of(name)) as server,
+        connected(server) as connection,
+        mock.patch.dict(KINDS, {kind: small(one) for kind, one in KINDS.items()}),
+    ):
+        dialect = dialect_of(connection)
+        # A table map with a type that is not known at all would stop the other tables too.
+        here = [kind for kind, one in KINDS.items() if one.here(dialect) and not kind.startswith("compressed")]
+        read = [kind for kind in here if not KINDS[kind].pending]
+        tables_of = [read[:14], read[14:], *([kind] for kind in here if kind not in read)]
+        with variables(connection, chosen.variables), connected(server) as session, logged(server, session) as log:
+            tables = create(random, session, dialect, "recorded", tables_of)
+            write(random, session, tables, 3 * len(tables))
+        (file,) = log.files
+        events = connection.execute(f"SHOW BINLOG EVENTS IN '{file.name}'")
+        told = {
+            "events": [(int(at), kind, int(server), int(stop)) for _, at, kind, server, stop, *_ in events],
+            "tables": {
+                table.name: {
+                    "kinds": kinds,
+                    "unsigned": ["UNSIGNED" in declared for declared in table.declared()],
+                    "rows": held(connection, table, chosen.knows - unlogged(dialect)),
+                }
+                for table, kinds in zip(tables, tables_of, strict=True)
+            },
+        }
+        path = RECORDED / f"{name}-{setting.replace(' ', '-')}.000001"
+        path.write_bytes(file.read_bytes())
+    lines = json.dumps(told, ensure_ascii=False).replace('"tables": ', '\n"tables": ').replace("}, {", "},\n {")
+    path.with_suffix(".held.json").write_text(lines + "\n")
+    return path
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{record(*sys.argv[1:])}\n")

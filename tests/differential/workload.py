@@ -1,0 +1,279 @@
+"""Random tables and random statements about them, as SQL.
+
+Put here: what is declared and done. Not here: columns (kinds.py), or what is compared (test_differential.py).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pymysql
+from pymysql.cursors import Cursor
+
+from tests.differential.kinds import CHARSETS, KINDS, Column, Dialect, Json, candidates, quoted
+
+SQL_MODES = ("STRICT_TRANS_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE", "STRICT_ALL_TABLES", "", "ALLOW_INVALID_DATES")
+TIME_ZONES = ("+00:00", "-11:30", "+12:59", "+05:30", "-03:00")
+_KEYS = ("PRIMARY KEY (id)", "PRIMARY KEY (id)", "PRIMARY KEY (k, id)", "UNIQUE KEY (id)", "KEY (id)")
+_IDS = ("INT", "INT UNSIGNED", "BIGINT", "BIGINT UNSIGNED", "MEDIUMINT UNSIGNED")
+_REFUSED = frozenset({
+    *(1048, 1062, 1118, 1264, 1265, 1292, 1366, 1367, 1406, 1411, 1416, 1441, 1525, 1526, 1690, 1785, 3155, 3903),
+    *(4078, 4079),
+})  # fmt: skip
+"""Errors of statements that a server may refuse for their values: out of range, a duplicate key, too long …."""
+
+
+class Connection:
+    """Statements to one server, and answers as it printed them."""
+
+    def __init__(self, connection: "pymysql.Connection[Cursor]") -> None:
+        self._connection = connection
+        self.statements = 0
+        self.refused = 0
+
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def attempt(self, statement: str) -> None:
+        """Runs a statement that the server may refuse for its values."""
+        self.statements += 1
+        try:
+            self.execute(statement)
+        except pymysql.MySQLError as error:
+            if error.args[0] not in _REFUSED:
+                raise AssertionError(f"{error} in {statement[:2000]}") from error
+            self.refused += 1
+
+
+@dataclass(frozen=True, slots=True)
+class RandomTable:
+    """``columns`` by name; ``id``, ``k`` and ``g`` besides, the last one generated where it can be."""
+
+    schema: str
+    name: str
+    columns: dict[str, Column]
+    nullable: frozenset[str]
+    id_type: str
+    create: str
+
+    @property
+    def sql(self) -> str:
+        return f"`{self.schema}`.`{self.name}`"
+
+    def declared(self) -> list[str]:
+        """The declared type of every column, in the order of the table."""
+        return [self.id_type, "", *(column.declared for column in self.columns.values()), ""]
+
+
+@dataclass(slots=True)
+class Numbers:
+    """Ids that were not given yet."""
+
+    last: int = field(default=0)
+
+    def next(self) -> int:
+        self.last += 1
+        return self.last
+
+
+def dialect_of(connection: Connection) -> Dialect:
+    """Asks a server what it is."""
+    ((said,),) = connection.execute("SELECT VERSION()")
+    vendor = "mariadb" if "MariaDB" in said else "mysql"
+    version = tuple(int(part) for part in said.partition("-")[0].split("."))
+    has = {name for name, *_ in connection.execute("SHOW CHARACTER SET")} | {"utf8"}
+    found = {name: name for name in CHARSETS if name in has} | ({"utf8mb3": "utf8"} if "utf8mb3" not in has else {})
+    characters = {name: _characters(connection, name, spelt) for name, spelt in found.items()}
+    return Dialect(vendor, version, {name: those for name, those in characters.items() if those})
+
+
+def _characters(connection: Connection, charset: str, spelt: str) -> str:
+    """The characters that survive the way into a character set and back."""
+    wanted = candidates(charset)
+    ((back,),) = connection.execute(f"SELECT CONVERT(CONVERT({quoted(wanted)} USING {spelt}) USING utf8mb4)")
+    return "".join(one for one, same in zip(wanted, back, strict=True) if one == same)
+
+
+def create(
+    random: Random, connection: Connection, dialect: Dialect, schema: str, kinds: Sequence[Sequence[str]]
+) -> list[RandomTable]:
+    """Creates a schema and in it a table a list of kinds.
+
+    All of one engine: a transaction over several engines cannot be rolled back.
+    """
+    engine = random.choice(["InnoDB", "InnoDB", "InnoDB", "MyISAM"])
+    tables = [table_of(random, dialect, (schema, f"t{at}"), engine, some) for at, some in enumerate(kinds)]
+    connection.execute(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
+    connection.execute("SET SESSION sql_mode=''")
+    for table in tables:
+        connection.execute(table.create)
+    return tables
+
+
+def table_of(random: Random, dialect: Dialect, name: tuple[str, str], engine: str, kinds: Sequence[str]) -> RandomTable:
+    """A table with a column of each of the kinds."""
+    columns = {_name(random, at): KINDS[kind].make(random, dialect) for at, kind in enumerate(kinds)}
+    nullable = frozenset(one for one in columns if random.random() < 0.7)
+    id_type, stored = random.choice(_IDS), random.choice(["VIRTUAL", "STORED"])
+    # MariaDB 11.8 leaves generated columns out of the images of updates and deletes.
+    generated = "DEFAULT 1" if dialect.since(None, (11, 5)) else f"GENERATED ALWAYS AS (id % 7) {stored}"
+    parts = [
+        f"id {id_type} NOT NULL",
+        "k VARCHAR(9) CHARACTER SET latin1 NOT NULL",
+        *(f"`{one}` {column.declared}{_nulls(column, one in nullable)}" for one, column in columns.items()),
+        f"g BIGINT {generated}",
+        random.choice(_KEYS),
+    ]
+    create = f"CREATE TABLE `{name[0]}`.`{name[1]}` ({', '.join(parts)}) ENGINE={engine} CHARACTER SET utf8mb4"
+    if engine == "InnoDB" and "geometry" not in kinds and random.random() < 0.2:
+        create += " PARTITION BY HASH (id) PARTITIONS 3"
+    return RandomTable(*name, columns, nullable, id_type, create)
+
+
+def _name(random: Random, at: int) -> str:
+    return f"c{at}" + random.choice(["", "", " ü", "☃", ".x", '"', "'q"])
+
+
+def _nulls(column: Column, nullable: bool) -> str:
+    if nullable:
+        return " NULL"
+    return " NOT NULL DEFAULT '2000-01-01 00:00:00'" if column.declared.startswith("TIMESTAMP") else " NOT NULL"
+
+
+def some_kinds(random: Random, dialect: Dialect) -> list[str]:
+    """Kinds for a table: several times the same, now and then very many."""
+    usual = [name for name, kind in KINDS.items() if kind.here(dialect) and not kind.pending]
+    if random.random() < 0.15:
+        narrow = ["tinyint", "int", "bigint", "decimal", "bit", "date", "time", "varbinary", "year"]
+        return random.choices(narrow, k=random.randint(30, 130))
+    return random.sample(usual, min(len(usual), random.randint(1, 16)))
+
+
+class Writer:
+    """Random statements about one table."""
+
+    def __init__(self, random: Random, table: RandomTable, numbers: Numbers) -> None:
+        self.random = random
+        self.table = table
+        self.numbers = numbers
+        self.odd = False
+        names = ["id", "k", *table.columns]
+        self._names = ",".join(f"`{name}`" for name in names)
+
+    def statement(self) -> str:
+        """One statement."""
+        kinds: tuple[Callable[[], str], ...] = (
+            self.insert, self.insert, self.insert, self.replace, self.upsert, self.copy, self.update, self.update,
+            self.update, self.update_all, self.move, self.delete,
+        )  # fmt: skip
+        return self.random.choice(kinds)()
+
+    def insert(self) -> str:
+        rows = self.random.choice([1, 1, 2, 5, 20, 40])
+        return f"INSERT INTO {self.table.sql} ({self._names}) VALUES {self._rows(rows)}"
+
+    def replace(self) -> str:
+        rows = ",".join(self._row(self._known()) for _ in range(3))
+        return f"REPLACE INTO {self.table.sql} ({self._names}) VALUES {rows}"
+
+    def upsert(self) -> str:
+        rows = ",".join(self._row(self._known()) for _ in range(3))
+        into = f"INSERT INTO {self.table.sql} ({self._names}) VALUES {rows}"
+        return f"{into} ON DUPLICATE KEY UPDATE {self._assignment()}"
+
+    def copy(self) -> str:
+        least = self.numbers.last + 1
+        self.numbers.last += 10
+        columns = ",".join(f"`{name}`" for name in self.table.columns)
+        source = f"SELECT id + {least}, k{', ' + columns if columns else ''} FROM {self.table.sql} WHERE id < 10"
+        return f"INSERT INTO {self.table.sql} ({self._names}) {source}"
+
+    def update(self) -> str:
+        return f"UPDATE {self.table.sql} SET {self._assignment()} WHERE {self._some()}"
+
+    def update_all(self) -> str:
+        every = ",".join(f"`{name}`={self._value(name)}" for name in self.table.columns)
+        return f"UPDATE {self.table.sql} SET k='u'{',' + every if every else ''} WHERE {self._some()}"
+
+    def move(self) -> str:
+        """A change of keys, which may run into others."""
+        how = self.random.choice(["id = id + 1000", "k = CONCAT('k', id % 9)", "id = id - 1"])
+        return f"UPDATE {self.table.sql} SET {how} WHERE {self._some()} ORDER BY id"
+
+    def delete(self) -> str:
+        return f"DELETE FROM {self.table.sql} WHERE {self._some()}"
+
+    def _known(self) -> int:
+        return self.random.randint(1, self.numbers.last + 1)
+
+    def _some(self) -> str:
+        return self.random.choice([
+            f"id % 3 = {self.random.randrange(3)}",
+            f"id % 11 = {self.random.randrange(11)}",
+            f"id BETWEEN {self._known()} AND {self._known()}",
+            f"id = {self._known()}",
+        ])  # fmt: skip
+
+    def _assignment(self) -> str:
+        names = list(self.table.columns)
+        chosen = self.random.sample(names, self.random.randint(0, min(3, len(names))))
+        return ",".join(["k = k", *(f"`{name}`={self._value(name)}" for name in chosen)])
+
+    def _rows(self, count: int) -> str:
+        return ",".join(self._row(self.numbers.next()) for _ in range(count))
+
+    def _row(self, key: int) -> str:
+        return f"({key},'k{key % 5}',{','.join(self._value(name) for name in self.table.columns)})"
+
+    def _value(self, name: str) -> str:
+        column = self.table.columns[name]
+        if name in self.table.nullable and self.random.random() < 0.15:
+            return "NULL"
+        odd = column.odd if self.odd and self.random.random() < 0.2 else None
+        return (odd or column.value)(self.random)
+
+
+def write(random: Random, connection: Connection, tables: Sequence[RandomTable], transactions: int) -> None:
+    """Rows for every table, then random transactions in random time zones and SQL modes, some of them rolled back."""
+    writers = [Writer(random, table, Numbers()) for table in tables]
+    for writer in writers:
+        connection.attempt(writer.insert())
+    for _ in range(transactions):
+        mode = random.choice(SQL_MODES)
+        connection.execute(f"SET SESSION sql_mode='{mode}', time_zone='{random.choice(TIME_ZONES)}'")
+        for statement in _transaction(random, writers, odd=not mode.startswith("STRICT")):
+            connection.attempt(statement)
+
+
+def _transaction(random: Random, writers: Sequence[Writer], *, odd: bool) -> Iterator[str]:
+    for writer in writers:
+        writer.odd = odd
+    if random.random() < 0.3:
+        yield random.choice(writers).statement()
+        return
+    yield "BEGIN"
+    for _ in range(random.randint(1, 5)):
+        yield random.choice(writers).statement()
+        if random.random() < 0.3:
+            yield "SAVEPOINT one"
+            yield random.choice(writers).statement()
+            yield random.choice(["ROLLBACK TO one", "RELEASE SAVEPOINT one"])
+    yield random.choice(["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"])
+
+
+def held(connection: Connection, table: RandomTable, knows: frozenset[str]) -> list[dict[str, Json]]:
+    """The table's rows as the server tells them, in the form of ``stratalog changes``, for a log that tells so much."""
+    asked = {name: column.asked(knows) for name, column in table.columns.items()}
+    plain: dict[str, tuple[str, Callable[[str], Json]]] = {"id": ("{c}", int), "k": ("{c}", str)}
+    asked = {**plain, **asked, "g": ("{c}", int)}
+    shown = ",".join(expression.format(c=f"`{name}`") for name, (expression, _) in asked.items())
+    names = list(asked) if "names" in knows else [f"@{place}" for place in range(1, len(asked) + 1)]
+    readers = [read for _, read in asked.values()]
+    connection.execute("SET SESSION time_zone='+00:00', sql_mode=''")
+    return [
+        {name: None if text is None else read(text) for name, read, text in zip(names, readers, row, strict=True)}
+        for row in connection.execute(f"SELECT {shown} FROM {table.sql}")
+    ]

@@ -1,0 +1,63 @@
+"""Servers of several versions. Put here: fixtures around them. Not here: how each is found (servers.py)."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import ConfigError
+from tests.servers import FETCHED, SERVERS, build_of
+
+OPTIONS: dict[str, object] = {"log_bin": "log-bin", "binlog_row_event_max_size": 2048}
+"""Small row events, so that one statement's rows fill several."""
+_SUMMARIES = pytest.StashKey[list[str]]()
+
+
+class Servers:
+    """Starts the servers of a run, each when a test first asks for it."""
+
+    def __init__(self, stack: ExitStack, directories: pytest.TempPathFactory) -> None:
+        self._stack = stack
+        self._directories = directories
+        self._running: dict[str, MySQLServer] = {}
+
+    def get(self, name: str) -> MySQLServer:
+        """Skips the test where that server is not here; on CI those that can be fetched must be."""
+        if name not in self._running:
+            try:
+                build = build_of(name)
+                server = MySQLServer(self._directories.mktemp(name), OPTIONS, build)
+                self._running[name] = self._stack.enter_context(server)
+            except ConfigError as why:
+                if os.environ.get("CI") and name in FETCHED:
+                    raise
+                pytest.skip(str(why))
+        return self._running[name]
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with ExitStack() as stack:
+        yield Servers(stack, tmp_path_factory)
+
+
+@pytest.fixture(scope="session", params=SERVERS)
+def any_server(request: pytest.FixtureRequest, servers: Servers) -> tuple[str, MySQLServer]:
+    """Each server in turn, with its name. Tests set its global variables back."""
+    return request.param, servers.get(request.param)
+
+
+@pytest.fixture(scope="session")
+def summary(pytestconfig: pytest.Config) -> list[str]:
+    """Lines that the run prints at its end, whatever its verbosity."""
+    return pytestconfig.stash.setdefault(_SUMMARIES, [])
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    if lines := config.stash.get(_SUMMARIES, []):
+        terminalreporter.section("compared with real servers")
+        for line in lines:
+            terminalreporter.write_line(line)

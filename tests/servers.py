@@ -1,0 +1,123 @@
+"""The servers that tests know, as data. Put here: how each is found and started. Not here: fixtures (fix_servers.py).
+
+Three are fetched like the demo's (spark_jobs/provision.py). The others are taken from folders that STRATALOG_SERVERS
+names, each the root of an installed or merely unpacked server, and from the programs on the PATH. A folder is run with
+its own shared libraries, the C library included where it has one.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from spark_jobs.demo.server import MYSQL_8_0, Build
+from spark_jobs.errors import ConfigError
+from spark_jobs.provision import MARIADB_11_4, MYSQL_5_7, server_dist
+
+FOLDERS = "STRATALOG_SERVERS"
+FETCHED = ("mysql-5.7", "mysql-8.0", "mariadb-11.4")
+SERVERS = ("mysql-5.7", "mysql-8.0", "mysql-9.7", "mariadb-10.11", "mariadb-11.4", "mariadb-11.8")
+
+_LOADER = "ld-linux-x86-64.so.2"
+_NO_METADATA: dict[str, object] = {"binlog_row_metadata": None, "mysqlx": None}
+_MARIADB: dict[str, object] = {
+    "gtid_mode": None,
+    "enforce_gtid_consistency": None,
+    "gtid_strict_mode": "ON",
+    "mysqlx": None,
+    "secure_file_priv": None,
+}
+_MARIADB_TABLES = ("mariadb_system_tables.sql", "mariadb_system_tables_data.sql")
+_MARIADB_TABLES_10 = ("mysql_system_tables.sql", "mysql_system_tables_data.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A server program of some folder; and the loader to run it by with the folder of its libraries."""
+
+    folder: Path
+    program: Path
+    loader: tuple[Path, Path] | None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        if self.loader is None:
+            return (str(self.program),)
+        loader, libraries = self.loader
+        return (str(loader), "--library-path", str(libraries), str(self.program))
+
+    def version(self) -> str | None:
+        """What it says of itself, as in ``mariadb-10.11.19``; None where it does not run here."""
+        command = [*self.words, "--no-defaults", "--version"]
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        found = re.search(r"Ver (\d+\.\d+\.\d+)(-MariaDB)?", said)
+        return f"{'mariadb' if found[2] else 'mysql'}-{found[1]}" if found else None
+
+
+def build_of(server: str) -> Build:
+    """How a server of SERVERS is started here. Raises ConfigError where it is not here."""
+    match server:
+        case "mysql-8.0":
+            return MYSQL_8_0
+        case "mysql-5.7":
+            return Build(MYSQL_5_7.kept, lambda: server_dist(MYSQL_5_7), options=_NO_METADATA)
+        case "mariadb-11.4":
+            return Build(
+                MARIADB_11_4.kept,
+                lambda: server_dist(MARIADB_11_4),
+                ("bin/mariadbd",),
+                options=_MARIADB,
+                initialise="--bootstrap",
+                tables=_MARIADB_TABLES,
+            )
+    for version, program in _found().items():
+        if version.startswith(f"{server}."):
+            return _build(version, program)
+    raise ConfigError(f"{server} is not here: name its folder in {FOLDERS} (tests/README.md)")
+
+
+def tool_of(server: str, *names: str) -> list[str] | None:
+    """The command of a tool that comes with the server, such as mysqlbinlog; None where it has none."""
+    for version, program in _found().items():
+        for tool in (program.folder / "usr" / "bin" / name for name in names):
+            if version.startswith(f"{server}.") and tool.is_file():
+                return [*program.words[:-1], str(tool)]
+    return None
+
+
+@cache
+def _found() -> dict[str, Program]:
+    programs = [one for folder in _folders() for one in _programs(folder)]
+    return {version: one for one in reversed(programs) if (version := one.version())}
+
+
+def _folders() -> Iterator[Path]:
+    yield from (Path(folder) for folder in os.environ.get(FOLDERS, "").split(os.pathsep) if folder)
+    for name in ("mysqld", "mariadbd"):
+        if found := shutil.which(name, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin"):
+            yield Path(found).parents[2]
+
+
+def _programs(folder: Path) -> Iterator[Program]:
+    libraries = folder / "usr" / "lib" / "x86_64-linux-gnu"
+    own = folder != Path("/") and libraries.is_dir()
+    loader = next((one / _LOADER for one in (libraries, Path("/lib64")) if (one / _LOADER).is_file()), None)
+    for name in ("mysqld", "mariadbd"):
+        for place in ("usr/sbin", "usr/bin", "sbin", "bin"):
+            program = folder / place / name
+            if program.is_file() and not program.is_symlink():
+                yield Program(folder, program, (loader, libraries) if own and loader else None)
+
+
+def _build(version: str, program: Program) -> Build:
+    base = program.folder / "usr" if (program.folder / "usr").is_dir() else program.folder
+    if version.startswith("mysql"):
+        options = {"innodb_log_file_size": None, "innodb_redo_log_capacity": "64M"}
+        return Build(version, lambda: base, program.words, "share/mysql", options)
+    share = "share/mysql" if (base / "share" / "mysql").is_dir() else "share/mariadb"
+    names = _MARIADB_TABLES if (base / share / _MARIADB_TABLES[0]).is_file() else _MARIADB_TABLES_10
+    return Build(version, lambda: base, program.words, share, _MARIADB, "--bootstrap", names)
