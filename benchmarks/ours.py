@@ -5,12 +5,13 @@ Put here: reading a file into record batches of all columns. Not here: anything 
 
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.binlog import Changes, Decoder, Slicer, definitions_of
+from spark_jobs.binlog import Changes, FileDecoder
 
 CHUNK = 4 << 20
 _UPDATE = pa.scalar(2, pa.uint8())
@@ -18,31 +19,19 @@ _UPDATE = pa.scalar(2, pa.uint8())
 
 def read(path: Path) -> tuple[int, int, int]:
     """(changes, values of all row images, sum of all first columns) of the file."""
-    slicer, decoders = Slicer(path.name, 0, None), {}
-    counts = [0, 0, 0]
+    decoder = FileDecoder(path.name, before="all")
+    counts = [_counted(found) for found in _changes(decoder, path)]
+    return sum(one[0] for one in counts), sum(one[1] for one in counts), sum(one[2] for one in counts)
 
-    def count(batch: pa.RecordBatch) -> None:
-        for at in range(len(batch)):
-            cells = {name: batch.column(name)[at] for name in ("kind", "start", "context", "payload", "tables")}
-            if cells["kind"].as_py() != "rows":
-                continue
-            start, context, payload = cells["start"].as_py(), cells["context"].as_py(), cells["payload"].as_buffer()
-            tables = [one["table"] for one in cells["tables"].as_py()]
-            if any(one not in decoders for one in tables):
-                for found in definitions_of(path.name, start, context, payload):
-                    decoders.setdefault(found.name.table, Decoder(found, before="all"))
-            for one in tables:
-                for changes in decoders[one].decode(path.name, start, context, payload):
-                    for place, more in enumerate(_counted(changes)):
-                        counts[place] += more
 
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            for batch in slicer.feed(chunk):
-                count(batch)
-    for batch in slicer.finish():
-        count(batch)
-    return counts[0], counts[1], counts[2]
+def _changes(decoder: FileDecoder, path: Path) -> Iterator[Changes]:
+    chunk = memoryview(bytearray(CHUNK))
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(chunk):
+            for _, changes in decoder.feed(chunk[:count]):
+                yield changes
+    for _, changes in decoder.finish():
+        yield changes
 
 
 def _counted(changes: Changes) -> tuple[int, int, int]:

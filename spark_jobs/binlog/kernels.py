@@ -32,6 +32,14 @@ def kernel(function: Callable[..., Any]) -> Any:
     return numba.njit(cache=True, boundscheck=False, nogil=True, error_model="numpy")(function)
 
 
+def part(function: Callable[..., Any]) -> Any:
+    """The decorator of what a kernel does for every value: always inlined, where LLVM by itself would make a call.
+
+    A call costs more than it looks: the vectors that the caller keeps in registers are loaded again after each.
+    """
+    return numba.njit(boundscheck=False, nogil=True, error_model="numpy", forceinline=True)(function)
+
+
 def _load(result: Any, bits: int, *, big_endian: bool = False) -> Any:
     """An intrinsic ``load(address) -> unsigned`` that needs no alignment."""
 
@@ -899,6 +907,16 @@ R_ROWS, R_EVENT, R_PLACE, R_ORDINAL, R_COLUMN, R_MASKS, R_PARTIAL = range(7)
 """Cells of decode_rows' state: see there."""
 R_CELLS = 7
 
+IS_UPDATE = np.zeros(256, np.bool_)
+IS_UPDATE[[24, 31]] = True
+"""By type code: whether a row event holds two images a row."""
+
+STEP_KIND, STEP_SLOT, STEP_WIDTH, STEP_TEXT, STEP_USED, STEP_CAPACITY, STEP_PARAMETERS = range(7)
+"""What the row kernel does with one column, cells of int64: its kind, the address of its slots and their width, the
+address of its text, bytes of it used, bytes there are; then six parameters of the kind."""
+STEP_CELLS = 12
+STEP_BYTES = 8 * STEP_CELLS
+
 DATE_MARK = -(1 << 31)
 TIME_MARK = -(1 << 63)
 """A date that no calendar has stands in its slot as mark + packed bits, under a null; no real one is that small."""
@@ -979,7 +997,7 @@ def image_masks(addresses: Array, columns: int, masks: Array) -> None:
             place += size
 
 
-@kernel
+@part
 def _zero_slot(slot: int, width: int) -> Any:
     if width == 8:
         store64(slot, np.uint64(0))
@@ -1125,7 +1143,7 @@ def _time(q: int, slot: int, size: int, fraction_size: int, unit: int) -> Any:
     return (clock & 63) < 60 and ((clock >> 6) & 63) < 60 and fraction <= 999999 and clock < (1 << 22)
 
 
-@kernel
+@part
 def _copy_text(target: int, source: int, length: int) -> Any:
     """Copies in whole vectors: up to 31 bytes behind both may be touched."""
     copy32(target, source)
@@ -1134,6 +1152,12 @@ def _copy_text(target: int, source: int, length: int) -> Any:
     else:
         for k in range(32, length, 32):
             copy32(target + k, source + k)
+
+
+@part
+def cell(step: int, place: int) -> Any:
+    """One cell of a step, by the step's address: far cheaper than indexing an array of three dimensions."""
+    return np.int64(load64(step + 8 * place))
 
 
 @kernel
@@ -1145,14 +1169,9 @@ def decode_rows(
     state: Array,
     partial: bool,
     columns: int,
-    kinds: Array,
-    parameters: Array,
-    widths: Array,
-    slots: Array,
-    texts: Array,
-    used: Array,
-    capacity: Array,
+    steps: Array,
     variable: Array,
+    padding: Array,
     rows: int,
     nulls: Array,
     has_before: bool,
@@ -1167,9 +1186,9 @@ def decode_rows(
 ) -> Any:
     """Fills one block of at most ``rows`` changes from row events, and says why it came back.
 
-    Program 0 (first index of kinds, widths, slots, texts, used, capacity, marked) is the row: the after image, or a
-    delete's. Program 1 is the before image of updates. A value's bytes are read up to 64 beyond the event's end, never
-    further: lengths are checked before they are followed.
+    Program 0 (first index of steps, marked) is the row: the after image, or a delete's. Program 1 is the before image
+    of updates. A value's bytes are read up to 64 beyond the event's end, never further: lengths are checked before they
+    are followed.
 
     addresses, offsets, commits: per event its address in memory (64 readable bytes behind it), its offset in the file,
         its transaction's commit time (µs).
@@ -1179,8 +1198,11 @@ def decode_rows(
         block.
     partial: whether images without all columns are read; a column that is left out counts as null. sources: the event
         of each row.
-    variable: (program, column) of the kinds whose bytes are not bounded by ``rows``; ``capacity`` of these is checked.
-    nulls: [program, row, word], a set bit for a null. month_start, month_length: addresses of these tables.
+    steps: [program, column, STEP_CELLS], what is done with a column and where to. variable: (program, column) of the
+        kinds whose bytes are not bounded by ``rows``: the capacity of these is checked. padding: columns of program 1
+        that have text.
+    nulls: [program, row, word], a set bit for a null; program 1 is missing where no event is an update.
+    month_start, month_length: addresses of these tables.
     """
     n = np.int64(0)
     event = state[R_EVENT]
@@ -1189,6 +1211,8 @@ def decode_rows(
     masks = state[R_MASKS]
     state[R_PARTIAL] = 0
     nulls_at = nulls.ctypes.data
+    words = nulls.shape[2]
+    steps_at = steps.ctypes.data
     bitmap_bytes = (columns + 7) >> 3
     room = np.int64(-1)
     reason = DONE
@@ -1232,7 +1256,8 @@ def decode_rows(
         if room < 32:
             room = np.int64(1) << 62
             for k in range(len(variable)):
-                room = min(room, capacity[variable[k, 0], variable[k, 1]] - used[variable[k, 0], variable[k, 1]])
+                cells = steps[variable[k, 0], variable[k, 1]]
+                room = min(room, cells[STEP_CAPACITY] - cells[STEP_USED])
             room -= end - q
             if room < 32:
                 reason = BLOCK_FULL
@@ -1242,6 +1267,7 @@ def decode_rows(
             op = np.uint8(2)
         elif code == 32 or code == 25:  # noqa: PLR1714 - numba is slow at tuples
             op = np.uint8(3)
+        first = n
         # An event without bytes of rows holds one row, of images without columns (log_event.cc, write_row).
         while q < end or (masks and ordinal == 0):
             if n == rows:
@@ -1251,8 +1277,9 @@ def decode_rows(
             for image in range(2 if is_update else 1):
                 program = 1 if is_update and image == 0 else 0
                 bitmap = q
+                row_nulls = nulls_at + ((program * nulls.shape[1] + n) * words) * 8
                 if masks:
-                    bitmap = nulls_at + ((program * nulls.shape[1] + n) * nulls.shape[2]) * 8
+                    bitmap = row_nulls
                     q = _spread(masks + image * bitmap_bytes, q, end, columns, bitmap)
                     state[R_PARTIAL] = 1
                 else:
@@ -1262,18 +1289,20 @@ def decode_rows(
                     reason = CUT_SHORT
                     break
                 word = np.uint64(0)
+                step = steps_at + program * columns * STEP_BYTES - STEP_BYTES
                 for c in range(columns):
                     if c & 63 == 0:
                         word = load64(bitmap + (c >> 3))
-                        nulls[program, n, c >> 6] = word
-                    kind = kinds[program, c]
-                    slot = slots[program, c]
+                        store64(row_nulls + (c >> 3), word)
+                    step += STEP_BYTES
+                    kind = cell(step, STEP_KIND)
+                    slot = cell(step, STEP_SLOT)
                     if (word >> np.uint64(c & 63)) & np.uint64(1):
                         if kind >= TEXT_1:
                             if kind <= PADDED:
-                                store32(slot + 4 * n, np.uint32(used[program, c]))
+                                store32(slot + 4 * n, np.uint32(cell(step, STEP_USED)))
                         elif kind != SKIP:
-                            _zero_slot(slot + widths[program, c] * n, widths[program, c])
+                            _zero_slot(slot + cell(step, STEP_WIDTH) * n, cell(step, STEP_WIDTH))
                         continue
                     if kind == COPY_8:
                         store64(slot + 8 * n, load64(q))
@@ -1297,13 +1326,13 @@ def decode_rows(
                             reason = CUT_SHORT
                             column = c
                             break
-                        place = used[program, c]
+                        place = cell(step, STEP_USED)
                         store32(slot + 4 * n, np.uint32(place))
-                        _copy_text(texts[program, c] + place, q, length)
-                        used[program, c] = place + length
+                        _copy_text(cell(step, STEP_TEXT) + place, q, length)
+                        store64(step + 8 * STEP_USED, np.uint64(place + length))
                         q += length
                     elif kind == SKIP:
-                        q += parameters[c, 0]
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == SKIP_1:
                         q += 1 + np.int64(load8(q))
                     elif kind == SKIP_2:
@@ -1333,33 +1362,33 @@ def decode_rows(
                             good = _decimal_18(
                                 q,
                                 slot + 16 * n,
-                                parameters[c, 1],
-                                parameters[c, 2],
-                                parameters[c, 3],
-                                parameters[c, 4],
-                                parameters[c, 5],
+                                cell(step, STEP_PARAMETERS + 1),
+                                cell(step, STEP_PARAMETERS + 2),
+                                cell(step, STEP_PARAMETERS + 3),
+                                cell(step, STEP_PARAMETERS + 4),
+                                cell(step, STEP_PARAMETERS + 5),
                             )
                         else:
                             good = _decimal_38(
                                 q,
                                 slot + 16 * n,
-                                parameters[c, 1],
-                                parameters[c, 2],
-                                parameters[c, 3],
-                                parameters[c, 4],
-                                parameters[c, 5],
+                                cell(step, STEP_PARAMETERS + 1),
+                                cell(step, STEP_PARAMETERS + 2),
+                                cell(step, STEP_PARAMETERS + 3),
+                                cell(step, STEP_PARAMETERS + 4),
+                                cell(step, STEP_PARAMETERS + 5),
                             )
-                        q += parameters[c, 0]
+                        q += cell(step, STEP_PARAMETERS)
                         if not good:
                             reason = BAD_VALUE
                     elif kind == DATETIME_TO_64 or kind == TIMESTAMP_TO_64:  # noqa: PLR1714, SIM109 - ditto
                         if kind == DATETIME_TO_64:
                             result = _datetime(
-                                q, slot + 8 * n, parameters[c, 1], parameters[c, 2], month_start, month_length
+                                q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2), month_start, month_length
                             )
                         else:
-                            result = _timestamp(q, slot + 8 * n, parameters[c, 1], parameters[c, 2])
-                        q += parameters[c, 0]
+                            result = _timestamp(q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2))
+                        q += cell(step, STEP_PARAMETERS)
                         if result == 1:
                             nulls[program, n, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
                             marked[program, c] = 1
@@ -1371,26 +1400,26 @@ def decode_rows(
                             marked[program, c] = 1
                         q += 3
                     elif kind == TIME_TO_64:
-                        if not _time(q, slot + 8 * n, parameters[c, 0], parameters[c, 1], parameters[c, 2]):
+                        if not _time(q, slot + 8 * n, cell(step, STEP_PARAMETERS), cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2)):
                             reason = BAD_VALUE
-                        q += parameters[c, 0]
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == YEAR_TO_16:
                         year = np.int64(load8(q))
                         store16(slot + 2 * n, np.uint16(1900 + year if year else 0))
                         q += 1
                     elif kind == LITTLE_TO_64:
-                        store64(slot + 8 * n, load64(q) & (~np.uint64(0) >> np.uint64(64 - 8 * parameters[c, 0])))
-                        q += parameters[c, 0]
+                        store64(slot + 8 * n, load64(q) & (~np.uint64(0) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS))))
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == BIG_TO_64:
-                        store64(slot + 8 * n, load64_big(q) >> np.uint64(64 - 8 * parameters[c, 0]))
-                        q += parameters[c, 0]
+                        store64(slot + 8 * n, load64_big(q) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == BIG_TO_128:
-                        store64(slot + 16 * n, load64_big(q) >> np.uint64(64 - 8 * parameters[c, 0]))
+                        store64(slot + 16 * n, load64_big(q) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
                         store64(slot + 16 * n + 8, np.uint64(0))
-                        q += parameters[c, 0]
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == COPY_N:
-                        memcpy(slot + parameters[c, 0] * n, q, parameters[c, 0])
-                        q += parameters[c, 0]
+                        memcpy(slot + cell(step, STEP_PARAMETERS) * n, q, cell(step, STEP_PARAMETERS))
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == TEXT_3 or kind == TEXT_4:  # noqa: PLR1714, SIM109 - ditto
                         length = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
                         q += 3
@@ -1401,24 +1430,24 @@ def decode_rows(
                             reason = CUT_SHORT
                             column = c
                             break
-                        place = used[program, c]
+                        place = cell(step, STEP_USED)
                         store32(slot + 4 * n, np.uint32(place))
-                        memcpy(texts[program, c] + place, q, length)
-                        used[program, c] = place + length
+                        memcpy(cell(step, STEP_TEXT) + place, q, length)
+                        store64(step + 8 * STEP_USED, np.uint64(place + length))
                         q += length
                     elif kind == PADDED:
                         length = np.int64(load8(q))
                         q += 1
-                        if q + length > end or length > parameters[c, 0]:
+                        if q + length > end or length > cell(step, STEP_PARAMETERS):
                             reason = CUT_SHORT if q + length > end else BAD_VALUE
                             column = c
                             break
-                        place = used[program, c]
+                        place = cell(step, STEP_USED)
                         store32(slot + 4 * n, np.uint32(place))
-                        memcpy(texts[program, c] + place, q, length)
-                        for k in range(length, parameters[c, 0]):
-                            store8(texts[program, c] + place + k, np.uint8(0))
-                        used[program, c] = place + parameters[c, 0]
+                        memcpy(cell(step, STEP_TEXT) + place, q, length)
+                        for k in range(length, cell(step, STEP_PARAMETERS)):
+                            store8(cell(step, STEP_TEXT) + place + k, np.uint8(0))
+                        store64(step + 8 * STEP_USED, np.uint64(place + cell(step, STEP_PARAMETERS)))
                         q += length
                     elif kind == SKIP_3:
                         q += 3 + (np.int64(load16(q)) | np.int64(load8(q + 2)) << 16)
@@ -1442,18 +1471,19 @@ def decode_rows(
                 q = row_start
                 break
             if has_before and not is_update:
-                for k in range(nulls.shape[2]):
+                for k in range(words):
                     nulls[1, n, k] = ~np.uint64(0)
-                for c in range(columns):
-                    if TEXT_1 <= kinds[1, c] <= PADDED:
-                        store32(slots[1, c] + 4 * n, np.uint32(used[1, c]))
-            ops[n] = op
-            places[n] = offsets[event]
-            ordinals[n] = ordinal
-            committed[n] = commits[event]
-            sources[n] = event
+                for k in range(len(padding)):
+                    cells = steps[1, padding[k]]
+                    store32(cells[STEP_SLOT] + 4 * n, np.uint32(cells[STEP_USED]))
             n += 1
             ordinal += 1
+        for k in range(first, n):
+            ops[k] = op
+            places[k] = offsets[event]
+            ordinals[k] = ordinal - n + k
+            committed[k] = commits[event]
+            sources[k] = event
         if reason != DONE:
             break
         event += 1
@@ -1464,35 +1494,34 @@ def decode_rows(
     state[R_ORDINAL] = ordinal
     state[R_COLUMN] = column
     state[R_MASKS] = masks
-    for program in range(2):
+    for program in range(nulls.shape[0]):
         for c in range(columns):
-            if TEXT_1 <= kinds[program, c] <= PADDED:
-                store32(slots[program, c] + 4 * n, np.uint32(used[program, c]))
+            cells = steps[program, c]
+            if TEXT_1 <= cells[STEP_KIND] <= PADDED:
+                store32(cells[STEP_SLOT] + 4 * n, np.uint32(cells[STEP_USED]))
     return reason
 
 
 @kernel
-def validity(nulls: Array, rows: int, column: int, bitmap: Array) -> Any:
-    """Fills a column's Arrow validity bitmap from ``nulls[row, word]``; returns the number of nulls."""
-    word = column >> 6
-    shift = np.uint64(column & 63)
-    count = np.int64(0)
-    for i in range(rows >> 3):
-        bits = np.uint64(0)
-        for k in range(8):
-            bits |= ((nulls[8 * i + k, word] >> shift) & np.uint64(1)) << np.uint64(k)
-        bitmap[i] = np.uint8(~bits)
-        while bits:
-            bits &= bits - np.uint64(1)
-            count += 1
-    if rows & 7:
-        bits = np.uint64(0)
-        for k in range(rows & 7):
-            bit = (nulls[(rows & ~7) + k, word] >> shift) & np.uint64(1)
-            bits |= bit << np.uint64(k)
-            count += np.int64(bit)
-        bitmap[rows >> 3] = np.uint8(~bits)
-    return count
+def validities(nulls: Array, rows: int, columns: Array, bitmaps: int, size: int, counts: Array) -> None:
+    """Arrow's validity bitmaps of some columns from ``nulls[row, word]``, each at ``size`` bytes from the one before.
+
+    counts: the number of nulls in each.
+    """
+    for j in range(len(columns)):
+        word = columns[j] >> 6
+        shift = np.uint64(columns[j] & 63)
+        bitmap = bitmaps + j * size
+        count = np.int64(0)
+        for first in range(0, rows, 8):
+            bits = np.uint64(0)
+            for k in range(min(8, rows - first)):
+                bits |= ((nulls[first + k, word] >> shift) & np.uint64(1)) << np.uint64(k)
+            store8(bitmap + (first >> 3), np.uint8(~bits))
+            while bits:
+                bits &= bits - np.uint64(1)
+                count += 1
+        counts[j] = count
 
 
 # ---- text of columns ----------------------------------------------------------------------------------------------

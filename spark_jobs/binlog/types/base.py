@@ -45,7 +45,7 @@ class Declared(Protocol):
     def labels(self) -> tuple[str, ...] | None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Filled:
     """What the kernel left for one column of one block.
 
