@@ -121,7 +121,7 @@ def _memcpy() -> Any:
 memcpy = _memcpy()
 
 
-@kernel
+@part
 def load48(address: int) -> Any:
     """Six bytes, little-endian: a table id."""
     return np.int64(load32(address)) | np.int64(load16(address + 4)) << 32
@@ -214,57 +214,83 @@ def _vector_at(builder: Any, address: Any) -> Any:
     return value
 
 
-def _folding(lanes: int, distance: tuple[int, int]) -> Any:
-    """An intrinsic ``fold(address, count, state) -> (low, high, count left)``; needs count >= 16 * lanes.
+def _folding(lanes: int) -> Any:
+    """An intrinsic ``fold(low, high, address, count) -> (low, high)``.
 
-    The low and high words, followed by the bytes left, have the CRC that the whole has.
+    The two words are the bytes so far; ``count`` more, a multiple of 16 and at least 64 with four lanes, are folded in.
     """
 
     @intrinsic
-    def fold(_typing: Any, _address: Any, _count: Any, _state: Any) -> Any:
+    def fold(_typing: Any, _low: Any, _high: Any, _address: Any, _count: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             word, pair = ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
-            address, count, state = arguments
-            values = [_vector_at(builder, builder.add(address, ir.Constant(word, 16 * k))) for k in range(lanes)]
-            mixed = builder.insert_element(ir.Constant(pair, [0, 0]), builder.zext(state, word), ir.Constant(word, 0))
-            values[0] = builder.xor(values[0], mixed)
-            place = builder.add(address, ir.Constant(word, 16 * lanes))
-            left = builder.sub(count, ir.Constant(word, 16 * lanes))
-            values, place, left = _fold_loop(builder, values, place, left, ir.Constant(pair, list(distance)))
-            near = ir.Constant(pair, list(_FOLD_16))
-            merged = values[0]
-            for value in values[1:]:
-                merged = _fold(builder, merged, near, value)
+            low, high, place, left = arguments
+            near, far = ir.Constant(pair, list(_FOLD_16)), ir.Constant(pair, list(_FOLD_64))
+            merged = builder.insert_element(ir.Constant(pair, [0, 0]), low, ir.Constant(word, 0))
+            merged = builder.insert_element(merged, high, ir.Constant(word, 1))
             if lanes > 1:
-                [merged], place, left = _fold_loop(builder, [merged], place, left, near)
+                starts = [builder.add(place, ir.Constant(word, 16 * k)) for k in range(lanes)]
+                values = [_vector_at(builder, start) for start in starts]
+                values[0] = _fold(builder, merged, near, values[0])
+                place = builder.add(place, ir.Constant(word, 16 * lanes))
+                left = builder.sub(left, ir.Constant(word, 16 * lanes))
+                values, place, left = _fold_loop(builder, values, place, left, far)
+                merged = values[0]
+                for value in values[1:]:
+                    merged = _fold(builder, merged, near, value)
+            [merged], place, left = _fold_loop(builder, [merged], place, left, near)
             parts = [builder.extract_element(merged, ir.Constant(word, k)) for k in (0, 1)]
-            return context.make_tuple(builder, signature.return_type, [*parts, left])
+            return context.make_tuple(builder, signature.return_type, parts)
 
-        result = types.Tuple((types.uint64, types.uint64, types.int64))
-        return result(types.int64, types.int64, types.uint32), generate
+        result = types.Tuple((types.uint64, types.uint64))
+        return result(types.uint64, types.uint64, types.int64, types.int64), generate
 
     return fold
 
 
-_fold_wide = _folding(4, _FOLD_64)
-_fold_narrow = _folding(1, _FOLD_16)
+_fold_wide = _folding(4)
+_fold_narrow = _folding(1)
 
 
-@kernel
+@part
 def _crc_folded(address: int, count: int, state: int) -> Any:
-    if count < 16:
-        return _crc_rest(address, count, state)
-    if count >= 64:
-        low, high, left = _fold_wide(address, count, state)
+    """By carry-less multiplication; what is left of whole blocks of 16 bytes comes first, with zeros before it.
+
+    Leading zeros change nothing once the state is mixed into the first four bytes; a rest at the end would have to go
+    through the tables byte by byte, which took longer than all the folding of an event of 80 bytes.
+    """
+    head = count & 15
+    if count < 16 or 0 < head < 4:
+        few = head if count >= 16 else count
+        state = _crc_rest(address, few, state)
+        address += few
+        count -= few
+        head = np.int64(0)
+    if count == 0:
+        return state
+    low = load64(address) ^ np.uint64(state)
+    high = load64(address + 8)
+    if head == 0:
+        head = np.int64(16)
+    elif head <= 8:
+        high = low << np.uint64(64 - 8 * head)
+        low = np.uint64(0)
     else:
-        low, high, left = _fold_narrow(address, count, state)
-    return _crc_rest(address + count - left, left, _crc_16(low, high))
+        high = high << np.uint64(128 - 8 * head) | low >> np.uint64(8 * head - 64)
+        low = low << np.uint64(128 - 8 * head)
+    address += head
+    count -= head
+    if count >= 64:
+        low, high = _fold_wide(low, high, address, count)
+    else:
+        low, high = _fold_narrow(low, high, address, count)
+    return _crc_16(low, high)
 
 
 _crc_state = _crc_folded if HAS_CLMUL else _crc_rest
 
 
-@kernel
+@part
 def crc32(address: int, count: int) -> Any:
     """What ``zlib.crc32`` gives for ``count`` bytes."""
     return _crc_state(address, count, np.uint32(0xFFFFFFFF)) ^ np.uint32(0xFFFFFFFF)
@@ -325,7 +351,9 @@ S_TRANSACTIONS = 1  # rows of the transactions' array in use; the last one may b
 S_MAPS = 2  # table maps open in the statement
 S_PHASE = 3  # OUTSIDE …
 S_FLAVOR = 4  # 1 for MariaDB: its GTID event begins the transaction, a BEGIN may still follow
-S_CELLS = 5
+S_RECENT = 5  # ordinals + 1 of the last maps by table id: a body is compared with the one before it, not hashed again
+RECENT = 64
+S_CELLS = S_RECENT + RECENT
 
 OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY decides
 
@@ -351,7 +379,7 @@ _DUMMY_TABLE = 0xFFFFFF  # a row event of this id only closes the statement's ma
 Q_OTHER, Q_BEGIN, Q_COMMIT, Q_ROLLBACK, Q_SAVEPOINT, Q_XA_START, Q_XA_END, Q_XA, Q_ROLLBACK_TO = range(9)
 
 
-@kernel
+@part
 def _word(address: int, count: int) -> Any:
     """Up to eight bytes as one little-endian word, letters in lower case."""
     value = np.uint64(0)
@@ -374,7 +402,7 @@ _XA = _spelled(b"XA ")
 _XA_START = (_spelled(b"START"), _spelled(b"BEGIN"), _spelled(b"END"))
 
 
-@kernel
+@part
 def query_class(text: int, count: int) -> Any:  # noqa: PLR0911 - one a keyword
     """Which of Q_OTHER … the ``count`` bytes of a QUERY's text are. The server writes these words itself, bare."""
     if count == 5 and _word(text, 5) == np.uint64(_BEGIN):
@@ -418,8 +446,16 @@ def body_hash(address: int, count: int) -> Any:
     return np.int64((state ^ (state >> np.uint64(32))) & np.uint64(0x7FFFFFFF))
 
 
-@kernel
+@part
 def _same(left: int, right: int, count: int) -> Any:
+    while count >= 32:
+        differs = (load64(left) ^ load64(right)) | (load64(left + 8) ^ load64(right + 8))
+        differs |= (load64(left + 16) ^ load64(right + 16)) | (load64(left + 24) ^ load64(right + 24))
+        if differs:
+            return False
+        left += 32
+        right += 32
+        count -= 32
     while count >= 8:
         if load64(left) != load64(right):
             return False
@@ -448,7 +484,16 @@ def find_map(address: int, count: int, slots: Array, bodies: Array) -> Any:
     return np.int64(-1)
 
 
-@kernel
+@part
+def _recent_map(address: int, count: int, state: Array, bodies: Array, table_id: int) -> Any:
+    """As find_map, where the body is that of the last map of the same id (or of one that shares its place)."""
+    ordinal = state[S_RECENT + (table_id & (RECENT - 1))] - 1
+    if ordinal >= 0 and bodies[ordinal, 1] == count and _same(bodies[ordinal, 0], address, count):
+        return ordinal
+    return np.int64(-1)
+
+
+@part
 def _begin(transaction: Array, start: int, header: int) -> Any:
     transaction[:] = 0
     transaction[TX_START] = start
@@ -539,7 +584,7 @@ def _read_tagged(transaction: Array, body: int, count: int) -> Any:
     return transaction[TX_NUMBER] > 0
 
 
-@kernel
+@part
 def _read_gtid(transaction: Array, meaning: int, header: int, body: int, count: int) -> Any:
     """Fills in GTID and commit time from a GTID event's ``count`` bytes of body (sql/log_event.h Gtid_log_event)."""
     if meaning == GTID_MARIADB:
@@ -557,13 +602,13 @@ def _read_gtid(transaction: Array, meaning: int, header: int, body: int, count: 
         transaction[TX_COMMITTED] = load48(body + 42) | np.int64(load8(body + 48) & np.uint8(0x7F)) << 48
 
 
-@kernel
+@part
 def _gtid_length(meaning: int) -> Any:
     """The least body of a GTID event: flags 1, UUID 16, number 8; MariaDB: number 8, domain 4, flags 1."""
     return 13 if meaning == GTID_MARIADB else 25
 
 
-@kernel
+@part
 def query_text(body: int, count: int, meaning: int) -> Any:
     """Offset of a QUERY's text within its body, or -1 where its parts do not fit."""
     fixed = 26 if meaning == LOAD_QUERY else 13
@@ -573,7 +618,7 @@ def query_text(body: int, count: int, meaning: int) -> Any:
     return text if text <= count else np.int64(-1)
 
 
-@kernel
+@part
 def _query(  # noqa: PLR0911 - one a keyword
     body: int,
     count: int,
@@ -702,14 +747,18 @@ def scan(
                 if count < 8 + 2:
                     why = BAD_LENGTH
                     break
-                table = find_map(body + 6, count - 6, slots, bodies)
+                table_id = load48(body)
+                table = _recent_map(body + 6, count - 6, state, bodies, table_id)
                 if table < 0:
-                    why = NEW_MAP
-                    break
+                    table = find_map(body + 6, count - 6, slots, bodies)
+                    if table < 0:
+                        why = NEW_MAP
+                        break
+                    state[S_RECENT + (table_id & (RECENT - 1))] = table + 1
                 if state[S_MAPS] == len(open_maps):
                     why = MAPS_FULL
                     break
-                open_maps[state[S_MAPS], 0] = load48(body)
+                open_maps[state[S_MAPS], 0] = table_id
                 open_maps[state[S_MAPS], 1] = table
                 state[S_MAPS] += 1
             elif meaning == ROWS:
