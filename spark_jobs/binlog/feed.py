@@ -35,7 +35,7 @@ class Feed:
     ) -> None:
         """least: bytes to gather before a scan is worth it.
 
-        reuse: whether the caller is done with a buffer when it asks for the next: new memory costs more than a scan.
+        reuse: whether the caller is done with a scan when it asks for the next: new memory costs more than a scan.
         """
         if offset and description is None:
             raise ValueError(f"{file}:{offset}: a start inside a file needs the file's FORMAT_DESCRIPTION")
@@ -131,6 +131,13 @@ class Feed:
         self.base += begin
         self._scanned -= begin
 
+    def rewind(self, begin: int) -> None:
+        """As ``keep``, and scans the rest again: a boundary of transactions lies at ``begin``."""
+        assert self._scanner
+        self.keep(begin)
+        self._scanned = 0
+        self._scanner.restart()
+
     def _open(self) -> None:
         """Reads the file head once it is there."""
         if len(self.buffer) >= 4:
@@ -140,7 +147,7 @@ class Feed:
             return
         self._format = FormatDescription.parse(head, f"{self.file}:4")
         self.buffer[4 + 17] &= ~IN_USE & 0xFF
-        self._scanner = Scanner(self.file, self._format, self.maps)
+        self._scanner = Scanner(self.file, self._format, self.maps, reuse=bool(self._memories))
         self._scanned = 4
 
 

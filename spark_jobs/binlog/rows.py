@@ -374,7 +374,7 @@ def _refused(
     accepted: bits of _UNDECIDED that are decoded nevertheless.
     """
     reasons = {}
-    for code in np.unique(found.code[chosen]).tolist():
+    for code in np.flatnonzero(np.bincount(found.code[chosen])).tolist():
         if not EVENT_TYPES[code].rows:
             first = int(np.flatnonzero(found.code[chosen] == code)[0])
             reasons[first] = f"rows of {type_name(code)} events are not decoded in this version"

@@ -82,7 +82,7 @@ class Slicer:
         self.complete = offset
         """Offset after the last complete transaction or control event, as of what was scanned; final after finish()."""
         self._feed = Feed(file, offset, format, least=target)
-        self._index = nothing(offset)
+        self._index = _tail(empty_scan(np.empty(0, np.uint8), offset, 0, 0), 0)
         self._carried: list[bytes] = []
         self._news: list[tuple[int, bytes]] = []
         self._maps_noted = 0
@@ -115,7 +115,7 @@ class Slicer:
 
     def _advance(self, found: Scan, *, final: bool) -> Iterator[pa.RecordBatch]:
         self._note_maps(found)
-        index = joined(self._index, found)
+        index = _joined(self._index, found)
         ends = np.flatnonzero(index.mark & (kernels.MARK_ENDS | kernels.MARK_CONTROL))
         if len(ends):
             self.complete = index.base + int(index.offset[ends[-1]] + index.length[ends[-1]])
@@ -137,7 +137,7 @@ class Slicer:
         rows = [self._describe(index, *(int(cell) for cell in slices[k])) for k in range(count)]
         batch = _batch(self.file, rows, index)
         self._carried = self._open_maps(index, left)
-        self._index = tail(index, left)
+        self._index = _tail(index, left)
         self._feed.keep(self._index.base - index.base)
         return batch
 
@@ -268,12 +268,7 @@ def _payload(rows: list[_Slice], buffer: NDArray[np.uint8]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(buffer)])
 
 
-def nothing(base: int) -> Scan:
-    """The index before the first scan, at a file offset."""
-    return tail(empty_scan(np.empty(0, np.uint8), base, 0, 0), 0)
-
-
-def joined(before: Scan, found: Scan) -> Scan:
+def _joined(before: Scan, found: Scan) -> Scan:
     """One index over ``found``'s buffer, which begins with ``before``'s bytes.
 
     An open transaction stands last in ``before`` and first in ``found``; the later row knows more of it.
@@ -295,7 +290,7 @@ def joined(before: Scan, found: Scan) -> Scan:
     )
 
 
-def tail(index: Scan, first: int) -> Scan:
+def _tail(index: Scan, first: int) -> Scan:
     """What is left from event ``first`` on, over a buffer of its own bytes."""
     begin = _start(index, first) if first < len(index) else index.end
     owners = index.transaction[first:]
