@@ -105,7 +105,17 @@ def test_a_rollback_is_never_passed_over(held: int, monkeypatch: pytest.MonkeyPa
     rows = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(50)]) for _ in range(4)]
     content = replace(SPEC, changes=[*rows, Rollback()]).to_bytes()
     with pytest.raises(Unsupported, match=r"log\.000001:\d+: .*ROLLBACK"):
-        in_one_pass(content, 500)
+        in_one_pass(content, 20)
+
+
+def test_a_large_transaction_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_decoder, "AT_ONCE", 1)
+    monkeypatch.setattr(file_decoder, "HELD", 1000)
+    rows = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(50)]) for _ in range(4)]
+    decoder = FileDecoder(FILE)
+    found = [one for chunk in chunked(replace(SPEC, changes=rows).to_bytes()[:-100], 500) for one in decoder.feed(chunk)]
+    assert [len(changes) for _, changes in found] == [50, 50, 50]
+    assert decoder.complete < found[0][1].offset[0].as_py()
 
 
 def test_damage_is_told_after_what_stands_before_it() -> None:
