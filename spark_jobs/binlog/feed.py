@@ -90,7 +90,7 @@ class Feed:
         """
         after = self._filled + len(piece)
         if after > len(self._room):
-            room = self._memory(self._filled + max(self._wanted, 0) + len(piece))
+            room = self._memory(self._filled + max(self._wanted, len(piece)))
             room[: self._filled] = self._room[: self._filled]
             self._room = room
         self._room[self._filled : after] = piece
