@@ -8,7 +8,7 @@ Put here: the shapes that families share. Not here: any one type.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -113,6 +113,15 @@ class Reading:
     @property
     def is_text(self) -> bool:
         return self.kind >= kernels.TEXT_1
+
+
+def string_array(texts: Iterable[str]) -> pa.Array:
+    """As ``pa.array``, which first imports pandas, to see whether it was given a series: that takes a new process longer
+    than the decoder's own kernels."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
 
 def as_is(arrow: pa.DataType) -> Finish:
