@@ -62,8 +62,8 @@ dev: java $(DEV) delta ## Dagster's UI on what the demo left (DEMO=folder), or o
 	  .venv/bin/dagster dev -w workspace.yaml -h 127.0.0.1
 
 .PHONY: bench
-bench: java $(DEV) delta mysql ## the benchmarks: minutes, results as a table
-	@$(PY) -m benchmarks
+bench: java $(DEV) delta mysql ## the benchmarks: minutes, results as tables (BENCH="decode start whole" for some)
+	@$(PY) -m benchmarks $(BENCH)
 
 .PHONY: lock
 lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_ARGS=--upgrade takes new versions

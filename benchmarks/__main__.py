@@ -1,46 +1,57 @@
-"""``python -m benchmarks``: writes logs on a real server, reads them with everybody, prints the ratios.
+"""``python -m benchmarks [decode] [start] [whole]``: writes logs on real servers, reads them, prints tables.
 
 Figures of one run compare with each other and with nothing else: machines differ, and so do their hours.
 """
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import readers
+from benchmarks import decoding, readers, start
 from benchmarks.logs import Log, write
+from benchmarks.told import say
 from spark_jobs.config import Spark
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.session import spark_session
 
 Reader = Callable[[Log], tuple[int, float]]
+PARTS = ("decode", "start", "whole")
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    arguments.add_argument("--rows", type=int, default=200_000, help="rows of the bulk log (default 200000)")
-    arguments.add_argument("--transactions", type=int, default=20_000, help="of the OLTP log (default 20000)")
+    arguments.add_argument("parts", nargs="*", metavar="|".join(PARTS), help="what to run (default: all)")
+    arguments.add_argument("--logs", default="", help="decode only the logs whose name contains this")
+    arguments.add_argument("--rows", type=int, default=200_000, help="whole: rows of the bulk log (default 200000)")
+    arguments.add_argument("--transactions", type=int, default=20_000, help="whole: of the OLTP log (default 20000)")
     chosen = arguments.parse_args()
+    if unknown := set(chosen.parts) - set(PARTS):
+        arguments.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
     folder = Path(tempfile.mkdtemp(prefix="stratalog-bench-"))
     try:
-        with MySQLServer(folder / "server") as server:
-            say("writing the logs")
-            logs = list(write(server, chosen.rows, chosen.transactions))
-            measure(server, logs, folder)
+        for part in chosen.parts or PARTS:
+            if part == "decode":
+                decoding.compare(folder, chosen.logs)
+            elif part == "start":
+                start.measure()
+            else:
+                whole(folder / "whole", chosen.rows, chosen.transactions)
     finally:
         shutil.rmtree(folder)
 
 
+def whole(folder: Path, count: int, transactions: int) -> None:
+    """The whole path, from a file through every layer, against the peer with a dict."""
+    with MySQLServer(folder / "server") as server:
+        say("writing the logs")
+        measure(server, list(write(server, count, transactions)), folder)
+
+
 def measure(server: MySQLServer, logs: list[Log], folder: Path) -> None:
     rows: list[str] = []
-    for log in logs:
-        say(f"decoding the {log.shape} log, one core")
-        with one_core():
-            rows += compared(log, "decode", readers.decode, lambda log: readers.peer(server, log, fold=False))
     say("starting Spark")
     spark = spark_session(Spark(master="local[*]"))
     readers.whole_path(
@@ -76,21 +87,6 @@ def line(log: Log, what: str, reader: str, seconds: float, ratio: str) -> str:
     return (
         f"| {log.shape} | {what} | {reader} | {log.changes / seconds:,.0f} | {log.size / seconds / 1e6:.1f} | {ratio} |"
     )
-
-
-class one_core:  # noqa: N801 - reads as a statement
-    """Pins this process to one core for a while."""
-
-    def __enter__(self) -> None:
-        self.before = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {min(self.before)})
-
-    def __exit__(self, *_: object) -> None:
-        os.sched_setaffinity(0, self.before)
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

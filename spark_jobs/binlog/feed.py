@@ -24,8 +24,19 @@ class Feed:
     At offset 0 the magic bytes and the FORMAT_DESCRIPTION are read first and its in-use flag is cleared in the buffer.
     """
 
-    def __init__(self, file: str, offset: int, description: FormatDescription | None, *, least: int) -> None:
-        """least: bytes to gather before a scan is worth it."""
+    def __init__(  # noqa: PLR0913 - what a file is, and how it is taken up
+        self,
+        file: str,
+        offset: int,
+        description: FormatDescription | None,
+        *,
+        least: int,
+        reuse: bool = False,
+    ) -> None:
+        """least: bytes to gather before a scan is worth it.
+
+        reuse: whether the caller is done with a scan when it asks for the next: new memory costs more than a scan.
+        """
         if offset and description is None:
             raise ValueError(f"{file}:{offset}: a start inside a file needs the file's FORMAT_DESCRIPTION")
         self.file = file
@@ -41,6 +52,8 @@ class Feed:
         self._room = self.buffer
         """Memory that begins with ``buffer``; what has come since the last scan follows it there."""
         self._filled = 0
+        self._memories = [self.buffer, self.buffer] if reuse else []
+        """The one that ``buffer`` lies in last, and the one that is free."""
         self._format = description
         self._scanner = Scanner(file, description, self.maps) if description and offset else None
 
@@ -77,7 +90,7 @@ class Feed:
         """
         after = self._filled + len(piece)
         if after > len(self._room):
-            room = np.empty(self._filled + max(self._wanted, 0) + len(piece), np.uint8)
+            room = self._memory(self._filled + max(self._wanted, len(piece)))
             room[: self._filled] = self._room[: self._filled]
             self._room = room
         self._room[self._filled : after] = piece
@@ -101,6 +114,15 @@ class Feed:
         if found.error:
             raise found.error
 
+    def _memory(self, size: int) -> NDArray[np.uint8]:
+        """Memory for the next buffer; the one that is in use now is left alone."""
+        if not self._memories:
+            return np.empty(size, np.uint8)
+        self._memories.reverse()
+        if len(self._memories[1]) < size:
+            self._memories[1] = np.empty(size + (size >> 2), np.uint8)
+        return self._memories[1][:size]
+
     def keep(self, begin: int) -> None:
         """Forgets the bytes before ``begin``, an offset in the buffer that is not behind what was scanned."""
         self.buffer = self.buffer[begin:]
@@ -108,6 +130,13 @@ class Feed:
         self._filled -= begin
         self.base += begin
         self._scanned -= begin
+
+    def rewind(self, begin: int) -> None:
+        """As ``keep``, and scans the rest again: a boundary of transactions lies at ``begin``."""
+        assert self._scanner
+        self.keep(begin)
+        self._scanned = 0
+        self._scanner.restart()
 
     def _open(self) -> None:
         """Reads the file head once it is there."""
@@ -118,7 +147,7 @@ class Feed:
             return
         self._format = FormatDescription.parse(head, f"{self.file}:4")
         self.buffer[4 + 17] &= ~IN_USE & 0xFF
-        self._scanner = Scanner(self.file, self._format, self.maps)
+        self._scanner = Scanner(self.file, self._format, self.maps, reuse=bool(self._memories))
         self._scanned = 4
 
 

@@ -8,7 +8,7 @@ Put here: the walk and what it yields. Not here: the file head (format_descripti
 """
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,8 +146,8 @@ class Scan:
 
 
 _EVENT_CELLS = ("offset", "length", "code", "table", "transaction", "mark")
-_SMALL, _MANY = 32, 1 << 18
-"""Bytes of a small event, and the most events to make room for before they are there: a buffer may hold but one."""
+_EXPECTED, _MANY = 128, 1 << 18
+"""Bytes of an event, for a first guess at their number, and the most to make room for before they are there."""
 
 
 def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) -> Scan:
@@ -167,7 +167,7 @@ def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) 
 
 
 def _enlarge(found: Scan) -> None:
-    """Twice the room for events."""
+    """Twice the room for events. Their number cannot be told from the bytes: a buffer may hold one, or one in 19."""
     for name in (*_EVENT_CELLS, "transactions"):
         cells = getattr(found, name)
         setattr(found, name, np.concatenate([cells, np.empty_like(cells)]))
@@ -197,13 +197,20 @@ class Scanner:
         *,
         transaction_start: int | None = None,
         committed_us: int = 0,
+        reuse: bool = False,
     ) -> None:
-        """transaction_start: file offset of the transaction that is open where the first buffer begins, if one is."""
+        """transaction_start: file offset of the transaction that is open where the first buffer begins, if one is.
+
+        reuse: whether the caller is done with a Scan when it asks for the next.
+        """
         self.file, self.format = file, description
         self.maps = TableMaps() if maps is None else maps
         self._state = np.zeros(kernels.S_CELLS, np.int64)
         self._state[kernels.S_FLAVOR] = description.flavor == "mariadb"
         self._open = np.zeros((16, 2), np.int64)
+        self._reuse = reuse
+        self._last: Scan | None = None
+        """The last scan with its arrays as large as they had become."""
         self._transaction = np.zeros(kernels.TX_COLUMNS, np.int64)
         if transaction_start is not None:
             self._state[kernels.S_PHASE] = kernels.INSIDE
@@ -229,7 +236,7 @@ class Scanner:
         ``error`` is a DecodeError, ChecksumMismatch or Unsupported then, naming file:offset.
         """
         buffer = view(payload)
-        found = empty_scan(buffer, base, start, min((len(buffer) - start) // _SMALL, _MANY) + 16)
+        found = self._empty(buffer, base, start)
         self._state[kernels.S_EVENTS] = 0
         self._state[kernels.S_TRANSACTIONS] = self.inside
         found.transactions[0] = self._transaction
@@ -237,6 +244,17 @@ class Scanner:
             pass
         self._trim(found)
         return found
+
+    def restart(self) -> None:
+        """Forgets what is open: the next buffer begins at a boundary of transactions."""
+        self._state[kernels.S_PHASE] = kernels.OUTSIDE
+        self._state[kernels.S_MAPS] = 0
+
+    def _empty(self, buffer: NDArray[np.uint8], base: int, start: int) -> Scan:
+        """Arrays for the events expected, or those of the last scan where they may be used again."""
+        if self._last is None:
+            return empty_scan(buffer, base, start, min((len(buffer) - start) // _EXPECTED, _MANY) + 16)
+        return replace(self._last, buffer=buffer, base=base, end=start)
 
     def _run(self, found: Scan) -> bool:
         """Runs the kernel from ``found.end``; False once every whole event is done."""
@@ -266,6 +284,8 @@ class Scanner:
         return True
 
     def _trim(self, found: Scan) -> None:
+        if self._reuse:
+            self._last = replace(found)
         events, transactions = self._state[kernels.S_EVENTS], self._state[kernels.S_TRANSACTIONS]
         for name in _EVENT_CELLS:
             setattr(found, name, getattr(found, name)[:events])

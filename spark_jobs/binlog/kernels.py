@@ -32,6 +32,14 @@ def kernel(function: Callable[..., Any]) -> Any:
     return numba.njit(cache=True, boundscheck=False, nogil=True, error_model="numpy")(function)
 
 
+def part(function: Callable[..., Any]) -> Any:
+    """The decorator of what a kernel does for every value: always inlined, where LLVM by itself would make a call.
+
+    A call costs more than it looks: the vectors that the caller keeps in registers are loaded again after each.
+    """
+    return numba.njit(boundscheck=False, nogil=True, error_model="numpy", forceinline=True)(function)
+
+
 def _load(result: Any, bits: int, *, big_endian: bool = False) -> Any:
     """An intrinsic ``load(address) -> unsigned`` that needs no alignment."""
 
@@ -113,7 +121,7 @@ def _memcpy() -> Any:
 memcpy = _memcpy()
 
 
-@kernel
+@part
 def load48(address: int) -> Any:
     """Six bytes, little-endian: a table id."""
     return np.int64(load32(address)) | np.int64(load16(address + 4)) << 32
@@ -206,57 +214,83 @@ def _vector_at(builder: Any, address: Any) -> Any:
     return value
 
 
-def _folding(lanes: int, distance: tuple[int, int]) -> Any:
-    """An intrinsic ``fold(address, count, state) -> (low, high, count left)``; needs count >= 16 * lanes.
+def _folding(lanes: int) -> Any:
+    """An intrinsic ``fold(low, high, address, count) -> (low, high)``.
 
-    The low and high words, followed by the bytes left, have the CRC that the whole has.
+    The two words are the bytes so far; ``count`` more, a multiple of 16 and at least 64 with four lanes, are folded in.
     """
 
     @intrinsic
-    def fold(_typing: Any, _address: Any, _count: Any, _state: Any) -> Any:
+    def fold(_typing: Any, _low: Any, _high: Any, _address: Any, _count: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             word, pair = ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
-            address, count, state = arguments
-            values = [_vector_at(builder, builder.add(address, ir.Constant(word, 16 * k))) for k in range(lanes)]
-            mixed = builder.insert_element(ir.Constant(pair, [0, 0]), builder.zext(state, word), ir.Constant(word, 0))
-            values[0] = builder.xor(values[0], mixed)
-            place = builder.add(address, ir.Constant(word, 16 * lanes))
-            left = builder.sub(count, ir.Constant(word, 16 * lanes))
-            values, place, left = _fold_loop(builder, values, place, left, ir.Constant(pair, list(distance)))
-            near = ir.Constant(pair, list(_FOLD_16))
-            merged = values[0]
-            for value in values[1:]:
-                merged = _fold(builder, merged, near, value)
+            low, high, place, left = arguments
+            near, far = ir.Constant(pair, list(_FOLD_16)), ir.Constant(pair, list(_FOLD_64))
+            merged = builder.insert_element(ir.Constant(pair, [0, 0]), low, ir.Constant(word, 0))
+            merged = builder.insert_element(merged, high, ir.Constant(word, 1))
             if lanes > 1:
-                [merged], place, left = _fold_loop(builder, [merged], place, left, near)
+                starts = [builder.add(place, ir.Constant(word, 16 * k)) for k in range(lanes)]
+                values = [_vector_at(builder, start) for start in starts]
+                values[0] = _fold(builder, merged, near, values[0])
+                place = builder.add(place, ir.Constant(word, 16 * lanes))
+                left = builder.sub(left, ir.Constant(word, 16 * lanes))
+                values, place, left = _fold_loop(builder, values, place, left, far)
+                merged = values[0]
+                for value in values[1:]:
+                    merged = _fold(builder, merged, near, value)
+            [merged], place, left = _fold_loop(builder, [merged], place, left, near)
             parts = [builder.extract_element(merged, ir.Constant(word, k)) for k in (0, 1)]
-            return context.make_tuple(builder, signature.return_type, [*parts, left])
+            return context.make_tuple(builder, signature.return_type, parts)
 
-        result = types.Tuple((types.uint64, types.uint64, types.int64))
-        return result(types.int64, types.int64, types.uint32), generate
+        result = types.Tuple((types.uint64, types.uint64))
+        return result(types.uint64, types.uint64, types.int64, types.int64), generate
 
     return fold
 
 
-_fold_wide = _folding(4, _FOLD_64)
-_fold_narrow = _folding(1, _FOLD_16)
+_fold_wide = _folding(4)
+_fold_narrow = _folding(1)
 
 
-@kernel
+@part
 def _crc_folded(address: int, count: int, state: int) -> Any:
-    if count < 16:
-        return _crc_rest(address, count, state)
-    if count >= 64:
-        low, high, left = _fold_wide(address, count, state)
+    """By carry-less multiplication; what is left of whole blocks of 16 bytes comes first, with zeros before it.
+
+    Leading zeros change nothing once the state is mixed into the first four bytes; a rest at the end would have to go
+    through the tables byte by byte, which took longer than all the folding of an event of 80 bytes.
+    """
+    head = count & 15
+    if count < 16 or 0 < head < 4:
+        few = head if count >= 16 else count
+        state = _crc_rest(address, few, state)
+        address += few
+        count -= few
+        head = np.int64(0)
+    if count == 0:
+        return state
+    low = load64(address) ^ np.uint64(state)
+    high = load64(address + 8)
+    if head == 0:
+        head = np.int64(16)
+    elif head <= 8:
+        high = low << np.uint64(64 - 8 * head)
+        low = np.uint64(0)
     else:
-        low, high, left = _fold_narrow(address, count, state)
-    return _crc_rest(address + count - left, left, _crc_16(low, high))
+        high = high << np.uint64(128 - 8 * head) | low >> np.uint64(8 * head - 64)
+        low = low << np.uint64(128 - 8 * head)
+    address += head
+    count -= head
+    if count >= 64:
+        low, high = _fold_wide(low, high, address, count)
+    else:
+        low, high = _fold_narrow(low, high, address, count)
+    return _crc_16(low, high)
 
 
 _crc_state = _crc_folded if HAS_CLMUL else _crc_rest
 
 
-@kernel
+@part
 def crc32(address: int, count: int) -> Any:
     """What ``zlib.crc32`` gives for ``count`` bytes."""
     return _crc_state(address, count, np.uint32(0xFFFFFFFF)) ^ np.uint32(0xFFFFFFFF)
@@ -317,7 +351,9 @@ S_TRANSACTIONS = 1  # rows of the transactions' array in use; the last one may b
 S_MAPS = 2  # table maps open in the statement
 S_PHASE = 3  # OUTSIDE …
 S_FLAVOR = 4  # 1 for MariaDB: its GTID event begins the transaction, a BEGIN may still follow
-S_CELLS = 5
+S_RECENT = 5  # ordinals + 1 of the last maps by table id: a body is compared with the one before it, not hashed again
+RECENT = 64
+S_CELLS = S_RECENT + RECENT
 
 OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY decides
 
@@ -343,7 +379,7 @@ _DUMMY_TABLE = 0xFFFFFF  # a row event of this id only closes the statement's ma
 Q_OTHER, Q_BEGIN, Q_COMMIT, Q_ROLLBACK, Q_SAVEPOINT, Q_XA_START, Q_XA_END, Q_XA, Q_ROLLBACK_TO = range(9)
 
 
-@kernel
+@part
 def _word(address: int, count: int) -> Any:
     """Up to eight bytes as one little-endian word, letters in lower case."""
     value = np.uint64(0)
@@ -366,7 +402,7 @@ _XA = _spelled(b"XA ")
 _XA_START = (_spelled(b"START"), _spelled(b"BEGIN"), _spelled(b"END"))
 
 
-@kernel
+@part
 def query_class(text: int, count: int) -> Any:  # noqa: PLR0911 - one a keyword
     """Which of Q_OTHER … the ``count`` bytes of a QUERY's text are. The server writes these words itself, bare."""
     if count == 5 and _word(text, 5) == np.uint64(_BEGIN):
@@ -410,8 +446,16 @@ def body_hash(address: int, count: int) -> Any:
     return np.int64((state ^ (state >> np.uint64(32))) & np.uint64(0x7FFFFFFF))
 
 
-@kernel
+@part
 def _same(left: int, right: int, count: int) -> Any:
+    while count >= 32:
+        differs = (load64(left) ^ load64(right)) | (load64(left + 8) ^ load64(right + 8))
+        differs |= (load64(left + 16) ^ load64(right + 16)) | (load64(left + 24) ^ load64(right + 24))
+        if differs:
+            return False
+        left += 32
+        right += 32
+        count -= 32
     while count >= 8:
         if load64(left) != load64(right):
             return False
@@ -440,7 +484,16 @@ def find_map(address: int, count: int, slots: Array, bodies: Array) -> Any:
     return np.int64(-1)
 
 
-@kernel
+@part
+def _recent_map(address: int, count: int, state: Array, bodies: Array, table_id: int) -> Any:
+    """As find_map, where the body is that of the last map of the same id (or of one that shares its place)."""
+    ordinal = state[S_RECENT + (table_id & (RECENT - 1))] - 1
+    if ordinal >= 0 and bodies[ordinal, 1] == count and _same(bodies[ordinal, 0], address, count):
+        return ordinal
+    return np.int64(-1)
+
+
+@part
 def _begin(transaction: Array, start: int, header: int) -> Any:
     transaction[:] = 0
     transaction[TX_START] = start
@@ -531,7 +584,7 @@ def _read_tagged(transaction: Array, body: int, count: int) -> Any:
     return transaction[TX_NUMBER] > 0
 
 
-@kernel
+@part
 def _read_gtid(transaction: Array, meaning: int, header: int, body: int, count: int) -> Any:
     """Fills in GTID and commit time from a GTID event's ``count`` bytes of body (sql/log_event.h Gtid_log_event)."""
     if meaning == GTID_MARIADB:
@@ -549,13 +602,13 @@ def _read_gtid(transaction: Array, meaning: int, header: int, body: int, count: 
         transaction[TX_COMMITTED] = load48(body + 42) | np.int64(load8(body + 48) & np.uint8(0x7F)) << 48
 
 
-@kernel
+@part
 def _gtid_length(meaning: int) -> Any:
     """The least body of a GTID event: flags 1, UUID 16, number 8; MariaDB: number 8, domain 4, flags 1."""
     return 13 if meaning == GTID_MARIADB else 25
 
 
-@kernel
+@part
 def query_text(body: int, count: int, meaning: int) -> Any:
     """Offset of a QUERY's text within its body, or -1 where its parts do not fit."""
     fixed = 26 if meaning == LOAD_QUERY else 13
@@ -565,7 +618,7 @@ def query_text(body: int, count: int, meaning: int) -> Any:
     return text if text <= count else np.int64(-1)
 
 
-@kernel
+@part
 def _query(  # noqa: PLR0911 - one a keyword
     body: int,
     count: int,
@@ -694,14 +747,18 @@ def scan(
                 if count < 8 + 2:
                     why = BAD_LENGTH
                     break
-                table = find_map(body + 6, count - 6, slots, bodies)
+                table_id = load48(body)
+                table = _recent_map(body + 6, count - 6, state, bodies, table_id)
                 if table < 0:
-                    why = NEW_MAP
-                    break
+                    table = find_map(body + 6, count - 6, slots, bodies)
+                    if table < 0:
+                        why = NEW_MAP
+                        break
+                    state[S_RECENT + (table_id & (RECENT - 1))] = table + 1
                 if state[S_MAPS] == len(open_maps):
                     why = MAPS_FULL
                     break
-                open_maps[state[S_MAPS], 0] = load48(body)
+                open_maps[state[S_MAPS], 0] = table_id
                 open_maps[state[S_MAPS], 1] = table
                 state[S_MAPS] += 1
             elif meaning == ROWS:
@@ -899,6 +956,16 @@ R_ROWS, R_EVENT, R_PLACE, R_ORDINAL, R_COLUMN, R_MASKS, R_PARTIAL = range(7)
 """Cells of decode_rows' state: see there."""
 R_CELLS = 7
 
+IS_UPDATE = np.zeros(256, np.bool_)
+IS_UPDATE[[24, 31]] = True
+"""By type code: whether a row event holds two images a row."""
+
+STEP_KIND, STEP_SLOT, STEP_WIDTH, STEP_TEXT, STEP_USED, STEP_CAPACITY, STEP_PARAMETERS = range(7)
+"""What the row kernel does with one column, cells of int64: its kind, the address of its slots and their width, the
+address of its text, bytes of it used, bytes there are; then six parameters of the kind."""
+STEP_CELLS = 12
+STEP_BYTES = 8 * STEP_CELLS
+
 DATE_MARK = -(1 << 31)
 TIME_MARK = -(1 << 63)
 """A date that no calendar has stands in its slot as mark + packed bits, under a null; no real one is that small."""
@@ -979,7 +1046,7 @@ def image_masks(addresses: Array, columns: int, masks: Array) -> None:
             place += size
 
 
-@kernel
+@part
 def _zero_slot(slot: int, width: int) -> Any:
     if width == 8:
         store64(slot, np.uint64(0))
@@ -1125,7 +1192,7 @@ def _time(q: int, slot: int, size: int, fraction_size: int, unit: int) -> Any:
     return (clock & 63) < 60 and ((clock >> 6) & 63) < 60 and fraction <= 999999 and clock < (1 << 22)
 
 
-@kernel
+@part
 def _copy_text(target: int, source: int, length: int) -> Any:
     """Copies in whole vectors: up to 31 bytes behind both may be touched."""
     copy32(target, source)
@@ -1134,6 +1201,12 @@ def _copy_text(target: int, source: int, length: int) -> Any:
     else:
         for k in range(32, length, 32):
             copy32(target + k, source + k)
+
+
+@part
+def cell(step: int, place: int) -> Any:
+    """One cell of a step, by the step's address: far cheaper than indexing an array of three dimensions."""
+    return np.int64(load64(step + 8 * place))
 
 
 @kernel
@@ -1145,14 +1218,9 @@ def decode_rows(
     state: Array,
     partial: bool,
     columns: int,
-    kinds: Array,
-    parameters: Array,
-    widths: Array,
-    slots: Array,
-    texts: Array,
-    used: Array,
-    capacity: Array,
+    steps: Array,
     variable: Array,
+    padding: Array,
     rows: int,
     nulls: Array,
     has_before: bool,
@@ -1167,9 +1235,9 @@ def decode_rows(
 ) -> Any:
     """Fills one block of at most ``rows`` changes from row events, and says why it came back.
 
-    Program 0 (first index of kinds, widths, slots, texts, used, capacity, marked) is the row: the after image, or a
-    delete's. Program 1 is the before image of updates. A value's bytes are read up to 64 beyond the event's end, never
-    further: lengths are checked before they are followed.
+    Program 0 (first index of steps, marked) is the row: the after image, or a delete's. Program 1 is the before image
+    of updates. A value's bytes are read up to 64 beyond the event's end, never further: lengths are checked before they
+    are followed.
 
     addresses, offsets, commits: per event its address in memory (64 readable bytes behind it), its offset in the file,
         its transaction's commit time (µs).
@@ -1179,8 +1247,11 @@ def decode_rows(
         block.
     partial: whether images without all columns are read; a column that is left out counts as null. sources: the event
         of each row.
-    variable: (program, column) of the kinds whose bytes are not bounded by ``rows``; ``capacity`` of these is checked.
-    nulls: [program, row, word], a set bit for a null. month_start, month_length: addresses of these tables.
+    steps: [program, column, STEP_CELLS], what is done with a column and where to. variable: (program, column) of the
+        kinds whose bytes are not bounded by ``rows``: the capacity of these is checked. padding: columns of program 1
+        that have text.
+    nulls: [program, row, word], a set bit for a null; program 1 is missing where no event is an update.
+    month_start, month_length: addresses of these tables.
     """
     n = np.int64(0)
     event = state[R_EVENT]
@@ -1189,6 +1260,8 @@ def decode_rows(
     masks = state[R_MASKS]
     state[R_PARTIAL] = 0
     nulls_at = nulls.ctypes.data
+    words = nulls.shape[2]
+    steps_at = steps.ctypes.data
     bitmap_bytes = (columns + 7) >> 3
     room = np.int64(-1)
     reason = DONE
@@ -1232,7 +1305,8 @@ def decode_rows(
         if room < 32:
             room = np.int64(1) << 62
             for k in range(len(variable)):
-                room = min(room, capacity[variable[k, 0], variable[k, 1]] - used[variable[k, 0], variable[k, 1]])
+                cells = steps[variable[k, 0], variable[k, 1]]
+                room = min(room, cells[STEP_CAPACITY] - cells[STEP_USED])
             room -= end - q
             if room < 32:
                 reason = BLOCK_FULL
@@ -1242,6 +1316,7 @@ def decode_rows(
             op = np.uint8(2)
         elif code == 32 or code == 25:  # noqa: PLR1714 - numba is slow at tuples
             op = np.uint8(3)
+        first = n
         # An event without bytes of rows holds one row, of images without columns (log_event.cc, write_row).
         while q < end or (masks and ordinal == 0):
             if n == rows:
@@ -1251,8 +1326,9 @@ def decode_rows(
             for image in range(2 if is_update else 1):
                 program = 1 if is_update and image == 0 else 0
                 bitmap = q
+                row_nulls = nulls_at + ((program * nulls.shape[1] + n) * words) * 8
                 if masks:
-                    bitmap = nulls_at + ((program * nulls.shape[1] + n) * nulls.shape[2]) * 8
+                    bitmap = row_nulls
                     q = _spread(masks + image * bitmap_bytes, q, end, columns, bitmap)
                     state[R_PARTIAL] = 1
                 else:
@@ -1262,18 +1338,20 @@ def decode_rows(
                     reason = CUT_SHORT
                     break
                 word = np.uint64(0)
+                step = steps_at + program * columns * STEP_BYTES - STEP_BYTES
                 for c in range(columns):
                     if c & 63 == 0:
                         word = load64(bitmap + (c >> 3))
-                        nulls[program, n, c >> 6] = word
-                    kind = kinds[program, c]
-                    slot = slots[program, c]
+                        store64(row_nulls + (c >> 3), word)
+                    step += STEP_BYTES
+                    kind = cell(step, STEP_KIND)
+                    slot = cell(step, STEP_SLOT)
                     if (word >> np.uint64(c & 63)) & np.uint64(1):
                         if kind >= TEXT_1:
                             if kind <= PADDED:
-                                store32(slot + 4 * n, np.uint32(used[program, c]))
+                                store32(slot + 4 * n, np.uint32(cell(step, STEP_USED)))
                         elif kind != SKIP:
-                            _zero_slot(slot + widths[program, c] * n, widths[program, c])
+                            _zero_slot(slot + cell(step, STEP_WIDTH) * n, cell(step, STEP_WIDTH))
                         continue
                     if kind == COPY_8:
                         store64(slot + 8 * n, load64(q))
@@ -1297,13 +1375,13 @@ def decode_rows(
                             reason = CUT_SHORT
                             column = c
                             break
-                        place = used[program, c]
+                        place = cell(step, STEP_USED)
                         store32(slot + 4 * n, np.uint32(place))
-                        _copy_text(texts[program, c] + place, q, length)
-                        used[program, c] = place + length
+                        _copy_text(cell(step, STEP_TEXT) + place, q, length)
+                        store64(step + 8 * STEP_USED, np.uint64(place + length))
                         q += length
                     elif kind == SKIP:
-                        q += parameters[c, 0]
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == SKIP_1:
                         q += 1 + np.int64(load8(q))
                     elif kind == SKIP_2:
@@ -1333,33 +1411,33 @@ def decode_rows(
                             good = _decimal_18(
                                 q,
                                 slot + 16 * n,
-                                parameters[c, 1],
-                                parameters[c, 2],
-                                parameters[c, 3],
-                                parameters[c, 4],
-                                parameters[c, 5],
+                                cell(step, STEP_PARAMETERS + 1),
+                                cell(step, STEP_PARAMETERS + 2),
+                                cell(step, STEP_PARAMETERS + 3),
+                                cell(step, STEP_PARAMETERS + 4),
+                                cell(step, STEP_PARAMETERS + 5),
                             )
                         else:
                             good = _decimal_38(
                                 q,
                                 slot + 16 * n,
-                                parameters[c, 1],
-                                parameters[c, 2],
-                                parameters[c, 3],
-                                parameters[c, 4],
-                                parameters[c, 5],
+                                cell(step, STEP_PARAMETERS + 1),
+                                cell(step, STEP_PARAMETERS + 2),
+                                cell(step, STEP_PARAMETERS + 3),
+                                cell(step, STEP_PARAMETERS + 4),
+                                cell(step, STEP_PARAMETERS + 5),
                             )
-                        q += parameters[c, 0]
+                        q += cell(step, STEP_PARAMETERS)
                         if not good:
                             reason = BAD_VALUE
                     elif kind == DATETIME_TO_64 or kind == TIMESTAMP_TO_64:  # noqa: PLR1714, SIM109 - ditto
                         if kind == DATETIME_TO_64:
                             result = _datetime(
-                                q, slot + 8 * n, parameters[c, 1], parameters[c, 2], month_start, month_length
+                                q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2), month_start, month_length
                             )
                         else:
-                            result = _timestamp(q, slot + 8 * n, parameters[c, 1], parameters[c, 2])
-                        q += parameters[c, 0]
+                            result = _timestamp(q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2))
+                        q += cell(step, STEP_PARAMETERS)
                         if result == 1:
                             nulls[program, n, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
                             marked[program, c] = 1
@@ -1371,26 +1449,26 @@ def decode_rows(
                             marked[program, c] = 1
                         q += 3
                     elif kind == TIME_TO_64:
-                        if not _time(q, slot + 8 * n, parameters[c, 0], parameters[c, 1], parameters[c, 2]):
+                        if not _time(q, slot + 8 * n, cell(step, STEP_PARAMETERS), cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2)):
                             reason = BAD_VALUE
-                        q += parameters[c, 0]
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == YEAR_TO_16:
                         year = np.int64(load8(q))
                         store16(slot + 2 * n, np.uint16(1900 + year if year else 0))
                         q += 1
                     elif kind == LITTLE_TO_64:
-                        store64(slot + 8 * n, load64(q) & (~np.uint64(0) >> np.uint64(64 - 8 * parameters[c, 0])))
-                        q += parameters[c, 0]
+                        store64(slot + 8 * n, load64(q) & (~np.uint64(0) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS))))
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == BIG_TO_64:
-                        store64(slot + 8 * n, load64_big(q) >> np.uint64(64 - 8 * parameters[c, 0]))
-                        q += parameters[c, 0]
+                        store64(slot + 8 * n, load64_big(q) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == BIG_TO_128:
-                        store64(slot + 16 * n, load64_big(q) >> np.uint64(64 - 8 * parameters[c, 0]))
+                        store64(slot + 16 * n, load64_big(q) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
                         store64(slot + 16 * n + 8, np.uint64(0))
-                        q += parameters[c, 0]
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == COPY_N:
-                        memcpy(slot + parameters[c, 0] * n, q, parameters[c, 0])
-                        q += parameters[c, 0]
+                        memcpy(slot + cell(step, STEP_PARAMETERS) * n, q, cell(step, STEP_PARAMETERS))
+                        q += cell(step, STEP_PARAMETERS)
                     elif kind == TEXT_3 or kind == TEXT_4:  # noqa: PLR1714, SIM109 - ditto
                         length = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
                         q += 3
@@ -1401,24 +1479,24 @@ def decode_rows(
                             reason = CUT_SHORT
                             column = c
                             break
-                        place = used[program, c]
+                        place = cell(step, STEP_USED)
                         store32(slot + 4 * n, np.uint32(place))
-                        memcpy(texts[program, c] + place, q, length)
-                        used[program, c] = place + length
+                        memcpy(cell(step, STEP_TEXT) + place, q, length)
+                        store64(step + 8 * STEP_USED, np.uint64(place + length))
                         q += length
                     elif kind == PADDED:
                         length = np.int64(load8(q))
                         q += 1
-                        if q + length > end or length > parameters[c, 0]:
+                        if q + length > end or length > cell(step, STEP_PARAMETERS):
                             reason = CUT_SHORT if q + length > end else BAD_VALUE
                             column = c
                             break
-                        place = used[program, c]
+                        place = cell(step, STEP_USED)
                         store32(slot + 4 * n, np.uint32(place))
-                        memcpy(texts[program, c] + place, q, length)
-                        for k in range(length, parameters[c, 0]):
-                            store8(texts[program, c] + place + k, np.uint8(0))
-                        used[program, c] = place + parameters[c, 0]
+                        memcpy(cell(step, STEP_TEXT) + place, q, length)
+                        for k in range(length, cell(step, STEP_PARAMETERS)):
+                            store8(cell(step, STEP_TEXT) + place + k, np.uint8(0))
+                        store64(step + 8 * STEP_USED, np.uint64(place + cell(step, STEP_PARAMETERS)))
                         q += length
                     elif kind == SKIP_3:
                         q += 3 + (np.int64(load16(q)) | np.int64(load8(q + 2)) << 16)
@@ -1442,18 +1520,19 @@ def decode_rows(
                 q = row_start
                 break
             if has_before and not is_update:
-                for k in range(nulls.shape[2]):
+                for k in range(words):
                     nulls[1, n, k] = ~np.uint64(0)
-                for c in range(columns):
-                    if TEXT_1 <= kinds[1, c] <= PADDED:
-                        store32(slots[1, c] + 4 * n, np.uint32(used[1, c]))
-            ops[n] = op
-            places[n] = offsets[event]
-            ordinals[n] = ordinal
-            committed[n] = commits[event]
-            sources[n] = event
+                for k in range(len(padding)):
+                    cells = steps[1, padding[k]]
+                    store32(cells[STEP_SLOT] + 4 * n, np.uint32(cells[STEP_USED]))
             n += 1
             ordinal += 1
+        for k in range(first, n):
+            ops[k] = op
+            places[k] = offsets[event]
+            ordinals[k] = ordinal - n + k
+            committed[k] = commits[event]
+            sources[k] = event
         if reason != DONE:
             break
         event += 1
@@ -1464,35 +1543,34 @@ def decode_rows(
     state[R_ORDINAL] = ordinal
     state[R_COLUMN] = column
     state[R_MASKS] = masks
-    for program in range(2):
+    for program in range(nulls.shape[0]):
         for c in range(columns):
-            if TEXT_1 <= kinds[program, c] <= PADDED:
-                store32(slots[program, c] + 4 * n, np.uint32(used[program, c]))
+            cells = steps[program, c]
+            if TEXT_1 <= cells[STEP_KIND] <= PADDED:
+                store32(cells[STEP_SLOT] + 4 * n, np.uint32(cells[STEP_USED]))
     return reason
 
 
 @kernel
-def validity(nulls: Array, rows: int, column: int, bitmap: Array) -> Any:
-    """Fills a column's Arrow validity bitmap from ``nulls[row, word]``; returns the number of nulls."""
-    word = column >> 6
-    shift = np.uint64(column & 63)
-    count = np.int64(0)
-    for i in range(rows >> 3):
-        bits = np.uint64(0)
-        for k in range(8):
-            bits |= ((nulls[8 * i + k, word] >> shift) & np.uint64(1)) << np.uint64(k)
-        bitmap[i] = np.uint8(~bits)
-        while bits:
-            bits &= bits - np.uint64(1)
-            count += 1
-    if rows & 7:
-        bits = np.uint64(0)
-        for k in range(rows & 7):
-            bit = (nulls[(rows & ~7) + k, word] >> shift) & np.uint64(1)
-            bits |= bit << np.uint64(k)
-            count += np.int64(bit)
-        bitmap[rows >> 3] = np.uint8(~bits)
-    return count
+def validities(nulls: Array, rows: int, columns: Array, bitmaps: int, size: int, counts: Array) -> None:
+    """Arrow's validity bitmaps of some columns from ``nulls[row, word]``, each at ``size`` bytes from the one before.
+
+    counts: the number of nulls in each.
+    """
+    for j in range(len(columns)):
+        word = columns[j] >> 6
+        shift = np.uint64(columns[j] & 63)
+        bitmap = bitmaps + j * size
+        count = np.int64(0)
+        for first in range(0, rows, 8):
+            bits = np.uint64(0)
+            for k in range(min(8, rows - first)):
+                bits |= ((nulls[first + k, word] >> shift) & np.uint64(1)) << np.uint64(k)
+            store8(bitmap + (first >> 3), np.uint8(~bits))
+            while bits:
+                bits &= bits - np.uint64(1)
+                count += 1
+        counts[j] = count
 
 
 # ---- text of columns ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Put here: decoding the rows of slices. Not here: what a type does (types/), wher
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -33,6 +34,8 @@ _MOST_TEXT = 64 << 20
 _TEXT_SLACK = 1 << 16
 
 MOMENT = pa.timestamp("us", "UTC")
+_OWN = (pa.int64(), MOMENT, pa.int32(), pa.uint8())
+"""What every change has beside its columns, in a block's memory: offset, commit time, ordinal, operation."""
 RAW = pa.map_(pa.string(), pa.string())
 
 
@@ -112,7 +115,7 @@ class Changes:
 
 
 class _Plan:
-    """A definition compiled: the kernel's arrays, and how each column is finished."""
+    """A definition compiled: the kernel's steps, the sizes of buffers, and how each column is finished."""
 
     def __init__(self, definition: TableDefinition, before: Literal["key", "all"]) -> None:
         self.definition = definition
@@ -121,23 +124,50 @@ class _Plan:
         count = len(self.readings)
         self.kept = (list(range(count)), list(range(count)) if before == "all" else sorted(definition.key or ()))
         self.words = (count + 63) // 64
-        self.kinds = np.array([[self._kind(program, o) for o in range(count)] for program in (ROW, BEFORE)], np.int64)
-        self.widths = np.array([[reading.width for reading in self.readings]] * 2, np.int64)
-        self.parameters = np.zeros((count, 6), np.int64)
-        for ordinal, reading in enumerate(self.readings):
-            self.parameters[ordinal, : len(reading.parameters)] = reading.parameters
+        self.steps = np.zeros((2, count, kernels.STEP_CELLS), np.int64)
+        self.widths, self.is_text, self.bounded = (np.zeros((2, count), np.int64) for _ in range(3))
+        for program, ordinal in product((ROW, BEFORE), range(count)):
+            self._compile(program, ordinal, self.readings[ordinal])
+        self.variable = np.argwhere((self.is_text == 1) & (self.bounded == 0))
+        self.padding = np.flatnonzero(self.is_text[BEFORE])
         self.expected = np.full((2, count), 32.0)
         """Bytes of text to make room for, a row: what the last block had."""
+        self.row_size = self.words + 4.0 * count
+        """Bytes of a row in the log: a guess, then what the last block had."""
+        self._absent: pa.RecordBatch | None = None
+        self._scratch: tuple[Numbers, Numbers] | None = None
 
-    def _kind(self, program: int, ordinal: int) -> int:
-        reading = self.readings[ordinal]
-        return reading.kind if ordinal in self.kept[program] else reading.skip
+    def _compile(self, program: int, ordinal: int, reading: Reading) -> None:
+        kept = ordinal in self.kept[program]
+        step = self.steps[program, ordinal]
+        step[kernels.STEP_KIND] = reading.kind if kept else reading.skip
+        step[kernels.STEP_WIDTH] = reading.width
+        step[kernels.STEP_PARAMETERS :][: len(reading.parameters)] = reading.parameters
+        if kept:
+            self.widths[program, ordinal] = reading.width
+            self.is_text[program, ordinal] = reading.is_text
+            self.bounded[program, ordinal] = reading.bounded
 
-    def columns(self) -> Iterator[tuple[int, int, Reading]]:
-        """(program, ordinal, reading) of every column that is kept."""
-        for program in (ROW, BEFORE):
-            for ordinal in self.kept[program]:
-                yield program, ordinal, self.readings[ordinal]
+    def sizes(self, rows: int, room: int, programs: int) -> Numbers:
+        """Bytes [program, 0: slots 1: text, column] of a block; ``room`` is added to text that nothing bounds."""
+        slots = self.widths * (rows + self.is_text)
+        expected = np.minimum(self.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
+        texts = np.where(self.bounded > 0, self.bounded * rows + _PADDING, expected) * self.is_text
+        return np.stack([slots, texts], axis=1)[:programs]
+
+    def scratch(self, rows: int, programs: int) -> tuple[Numbers, Numbers]:
+        """Null bits [program, row, word] and the event of each row, for the block that is being filled alone."""
+        if self._scratch is None or len(self._scratch[1]) < rows:
+            self._scratch = np.empty(2 * rows * self.words, np.uint64), np.empty(rows, np.int32)
+        nulls, source = self._scratch
+        return nulls[: programs * rows * self.words].reshape(programs, rows, self.words), source[:rows]
+
+    def absent(self, rows: int) -> pa.RecordBatch:
+        """The before images of rows that have none."""
+        if self._absent is None or len(self._absent) < rows:
+            arrays = [pa.nulls(rows, self.readings[ordinal].arrow) for ordinal in self.kept[BEFORE]]
+            self._absent = pa.RecordBatch.from_arrays(arrays, [self.names[ordinal] for ordinal in self.kept[BEFORE]])
+        return self._absent.slice(0, rows)
 
 
 def _reading(definition: TableDefinition, ordinal: int) -> Reading:
@@ -159,6 +189,8 @@ class _Events:
     offsets: Numbers
     commits: Numbers
     transactions: Numbers
+    updates: int
+    """How many of them are updates."""
     tail: Numbers
     """Padded copy of the slice's end, which some addresses point into; kept alive here."""
 
@@ -168,96 +200,105 @@ class _Events:
     def length(self, event: int) -> int:
         return int(self.lengths[event])
 
-    def most_rows(self, columns: int) -> int:
-        """A row has at least its null bits."""
-        return int(self.lengths.sum()) // ((columns + 7) // 8) + 1
+    def consumed(self, event: int, state: Numbers) -> int:
+        """About how many bytes lie between the start of ``event`` and the kernel's state."""
+        last, place = int(state[kernels.R_EVENT]), int(state[kernels.R_PLACE])
+        return int(self.lengths[event:last].sum()) + (place - int(self.addresses[last]) if place else 0)
+
+    def rows_left(self, event: int, row_size: float) -> int:
+        """About how many rows, rather too many, there are from ``event`` on."""
+        return int(self.lengths[event:].sum() / row_size * 1.1) + 16
 
 
 class _Block:
-    """The buffers of one block of at most ``rows`` changes."""
+    """The buffers of one block of at most ``rows`` changes: parts of one allocation."""
 
-    def __init__(self, plan: _Plan, rows: int, room: int) -> None:
+    def __init__(self, plan: _Plan, events: _Events, rows: int, room: int) -> None:
         """room: bytes of text for one event, on top of what a block is expected to have."""
         self.plan = plan
-        count = len(plan.readings)
-        self.slots: dict[tuple[int, int], pa.Buffer] = {}
-        self.texts: dict[tuple[int, int], pa.Buffer] = {}
-        self.slot_addresses = np.zeros((2, count), np.int64)
-        self.text_addresses = np.zeros((2, count), np.int64)
-        self.used = np.zeros((2, count), np.int64)
-        self.capacity = np.zeros((2, count), np.int64)
-        self.marked = np.zeros((2, count), np.uint8)
-        self.nulls = np.empty((2, rows, plan.words), np.uint64)
-        self.seen_nulls: dict[int, Numbers] = {}
-        variable: list[tuple[int, int]] = []
-        for program, ordinal, reading in plan.columns():
-            self._allocate(program, ordinal, reading, rows)
-            if reading.is_text:
-                self._allocate_text(program, ordinal, reading, rows, room)
-                variable += [] if reading.bounded else [(program, ordinal)]
-        self.variable = np.array(variable, np.int64).reshape(-1, 2)
-        self.op, self.source = np.empty(rows, np.uint8), np.empty(rows, np.int32)
-        self.offset, self.row, self.committed = (
-            np.empty(rows, np.int64),
-            np.empty(rows, np.int32),
-            np.empty(rows, np.int64),
+        programs = 1 + (events.updates > 0)
+        self.has_before = programs > BEFORE and bool(plan.kept[BEFORE])
+        sizes = plan.sizes(rows, room, programs)
+        rounded = (sizes + _PADDING - 1) & -_PADDING
+        self.places = np.cumsum(rounded).reshape(sizes.shape) - rounded
+        own = int(rounded.sum()) + np.cumsum([0, *(kind.bit_width // 8 * rows for kind in _OWN)])
+        self.memory = pa.allocate_buffer(int(own[-1]) + _PADDING)
+        self.own = own.tolist()
+        self.offset, self.committed, self.row, self.op = (
+            np.frombuffer(self.memory, f"i{kind.bit_width // 8}", rows, place)
+            for kind, place in zip(_OWN, self.own, strict=False)
         )
-
-    def _allocate(self, program: int, ordinal: int, reading: Reading, rows: int) -> None:
-        buffer = pa.allocate_buffer(reading.width * (rows + reading.is_text))
-        if program == BEFORE:  # rows that are no updates leave their slots alone: no mark may be found there
-            np.frombuffer(buffer, np.uint8)[:] = 0
-        self.slots[program, ordinal] = buffer
-        self.slot_addresses[program, ordinal] = buffer.address
-
-    def _allocate_text(self, program: int, ordinal: int, reading: Reading, rows: int, room: int) -> None:
-        expected = int(min(self.plan.expected[program, ordinal] * rows * 1.25, _MOST_TEXT)) + room
-        size = reading.bounded * rows + _PADDING if reading.bounded else expected
-        buffer = pa.allocate_buffer(size)
-        self.texts[program, ordinal] = buffer
-        self.text_addresses[program, ordinal] = buffer.address
-        self.capacity[program, ordinal] = size
+        self.steps = plan.steps.copy()
+        self.steps[:programs, :, kernels.STEP_SLOT] = self.places[:, 0] + self.memory.address
+        self.steps[:programs, :, kernels.STEP_TEXT] = self.places[:, 1] + self.memory.address
+        self.steps[:programs, :, kernels.STEP_CAPACITY] = sizes[:, 1]
+        if self.has_before and events.updates < len(events.addresses):
+            # Rows that are no updates leave their slots alone: no mark may be found there.
+            np.frombuffer(self.memory, np.uint8)[self.places[BEFORE, 0, 0] : self.places[BEFORE, 1, 0]] = 0
+        self.marked = np.zeros((2, len(plan.readings)), np.uint8)
+        self.nulls, self.source = plan.scratch(rows, programs)
 
     def run(self, events: _Events, state: Numbers, *, partial: bool) -> int:
         """Fills the block; returns the kernel's reason for stopping."""
-        plan = self.plan
+        plan, programs = self.plan, len(self.nulls)
         return int(
             kernels.decode_rows(
                 events.addresses, events.offsets, events.commits, events.footer, state, partial, len(plan.readings),
-                plan.kinds, plan.parameters, plan.widths, self.slot_addresses, self.text_addresses,
-                self.used, self.capacity, self.variable, len(self.op), self.nulls, bool(plan.kept[BEFORE]), self.marked,
-                self.op, self.offset, self.row, self.committed, self.source,
+                self.steps, plan.variable[plan.variable[:, 0] < programs], plan.padding, len(self.op), self.nulls, self.has_before,
+                self.marked, self.op, self.offset, self.row, self.committed, self.source,
                 kernels.MONTH_START.ctypes.data, kernels.MONTH_LENGTH.ctypes.data,
             )
         )  # fmt: skip
 
-    def null_words(self, program: int, rows: int) -> Numbers:
-        """A set bit for each column that has a null, whatever the definition says."""
-        if program not in self.seen_nulls:
-            self.seen_nulls[program] = np.bitwise_or.reduce(self.nulls[program, :rows], axis=0)
-        return self.seen_nulls[program]
+    def own_arrays(self, rows: int) -> list[pa.Array]:
+        """Offset, commit time, ordinal and operation of the block's first ``rows`` rows."""
+        return [
+            pa.Array.from_buffers(kind, rows, [None, self.memory.slice(place, rows * kind.bit_width // 8)], 0)
+            for kind, place in zip(_OWN, self.own, strict=False)
+        ]
 
-    def filled(self, program: int, ordinal: int, rows: int) -> Filled:
-        """One column of the block's first ``rows`` rows."""
-        marked = bool(self.marked[program, ordinal])
-        validity, nulls = None, 0
-        if self.null_words(program, rows)[ordinal >> 6] >> np.uint64(ordinal & 63) & np.uint64(1):
-            validity = pa.allocate_buffer((rows + 7) // 8)
-            nulls = int(kernels.validity(self.nulls[program], rows, ordinal, np.frombuffer(validity, np.uint8)))
-        text = self.texts.get((program, ordinal))
-        if text is not None:
-            used = int(self.used[program, ordinal])
-            self.plan.expected[program, ordinal] = max(8, used / rows)
-            text = text.slice(0, used)
-        return Filled(rows, self.slots[program, ordinal], text, validity, nulls, marked)
+    def learn(self, rows: int) -> None:
+        """Remembers how much text the rows had."""
+        used = self.steps[: len(self.nulls), :, kernels.STEP_USED]
+        self.plan.expected[: len(used)] = np.maximum(used / rows, 8)
+
+    def validities(self, program: int, rows: int) -> dict[int, tuple[pa.Buffer, int]]:
+        """Bitmap and number of nulls of each column that has a null, whatever the definition says."""
+        seen = np.bitwise_or.reduce(self.nulls[program, :rows], axis=0).tobytes()
+        bits = int.from_bytes(seen, "little")
+        ordinals = [ordinal for ordinal in self.plan.kept[program] if bits >> ordinal & 1]
+        if not ordinals:
+            return {}
+        size = (rows + 511) // 512 * 64
+        bitmaps, counts = pa.allocate_buffer(size * len(ordinals)), np.empty(len(ordinals), np.int64)
+        kernels.validities(self.nulls[program], rows, np.array(ordinals), bitmaps.address, size, counts)
+        return {
+            ordinal: (bitmaps.slice(size * k, size), nulls)
+            for k, (ordinal, nulls) in enumerate(zip(ordinals, counts.tolist(), strict=True))
+        }
+
+    def filled(self, program: int, rows: int) -> Iterator[tuple[int, Filled]]:
+        """(ordinal, column) of the block's first ``rows`` rows, for every column kept."""
+        validities, none = self.validities(program, rows), (None, 0)
+        slots, texts = self.places[program].tolist()
+        used = self.steps[program, :, kernels.STEP_USED].tolist()
+        marked = self.marked[program].tolist()
+        for ordinal in self.plan.kept[program]:
+            reading = self.plan.readings[ordinal]
+            size = reading.width * (rows + reading.is_text)
+            text = self.memory.slice(texts[ordinal], used[ordinal]) if reading.is_text else None
+            values = self.memory.slice(slots[ordinal], size)
+            yield ordinal, Filled(rows, values, text, *validities.get(ordinal, none), bool(marked[ordinal]))
 
     def columns(self, program: int, rows: int) -> tuple[pa.RecordBatch, pa.Array | None]:
         """The finished columns of one program, and the exact text of what they cannot hold."""
+        if program == BEFORE and not self.has_before:
+            return self.plan.absent(rows), None
         arrays, names, exact = [], [], {}
-        for ordinal in self.plan.kept[program]:
+        for ordinal, filled in self.filled(program, rows):
             name = self.plan.names[ordinal]
             try:
-                array, found = self.plan.readings[ordinal].finish(self.filled(program, ordinal, rows))
+                array, found = self.plan.readings[ordinal].finish(filled)
             except BadValue as error:
                 raise BadValue(error.row, f"{name}: {error.text}") from None
             arrays.append(array)
@@ -298,7 +339,8 @@ def _events(file: str, found: Scan, chosen: Numbers, footer: int) -> _Events:
         addresses[late] = tail.ctypes.data + offsets[late] - first
     transactions = found.transaction[chosen]
     commits = found.transactions[transactions, kernels.TX_COMMITTED]
-    return _Events(file, found, footer, addresses, lengths, offsets + found.base, commits, transactions, tail)
+    updates = int(kernels.IS_UPDATE[found.code[chosen]].sum())
+    return _Events(file, found, footer, addresses, lengths, offsets + found.base, commits, transactions, updates, tail)
 
 
 def _place(file: str, found: Scan, event: int) -> str:
@@ -309,6 +351,15 @@ _COMPRESSED = (
     "a Transaction_payload event: compressed transactions are kept but not decoded in this version; "
     "set binlog_transaction_compression=OFF on the server"
 )
+
+
+def refuse_payloads(file: str, found: Scan, events: int) -> None:
+    """Raises Unsupported where one of the first ``events`` may hold rows that are not read in this version."""
+    payloads = np.flatnonzero(found.mark[:events] & kernels.MARK_ANY_TABLE)
+    if len(payloads):
+        raise Unsupported(f"{_place(file, found, payloads[0])}: {_COMPRESSED}")
+
+
 _UNDECIDED = {
     kernels.TX_XA: "rows of an XA transaction, which may be rolled back later, are not decoded in this version",
     kernels.TX_ROLLED_BACK: "rows of a transaction with a ROLLBACK past them are not decoded: which stay is not logged",
@@ -323,7 +374,7 @@ def _refused(
     accepted: bits of _UNDECIDED that are decoded nevertheless.
     """
     reasons = {}
-    for code in np.unique(found.code[chosen]).tolist():
+    for code in np.flatnonzero(np.bincount(found.code[chosen])).tolist():
         if not EVENT_TYPES[code].rows:
             first = int(np.flatnonzero(found.code[chosen] == code)[0])
             reasons[first] = f"rows of {type_name(code)} events are not decoded in this version"
@@ -451,6 +502,19 @@ class Decoder:
         if refusal:
             raise refusal
 
+    def decode_events(
+        self, file: str, found: Scan, chosen: Numbers, footer: int, *, gtid: str | None = None
+    ) -> Iterator[Changes]:
+        """The changes in row events that a caller has scanned and found to be this table's, in log order.
+
+        chosen: their indices in ``found``; footer: bytes of checksum behind each event. Raises as ``decode``.
+        """
+        count, refusal = _refused(file, found, chosen, self.definition, self._accepted)
+        if count:
+            yield from self._blocks(_events(file, found, chosen[:count], footer), gtid)
+        if refusal:
+            raise refusal
+
     def _choose(self, file: str, found: Scan, head: FormatDescription) -> tuple[Numbers, Unsupported | None]:
         """Indices of this table's row events up to the first that cannot be read, and why it cannot be."""
         payloads = np.flatnonzero(found.mark & kernels.MARK_ANY_TABLE)
@@ -496,13 +560,14 @@ class Decoder:
         if self._plan is None:
             self._plan = self._compiled(events.place(0))
         state = np.zeros(kernels.R_CELLS, np.int64)
-        most = min(self._rows, events.most_rows(len(self.definition.columns)))
         room = _TEXT_SLACK
-        while state[kernels.R_EVENT] < len(events.addresses):
-            block = _Block(self._plan, most, room)
+        while (event := int(state[kernels.R_EVENT])) < len(events.addresses):
+            rows = min(self._rows, events.rows_left(event, self._plan.row_size))
+            block = _Block(self._plan, events, rows, room)
             reason = block.run(events, state, partial=self._partial)
             room = _TEXT_SLACK
             if state[kernels.R_ROWS]:
+                self._plan.row_size = max(1.0, events.consumed(event, state) / state[kernels.R_ROWS])
                 yield self._changes(block, state, events, gtid)
             if reason not in (kernels.DONE, kernels.BLOCK_FULL):
                 raise self._error(reason, events, state)
@@ -521,17 +586,19 @@ class Decoder:
         presence: list[Presence] | list[None] = [None, None]
         if state[kernels.R_PARTIAL]:
             presence = _presence(events, source, len(self.definition.columns))
+        block.learn(rows)
         try:
             after, raw = block.columns(ROW, rows)
             before, before_raw = block.columns(BEFORE, rows)
         except BadValue as error:
-            where = f"{events.file}:{block.offset[error.row]}"
+            where = events.place(source[error.row])
             raise DecodeError(f"{where}: row {block.row[error.row]}: {self.definition.name}.{error.text}") from None
+        offset, committed_at, row, op = block.own_arrays(rows)
         return Changes(
-            pa.array(block.op[:rows]),
-            pa.array(block.offset[:rows]),
-            pa.array(block.row[:rows]),
-            pa.array(block.committed[:rows].view("M8[us]"), MOMENT),
+            op,
+            offset,
+            row,
+            committed_at,
             _gtids(events.found, events.transactions[source], gtid) if self._gtids else None,
             after,
             before,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import BadValue, ColumnType, Declared, Filled, Finish, Finished, Reading
+from spark_jobs.binlog.types.base import BadValue, ColumnType, Declared, Filled, Finish, Finished, Reading, string_array
 
 
 def _quoted(name: str, column: Declared) -> str:
@@ -24,7 +24,7 @@ def _as_number(filled: Filled) -> Finished:
 
 
 def _finish_enum(labels: tuple[str, ...]) -> Finish:
-    names = pa.array(["", *labels], pa.string())
+    names = string_array(["", *labels])
 
     def finish(filled: Filled) -> Finished:
         numbers = filled.numbers("u8")[: filled.rows]

@@ -1,0 +1,267 @@
+"""Decoders side by side: each reads the same logs into all column values, in turns, on one core.
+
+Every reader is a program that reads names of files from its standard input and answers each with one line: changes,
+values of all row images, the sum of all first columns, nanoseconds. All must give the same three numbers. What a round
+measures is from opening the file to the last value; starting the program is not in it, and programs with a just-in-time
+compiler read the log until they get no faster before anything counts. Ours verifies every checksum, the peers none.
+
+Put here: who reads, in which order, and the table. Not here: what the logs hold (shapes.py), the programs (ours.py, peers/).
+"""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from benchmarks import shapes
+from benchmarks.mariadb import MariaDBServer
+from benchmarks.shapes import Log
+from benchmarks.told import say
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import StratalogError
+from spark_jobs.provision import Artifact, jars
+
+ROUNDS = 7
+WARM_ROUNDS = 15
+"""At most so many rounds that do not count, for programs with a just-in-time compiler."""
+CONNECTOR, CANAL = "mysql-binlog-connector-java", "canal dbsync"
+GO, PYTHON = "go-mysql", "python-mysql-replication"
+PEERS = Path(__file__).parent / "peers"
+JAVA_LIBRARIES = (
+    Artifact(
+        "com.zendesk",
+        "mysql-binlog-connector-java",
+        "0.30.1",
+        "6f3976798fe6b4cb7f9c13f194c59508333c5761626e37b53e20c6a3fca7d14d",
+    ),
+    Artifact(
+        "com.alibaba.otter",
+        "canal.parse.dbsync",
+        "1.1.7",
+        "b5652e0cef5c4955c003770af4738de720a16874d8f69c96612c7748fdffb771",
+    ),
+    Artifact(
+        "com.alibaba.otter",
+        "canal.common",
+        "1.1.7",
+        "5a237515a307d8df5cf654f55e6f5f3582b49272d5898d9e70e525b384c84ce6",
+    ),
+    Artifact(
+        "org.apache.commons",
+        "commons-compress",
+        "1.22",
+        "53d04a0efc7223baecaa303bd5d298eb0600e6b82b4076f9cecd558b97ba760b",
+    ),
+    Artifact(
+        "commons-lang",
+        "commons-lang",
+        "2.6",
+        "50f11b09f877c294d56f24463f47d28f929cf5044f648661c0f0cfbae9a2f49c",
+    ),
+    Artifact(
+        "com.github.luben",
+        "zstd-jni",
+        "1.5.2-5",
+        "0f8e64feaa068b8a02de45e9343f9b2fc401235b81e7fe3f80b2aeba001691b2",
+    ),
+    Artifact(
+        "org.slf4j",
+        "slf4j-api",
+        "1.7.12",
+        "0aee9a77a4940d72932b0d0d9557793f872e66a03f598e473f45e7efecdccf99",
+    ),
+    Artifact(
+        "org.slf4j",
+        "jcl-over-slf4j",
+        "1.7.12",
+        "702d1b805b9fa319609f7bdd7022017919be2280b4116666aaae5a01c0b50158",
+    ),
+)
+"""The two Java decoders and what canal's needs to read a row."""
+
+
+class Missing(Exception):
+    """A reader cannot run on this machine; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One program. goals: how many times faster than it ours is to be, by the first word of a shape."""
+
+    name: str
+    command: tuple[str, ...]
+    goals: dict[str, int] = field(default_factory=dict)
+    warms: bool = False
+    """Whether it compiles while it runs."""
+    slow: bool = False
+    """Reads the sample of a log, once."""
+
+
+class Running:
+    """A reader's program, pinned to one core; one per log, so that none is tuned to another log."""
+
+    def __init__(self, reader: Reader, core: int) -> None:
+        self.reader = reader
+        self.seconds: list[float] = []
+        """A change, in each turn."""
+        self._program = subprocess.Popen(
+            ["taskset", "-c", str(core), *reader.command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._program.communicate()
+
+    def read(self, log: Log) -> tuple[tuple[int, int, int], float]:
+        """((changes, values, sum of first columns), seconds)."""
+        assert self._program.stdin
+        assert self._program.stdout
+        self._program.stdin.write(f"{log.path}\n")
+        self._program.stdin.flush()
+        numbers = self._program.stdout.readline().split()
+        if len(numbers) != 4:
+            raise Missing(f"{self.reader.name} fails on {log.name}: {_telling(self._program.communicate()[1])}")
+        changes, values, total, nanoseconds = map(int, numbers)
+        return (changes, values, total), nanoseconds / 1e9
+
+    def warm(self, log: Log) -> None:
+        """Reads until the last three rounds are no faster than the ones before."""
+        taken: list[float] = []
+        while len(taken) < WARM_ROUNDS and (len(taken) < 5 or min(taken[-3:]) < 0.97 * min(taken[:-3])):
+            taken.append(self.read(log)[1])
+
+
+def ours() -> Reader:
+    return Reader("stratalog", (sys.executable, "-m", "benchmarks.ours"))
+
+
+def peers(flavor: str, folder: Path) -> list[Reader]:
+    """The peers that run here; of the others, name and reason are printed. What is compiled for them goes to folder."""
+    found = []
+    makers: tuple[tuple[str, Callable[[], Reader]], ...] = (
+        (CONNECTOR, lambda: Reader(CONNECTOR, _java("connector", folder), {"bulk": 10, "OLTP": 15}, warms=True)),
+        (CANAL, lambda: Reader(CANAL, _java("canal", folder), {"bulk": 9, "OLTP": 6}, warms=True)),
+        (GO, lambda: Reader(GO, _go(flavor, folder), {"bulk": 15, "OLTP": 30})),
+        (PYTHON, lambda: Reader(PYTHON, _python(flavor), {"bulk": 400, "OLTP": 1000}, slow=True)),
+    )
+    for name, make in makers:
+        try:
+            found.append(make())
+        except (Missing, StratalogError) as why:
+            print(f"{name}: skipped: {why}", flush=True)
+    return found
+
+
+def _java(which: str, folder: Path) -> tuple[str, ...]:
+    if not shutil.which("javac"):
+        raise Missing("no javac on the PATH")
+    libraries = jars("bench-java-1", "the Java decoders (9 MB)", JAVA_LIBRARIES)
+    path = os.pathsep.join(map(str, [*libraries, folder]))
+    if not (folder / "Peers.class").exists():
+        _compile("javac", "-d", str(folder), "-cp", path, "Peers.java")
+    return ("java", "-cp", path, "Peers", which)
+
+
+def _go(flavor: str, folder: Path) -> tuple[str, ...]:
+    if not shutil.which("go"):
+        raise Missing("no go on the PATH")
+    if not (folder / "go-mysql").exists():
+        _compile("go", "build", "-o", str(folder / "go-mysql"), ".")
+    return (str(folder / "go-mysql"), flavor)
+
+
+def _python(flavor: str) -> tuple[str, ...]:
+    return (sys.executable, str(PEERS / "python_mysql_replication.py"), flavor)
+
+
+def _telling(said: str) -> str:
+    """The last line that tells what went wrong: a cause where Java names one."""
+    lines = [line.strip() for line in said.splitlines() if not line.startswith("\t")]
+    return next((line for line in reversed(lines) if "Exception" in line or "Error" in line), (lines or ["?"])[-1])
+
+
+def _compile(*command: str) -> None:
+    said = subprocess.run(command, cwd=PEERS, capture_output=True, text=True, check=False)
+    if said.returncode:
+        raise Missing(f"{command[0]} fails: {_telling(said.stderr)}")
+
+
+def servers(folder: Path) -> Iterator[tuple[str, str, shapes.Server]]:
+    """(name, flavor, running server); one that cannot run here is said to be skipped."""
+    for name, flavor, server in (
+        ("MySQL 8.0.12", "mysql", lambda: MySQLServer(folder / "mysql", shapes.OPTIONS)),
+        ("MariaDB 11.4.5", "mariadb", lambda: MariaDBServer(folder / "mariadb", shapes.OPTIONS)),
+    ):
+        with ExitStack() as stack:
+            try:
+                running = stack.enter_context(server())
+            except StratalogError as why:
+                print(f"{name}: skipped: {why}", flush=True)
+                continue
+            yield name, flavor, running
+
+
+def compare(folder: Path, wanted: str) -> None:
+    """Writes the logs whose names contain ``wanted``, has them read, prints a table as it grows."""
+    core = min(os.sched_getaffinity(0))
+    print("| log | reader | rows/s, best | median | MB/s, best | ours is, best | median | goal |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for name, flavor, server in servers(folder):
+        readers = [ours(), *peers(flavor, folder)]
+        for log in shapes.write(server, name, wanted):
+            say(f"{log.name}: {log.changes:,} changes, {log.size / 1e6:.0f} MB")
+            for line in _compared(log, readers, core):
+                print(line, flush=True)
+
+
+def _compared(log: Log, readers: list[Reader], core: int) -> Iterator[str]:
+    """A line a reader; readers take turns."""
+    assert log.sample
+    with ExitStack() as stack:
+        running = [stack.enter_context(Running(reader, core)) for reader in readers]
+        mine = running[0]
+        truth = {one: mine.read(one)[0] for one in (log, log.sample)}
+        for one in (log, log.sample):
+            if truth[one][:2] != (one.changes, one.values):
+                sys.exit(f"{one.name}: {truth[one]} is not the {one.changes} changes, {one.values} values written")
+        for program in running:
+            if program.reader.warms:
+                program.warm(log)
+        for turn in range(ROUNDS):
+            for program in running:
+                if not program.reader.slow or turn == 0:
+                    _turn(program, log.sample if program.reader.slow else log, truth)
+        for program in running:
+            yield _line(log, program, mine)
+
+
+def _turn(program: Running, log: Log, truth: dict[Log, tuple[int, int, int]]) -> None:
+    found, seconds = program.read(log)
+    if found != truth[log]:
+        sys.exit(f"{log.name}: {program.reader.name} reads {found}, ours {truth[log]} (changes, values, sum)")
+    program.seconds.append(seconds / log.changes)
+
+
+def _line(log: Log, program: Running, mine: Running) -> str:
+    best, median = min(program.seconds), statistics.median(program.seconds)
+    megabytes = log.size / log.changes / best / 1e6
+    figures = f"{1 / best:,.0f} | {1 / median:,.0f} | {megabytes:,.1f}"
+    if program is mine:
+        return f"| {log.name} | {program.reader.name} | {figures} | | | |"
+    ratio = best / min(mine.seconds)
+    middle = median / statistics.median(mine.seconds)
+    goal = next(goal for shape, goal in program.reader.goals.items() if shape in log.name)
+    reached = "reached" if ratio >= goal else "missed"
+    return f"| {log.name} | {program.reader.name} | {figures} | {ratio:.1f} x | {middle:.1f} x | {goal} x {reached} |"

@@ -1,0 +1,123 @@
+import com.github.shyiko.mysql.binlog.BinaryLogFileReader;
+import com.github.shyiko.mysql.binlog.event.DeleteRowsEventData;
+import com.github.shyiko.mysql.binlog.event.Event;
+import com.github.shyiko.mysql.binlog.event.EventData;
+import com.github.shyiko.mysql.binlog.event.UpdateRowsEventData;
+import com.github.shyiko.mysql.binlog.event.WriteRowsEventData;
+import com.github.shyiko.mysql.binlog.event.deserialization.EventDeserializer;
+import com.taobao.tddl.dbsync.binlog.FileLogFetcher;
+import com.taobao.tddl.dbsync.binlog.LogContext;
+import com.taobao.tddl.dbsync.binlog.LogDecoder;
+import com.taobao.tddl.dbsync.binlog.LogEvent;
+import com.taobao.tddl.dbsync.binlog.LogPosition;
+import com.taobao.tddl.dbsync.binlog.event.RowsLogBuffer;
+import com.taobao.tddl.dbsync.binlog.event.RowsLogEvent;
+import com.taobao.tddl.dbsync.binlog.event.TableMapLogEvent.ColumnInfo;
+import java.io.BufferedInputStream;
+import java.io.BufferedReader;
+import java.io.FileInputStream;
+import java.io.InputStreamReader;
+import java.io.Serializable;
+import java.nio.charset.StandardCharsets;
+import java.util.BitSet;
+import java.util.Map;
+
+/**
+ * The two decoders in Java: mysql-binlog-connector-java and canal's dbsync. {@code java Peers connector|canal} reads
+ * names of binlog files from standard input and answers each with changes, values, the sum of all first columns, and
+ * nanoseconds. Neither checks a checksum.
+ */
+final class Peers {
+    private static final int BUFFER = 1 << 20;
+
+    private long changes;
+    private long values;
+    private long sum;
+
+    private interface Reader {
+        void read(String file, Peers counts) throws Exception;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Reader reader = arguments[0].equals("canal") ? Peers::canal : Peers::connector;
+        BufferedReader names = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String file = names.readLine(); file != null; file = names.readLine()) {
+            Peers counts = new Peers();
+            long began = System.nanoTime();
+            reader.read(file, counts);
+            long took = System.nanoTime() - began;
+            System.out.println(counts.changes + " " + counts.values + " " + counts.sum + " " + took);
+        }
+    }
+
+    private static void connector(String file, Peers counts) throws Exception {
+        EventDeserializer deserializer = new EventDeserializer();
+        deserializer.setCompatibilityMode(EventDeserializer.CompatibilityMode.CHAR_AND_BINARY_AS_BYTE_ARRAY);
+        try (BinaryLogFileReader reader = new BinaryLogFileReader(
+                new BufferedInputStream(new FileInputStream(file), BUFFER), deserializer)) {
+            for (Event event = reader.readEvent(); event != null; event = reader.readEvent()) {
+                EventData data = event.getData();
+                if (data instanceof WriteRowsEventData written) {
+                    counts.changes += written.getRows().size();
+                    written.getRows().forEach(counts::image);
+                } else if (data instanceof UpdateRowsEventData updated) {
+                    counts.changes += updated.getRows().size();
+                    for (Map.Entry<Serializable[], Serializable[]> row : updated.getRows()) {
+                        counts.image(row.getKey());
+                        counts.image(row.getValue());
+                    }
+                } else if (data instanceof DeleteRowsEventData deleted) {
+                    counts.changes += deleted.getRows().size();
+                    deleted.getRows().forEach(counts::image);
+                }
+            }
+        }
+    }
+
+    private void image(Serializable[] row) {
+        values += row.length;
+        sum += ((Number) row[0]).longValue();
+    }
+
+    private static void canal(String file, Peers counts) throws Exception {
+        LogDecoder decoder = new LogDecoder(LogEvent.UNKNOWN_EVENT, LogEvent.ENUM_END_EVENT);
+        LogContext context = new LogContext();
+        context.setLogPosition(new LogPosition("", 0));
+        FileLogFetcher fetcher = new FileLogFetcher(BUFFER);
+        fetcher.open(file);
+        while (fetcher.fetch()) {
+            LogEvent event = decoder.decode(fetcher, context);
+            if (event instanceof RowsLogEvent rows) {
+                counts.rows(rows);
+            }
+        }
+        fetcher.close();
+    }
+
+    private void rows(RowsLogEvent event) {
+        RowsLogBuffer buffer = event.getRowsBuf(StandardCharsets.UTF_8);
+        int type = event.getHeader().getType();
+        boolean update = type == LogEvent.UPDATE_ROWS_EVENT || type == LogEvent.UPDATE_ROWS_EVENT_V1;
+        ColumnInfo[] columns = event.getTable().getColumnInfo();
+        while (buffer.nextOneRow(event.getColumns(), false)) {
+            image(buffer, columns, event.getColumns());
+            if (update) {
+                buffer.nextOneRow(event.getChangeColumns(), true);
+                image(buffer, columns, event.getChangeColumns());
+            }
+            changes++;
+        }
+    }
+
+    private void image(RowsLogBuffer buffer, ColumnInfo[] columns, BitSet present) {
+        for (int place = 0; place < columns.length; place++) {
+            if (present.get(place)) {
+                Serializable value = buffer.nextValue("", place, columns[place].type, columns[place].meta, false);
+                values++;
+                if (place == 0) {
+                    sum += ((Number) value).longValue();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+"""The decoder in Python: python-mysql-replication, given a file's events one by one as if a server had sent them.
+
+It reads names of binlog files from standard input and answers each with changes, values, the sum of all first columns,
+and nanoseconds. No checksum is checked.
+"""
+
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+from pymysql.protocol import MysqlPacket
+from pymysqlreplication.event import FormatDescriptionEvent
+from pymysqlreplication.packet import BinLogPacketWrapper
+from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
+
+_EVENTS = frozenset([TableMapEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent, FormatDescriptionEvent])
+_CONNECTION = SimpleNamespace(charset="utf8mb4", _get_dbms=lambda: sys.argv[1])
+_IMAGES = ("values", "before_values", "after_values")
+
+
+def read(path: str) -> tuple[int, int, int]:
+    """(changes, values, sum of all first columns) of the file."""
+    changes = values = total = 0
+    tables: dict[int, Any] = {}
+    with open(path, "rb") as file:  # noqa: PTH123 - as small as may be: it is on the clock
+        content = file.read()
+    place = 4
+    while place < len(content):
+        length = int.from_bytes(content[place + 9 : place + 13], "little")
+        packet = MysqlPacket(b"\0" + content[place : place + length], "utf8mb4")
+        event = _wrapped(packet, tables).event
+        if isinstance(event, TableMapEvent):
+            tables[event.table_id] = event.get_table()
+        elif event is not None and not isinstance(event, FormatDescriptionEvent):
+            for row in event.rows:
+                changes += 1
+                for image in _IMAGES:
+                    if image in row:
+                        values += len(row[image])
+                        total += next(iter(row[image].values()))
+        place += length
+    return changes, values, total
+
+
+def _wrapped(packet: MysqlPacket, tables: dict[int, Any]) -> BinLogPacketWrapper:
+    """As BinLogStreamReader.fetchone makes it, with a checksum that is there and not checked."""
+    filters = (None, None, None, None)  # of tables and schemas
+    switches = (False, False, False, False, False)  # freeze_schema … enable_logging
+    return BinLogPacketWrapper(packet, tables, _CONNECTION, (8, 0, 12), True, _EVENTS, *filters, *switches)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        began = time.perf_counter_ns()
+        found = read(line.rstrip("\n"))
+        print(*found, time.perf_counter_ns() - began, flush=True)

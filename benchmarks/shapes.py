@@ -1,0 +1,154 @@
+"""The logs that decoders are compared on: bulk and OLTP, narrow and wide, of each server. A log is one line of SHAPES.
+
+Put here: what is in them, and how a server is made to write them. Not here: who reads them (decoding.py).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pymysql.cursors import Cursor
+from pymysql.err import MySQLError
+
+SCHEMA = "bench"
+OPTIONS: dict[str, object] = {"binlog_row_event_max_size": 32768, "max_binlog_size": 1 << 30}
+"""64 rows an event and more, of the wide table too; a log is one file."""
+SAMPLE = 10
+"""A sample is so many times smaller."""
+
+
+class Server(Protocol):
+    """A running server: ``data`` is the directory of its binlog files."""
+
+    @property
+    def data(self) -> Path: ...
+    def connect(self, **arguments: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One closed binlog file. values: column values of all row images, of updates both. size: in bytes.
+
+    sample: a smaller log of the same shape, for readers that take minutes over a whole one.
+    """
+
+    name: str
+    path: Path
+    changes: int
+    values: int
+    sample: "Log | None" = None
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One log: its table's columns as (type, expression of ``n``), and what is done to the table."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    write: "Callable[[Cursor, Shape, int], int]"
+    """(cursor, shape, amount) -> changes; ``amount`` rows or transactions."""
+    amount: int
+
+    @property
+    def names(self) -> list[str]:
+        return ["id", *(f"c{place}" for place in range(2, len(self.columns) + 2))]
+
+    @property
+    def select(self) -> str:
+        return ", ".join(["n", *(expression for _, expression in self.columns)])
+
+    def create(self, table: str) -> str:
+        types = [f"{name} {kind}" for name, (kind, _) in zip(self.names[1:], self.columns, strict=True)]
+        return f"CREATE TABLE {table} (id BIGINT NOT NULL PRIMARY KEY, {', '.join(types)}) CHARSET utf8mb4"
+
+
+NARROW = (
+    ("INT NOT NULL", "n * 7919 % 100003"),
+    ("DECIMAL(12,2) NOT NULL", "(n * 37 % 100000) / 100"),
+    ("VARCHAR(40)", "IF(n % 5, CONCAT('note für ', n), NULL)"),
+)
+WIDE = 7 * (
+    ("INT NOT NULL", "n * 7919 % 100003"),
+    ("BIGINT", "IF(n % 3, n * 104729, NULL)"),
+    ("SMALLINT NOT NULL", "n % 50"),
+    ("DECIMAL(12,2) NOT NULL", "(n * 37 % 100000) / 100"),
+    ("DOUBLE", "IF(n % 3, n / 7, NULL)"),
+    ("VARCHAR(32) NOT NULL", "CONCAT('SKU-', LPAD(n * 31 % 9999, 6, '0'))"),
+    ("DATETIME(3) NOT NULL", "'2024-01-01' + INTERVAL n SECOND"),
+)
+
+
+def _numbers(rows: int) -> str:
+    return f"(WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows}) SELECT n FROM s) s"
+
+
+def _bulk(cursor: Cursor, shape: Shape, amount: int) -> int:
+    """One INSERT of so many rows, an UPDATE of half of them, a DELETE of a tenth."""
+    changes = cursor.execute(f"INSERT INTO one SELECT {shape.select} FROM {_numbers(amount)}")
+    changes += cursor.execute("UPDATE one SET c2 = c2 + 1 WHERE id % 2 = 0")
+    return changes + cursor.execute("DELETE FROM one WHERE id % 10 = 3")
+
+
+_TRANSACTIONS = """
+CREATE PROCEDURE transactions (amount INT) BEGIN DECLARE n BIGINT DEFAULT 1; WHILE n <= amount DO
+  START TRANSACTION;
+  UPDATE one SET c2 = c2 + 1 WHERE id = 1 + n * 7919 % 1000;
+  INSERT INTO two VALUES ({select});
+  COMMIT; SET n = n + 1;
+END WHILE; END
+"""
+
+
+def _oltp(cursor: Cursor, _shape: Shape, amount: int) -> int:
+    """Transactions of two statements of one row: an UPDATE of one table and an INSERT into another."""
+    cursor.execute("CALL transactions(%s)", (amount,))
+    return 2 * amount
+
+
+SHAPES = (
+    Shape("bulk, 4 columns", NARROW, _bulk, 400_000),
+    Shape("bulk, 50 columns", WIDE, _bulk, 50_000),
+    Shape("OLTP, 4 columns", NARROW, _oltp, 50_000),
+    Shape("OLTP, 50 columns", WIDE, _oltp, 20_000),
+)
+
+
+def write(server: Server, named: str, wanted: str = "") -> Iterator[Log]:
+    """One log a shape, written by the server and named after it; only those whose name contains ``wanted``."""
+    with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {SCHEMA}")
+        connection.select_db(SCHEMA)
+        for setting in ("cte_max_recursion_depth", "max_recursive_iterations"):  # MySQL's name, MariaDB's
+            with suppress(MySQLError):
+                cursor.execute(f"SET {setting} = 100000000")
+        for shape in SHAPES:
+            name = f"{named}: {shape.name}"
+            if wanted not in name:
+                continue
+            sample = _written(server, cursor, shape, name, shape.amount // SAMPLE, None)
+            yield _written(server, cursor, shape, name, shape.amount, sample)
+
+
+def _written(
+    server: Server, cursor: Cursor, shape: Shape, name: str, amount: int, sample: Log | None
+) -> Log:
+    for statement in ("DROP TABLE IF EXISTS one, two", shape.create("one"), shape.create("two")):
+        cursor.execute(statement)
+    if shape.write is _oltp:
+        cursor.execute(f"INSERT INTO one SELECT {shape.select} FROM {_numbers(1000)}")
+        cursor.execute("DROP PROCEDURE IF EXISTS transactions")
+        cursor.execute(_TRANSACTIONS.format(select=shape.select))
+    cursor.execute("FLUSH BINARY LOGS")
+    changes = shape.write(cursor, shape, amount)
+    cursor.execute("SHOW MASTER STATUS")
+    status = cursor.fetchone()
+    assert status
+    cursor.execute("FLUSH BINARY LOGS")
+    updates = amount // 2 if shape.write is _bulk else amount
+    return Log(name, server.data / status[0], changes, (changes + updates) * (len(shape.columns) + 1), sample)
