@@ -4,9 +4,11 @@ Put here: finding them. Not here: how a TABLE_MAP event is read (table.py).
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.framing import Bytes, TableMaps, open_slice
+from spark_jobs.binlog.framing import Bytes, Scan, TableMaps, open_slice
+from spark_jobs.binlog.payload import Payloads
 from spark_jobs.binlog.table import TableDefinition, parse_table_map
 
 
@@ -14,7 +16,17 @@ def definitions_of(file: str, start: int, context: bytes | None, payload: Bytes)
     """One definition a table map that row events of the slice use, in order of first use. Raises DecodeError."""
     maps = TableMaps()
     scanner, found = open_slice(file, start, context, payload, maps, transaction_start=None, committed_us=0)
-    used, first = np.unique(found.table[(found.mark & kernels.MARK_ROWS) != 0], return_index=True)
-    ordinals = [ordinal for ordinal in used[np.argsort(first)].tolist() if ordinal >= 0]
+    used = _first_uses(found, found.offset)
+    for opened in Payloads(file, scanner.format, maps).open(found):
+        inside = _first_uses(opened.inner, found.offset[opened.outer])
+        used = inside | {ordinal: min(place, inside.get(ordinal, place)) for ordinal, place in used.items()}
+    ordinals = sorted(used, key=lambda ordinal: (used[ordinal], ordinal))
     parsed = [parse_table_map(maps.events[ordinal], scanner.format, f"{file}:{start}") for ordinal in ordinals]
     return list(dict.fromkeys(parsed))
+
+
+def _first_uses(found: Scan, places: NDArray[np.int64]) -> dict[int, int]:
+    """The place of the first row event of each table map."""
+    rows = (found.mark & kernels.MARK_ROWS) != 0
+    used, first = np.unique(found.table[rows], return_index=True)
+    return dict(zip(used.tolist(), places[rows][first].tolist(), strict=True))

@@ -6,13 +6,14 @@ Put here: the listing. Not here: the registry of types (event_types.py) or slice
 import struct
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.event_types import EVENT_TYPES, EventType, type_name
 from spark_jobs.binlog.feed import Feed
 from spark_jobs.binlog.format_description import HEADER, MAGIC
 from spark_jobs.binlog.framing import Scan, map_name
+from spark_jobs.binlog.payload import Payloads, payload_note
 from spark_jobs.binlog.query import read_query
 from spark_jobs.errors import Truncated
 
@@ -58,21 +59,35 @@ def list_events(chunks: Iterator[bytes], file: str) -> Iterator[Event]:
 
 
 def _events(found: Scan, feed: Feed) -> Iterator[Event]:
-    columns = (found.offset, found.length, found.code, found.table, found.transaction)
-    cells = zip(*(column.tolist() for column in columns), strict=True)
+    """The scan's events, each payload followed by those inside it, which have its offset and stop."""
     gtids = [found.gtid(row) for row in range(len(found.transactions))]
-    for number, (offset, length, code, table, transaction) in enumerate(cells):
-        event = found.bytes_of(number)
-        place = found.base + offset
-        yield Event(
-            offset=place,
-            type=type_name(code),
-            server_id=int.from_bytes(event[5:9], "little"),
-            stop=place + length,
-            transaction=gtids[transaction] if transaction >= 0 else None,
-            table=".".join(feed.maps.names[table]) if table >= 0 else None,
-            note=_note(event, feed.format.footer, f"{feed.file}:{place}"),
-        )
+    owners = found.transaction
+    shown = 0
+    for opened in Payloads(feed.file, feed.format, feed.maps).open(found):
+        for number, outer in enumerate(opened.outer.tolist()):
+            while shown <= outer:
+                yield _event(found, shown, feed, gtids[owners[shown]] if owners[shown] >= 0 else None)
+                shown += 1
+            inner = _event(opened.inner, number, feed, gtids[owners[outer]], inside=True)
+            offset = found.base + int(found.offset[outer])
+            yield replace(inner, offset=offset, stop=offset + int(found.length[outer]))
+    for number in range(shown, len(found)):
+        yield _event(found, number, feed, gtids[owners[number]] if owners[number] >= 0 else None)
+
+
+def _event(found: Scan, number: int, feed: Feed, gtid: str | None, *, inside: bool = False) -> Event:
+    event = found.bytes_of(number)
+    place = found.base + int(found.offset[number])
+    table = int(found.table[number])
+    return Event(
+        offset=place,
+        type=type_name(event[4]),
+        server_id=int.from_bytes(event[5:9], "little"),
+        stop=place + len(event),
+        transaction=gtid,
+        table=".".join(feed.maps.names[table]) if table >= 0 else None,
+        note=_note(event, 0 if inside else feed.format.footer, f"{feed.file}:{place}"),
+    )
 
 
 def _note(event: bytes, footer: int, where: str) -> str:
@@ -165,4 +180,5 @@ _NOTES_BY_MEANING: dict[int, _Note] = {
     kernels.TABLE_MAP: _table_map,
     kernels.ROWS: _rows,
     kernels.XID: _xid,
+    kernels.PAYLOAD: payload_note,
 }

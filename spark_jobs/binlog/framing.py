@@ -234,13 +234,19 @@ class Scanner:
         if why == kernels.SCANNED:
             return False
         if why == kernels.NEW_MAP:
-            where = f"{self.file}:{found.base + found.end}"
-            self.maps.add(_event_at(found.buffer, found.end), self.format.footer, where)
+            self._add_map(_event_at(found.buffer, found.end), self._where(found))
         elif why == kernels.MAPS_FULL:
             self._open = np.concatenate([self._open, np.zeros_like(self._open)])
         else:
             raise self._error(int(why), found)
         return True
+
+    def _add_map(self, event: bytes, where: str) -> None:
+        self.maps.add(event, self.format.footer, where)
+
+    def _where(self, found: Scan) -> str:
+        """What names the place ``found.end`` in messages."""
+        return f"{self.file}:{found.base + found.end}"
 
     def _trim(self, found: Scan) -> None:
         events, transactions = self._state[kernels.S_EVENTS], self._state[kernels.S_TRANSACTIONS]
@@ -255,11 +261,11 @@ class Scanner:
         found = self.scan(payload, base, start)
         if found.end != len(found.buffer):
             there = len(found.buffer) - found.end
-            raise Truncated(f"{self.file}:{base + found.end}: an event reaches beyond the end: {there} bytes there")
+            raise Truncated(f"{self._where(found)}: an event reaches beyond the end: {there} bytes there")
         return found
 
     def _error(self, why: int, found: Scan) -> DecodeError:
-        where = f"{self.file}:{found.base + found.end}"
+        where = self._where(found)
         header = found.buffer[found.end : found.end + HEADER].tobytes()
         code, length = header[4], int.from_bytes(header[9:13], "little")
         name = type_name(code)

@@ -6,7 +6,7 @@ of updates. Then each block is: fresh buffers, one run of the kernel, one finish
 Put here: decoding the rows of slices. Not here: what a type does (types/), where events lie (framing.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.event_types import EVENT_TYPES, type_name
+from spark_jobs.binlog.compression import PADDING
 from spark_jobs.binlog.framing import Bytes, FormatDescription, Scan, TableMaps, open_slice
+from spark_jobs.binlog.payload import Opened, Payloads
+from spark_jobs.binlog.plain_rows import RowEvents, plain, rows_in
 from spark_jobs.binlog.table import Column, TableDefinition, parse_table_map, same_layout
 from spark_jobs.binlog.types.base import BadValue, Exact, Filled, Numbers, Reading
 from spark_jobs.binlog.types.charsets import charset_of
@@ -25,8 +27,6 @@ ROW = 0
 BEFORE = 1
 """The kernel's two programs: the row (a delete's is its before image), and the before image of updates."""
 
-_PADDING = 64
-"""Bytes that the kernel may read behind an event."""
 _MOST_TEXT = 64 << 20
 """Bytes of one column's text that end a block early, unless one event holds more."""
 _TEXT_SLACK = 1 << 16
@@ -95,32 +95,6 @@ def _reading(definition: TableDefinition, ordinal: int) -> Reading:
         raise Unsupported(f"{definition.name}.{definition.column_names()[ordinal]}: {error}") from None
 
 
-@dataclass(slots=True)
-class _Events:
-    """The row events of one table in one slice, as the kernel takes them."""
-
-    file: str
-    found: Scan
-    footer: int
-    addresses: Numbers
-    lengths: Numbers
-    offsets: Numbers
-    commits: Numbers
-    transactions: Numbers
-    tail: Numbers
-    """Padded copy of the slice's end, which some addresses point into; kept alive here."""
-
-    def place(self, event: int) -> str:
-        return f"{self.file}:{self.offsets[event]}"
-
-    def length(self, event: int) -> int:
-        return int(self.lengths[event])
-
-    def most_rows(self, columns: int) -> int:
-        """A row has at least its null bits."""
-        return int(self.lengths.sum()) // ((columns + 7) // 8) + 1
-
-
 class _Block:
     """The buffers of one block of at most ``rows`` changes."""
 
@@ -160,19 +134,19 @@ class _Block:
 
     def _allocate_text(self, program: int, ordinal: int, reading: Reading, rows: int, room: int) -> None:
         expected = int(min(self.plan.expected[program, ordinal] * rows * 1.25, _MOST_TEXT)) + room
-        size = reading.bounded * rows + _PADDING if reading.bounded else expected
+        size = reading.bounded * rows + PADDING if reading.bounded else expected
         buffer = pa.allocate_buffer(size)
         self.texts[program, ordinal] = buffer
         self.text_addresses[program, ordinal] = buffer.address
         self.capacity[program, ordinal] = size
 
-    def run(self, events: _Events, state: Numbers) -> int:
+    def run(self, events: RowEvents, state: Numbers) -> int:
         """Fills the block; returns the kernel's reason for stopping."""
         plan = self.plan
         return int(
             kernels.decode_rows(
-                events.addresses, events.offsets, events.commits, events.transactions, events.footer, state,
-                len(plan.readings), plan.kinds, plan.parameters, plan.widths, self.slot_addresses, self.text_addresses,
+                events.addresses, events.lengths, events.offsets, events.commits, events.transactions, events.leads,
+                state, len(plan.readings), plan.kinds, plan.parameters, plan.widths, self.slot_addresses, self.text_addresses,
                 self.used, self.capacity, self.variable, len(self.op), self.nulls, bool(plan.kept[BEFORE]), self.marked,
                 self.op, self.offset, self.row, self.committed, self.transaction,
                 kernels.MONTH_START.ctypes.data, kernels.MONTH_LENGTH.ctypes.data,
@@ -235,28 +209,77 @@ def _raw(exact: dict[str, Exact], rows: int) -> pa.Array | None:
     )
 
 
-def _events(file: str, found: Scan, chosen: Numbers, footer: int) -> _Events:
+def _outer_events(file: str, found: Scan, chosen: Numbers, footer: int) -> RowEvents:
     offsets, lengths = found.offset[chosen], found.length[chosen]
     addresses = found.address + offsets
-    tail = np.empty(0, np.uint8)
-    late = np.flatnonzero(offsets + lengths + _PADDING > len(found.buffer))
+    kept: list[object] = [found.buffer]
+    late = np.flatnonzero(offsets + lengths + PADDING > len(found.buffer))
     if len(late):
         first = offsets[late[0]]
-        tail = np.concatenate([found.buffer[first:], np.zeros(_PADDING, np.uint8)])
+        tail = np.concatenate([found.buffer[first:], np.zeros(PADDING, np.uint8)])
         addresses[late] = tail.ctypes.data + offsets[late] - first
-    transactions = found.transaction[chosen]
-    commits = found.transactions[transactions, kernels.TX_COMMITTED]
-    return _Events(file, found, footer, addresses, lengths, offsets + found.base, commits, transactions, tail)
+        kept.append(tail)
+    commits, transactions = _owners(found, chosen)
+    leads = np.zeros(len(chosen), np.int64)
+    return RowEvents(
+        file, addresses, lengths - footer, found.code[chosen], offsets + found.base, commits, transactions, leads, kept
+    )
+
+
+def _owners(found: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
+    """Commit time, and row in the scan's array, of the events' transactions."""
+    transactions = found.transaction[events]
+    return found.transactions[transactions, kernels.TX_COMMITTED], transactions
+
+
+def _inner_events(file: str, found: Scan, opened: Opened, chosen: Numbers) -> RowEvents:
+    """Row events inside payloads; their offset, time and GTID are those of the payload event."""
+    inner, outer = opened.inner, opened.outer[chosen]
+    commits, transactions = _owners(found, outer)
+    return RowEvents(
+        file,
+        inner.address + inner.offset[chosen],
+        inner.length[chosen],
+        inner.code[chosen],
+        found.base + found.offset[outer],
+        commits,
+        transactions,
+        np.zeros(len(chosen), np.int64),
+        [inner.buffer],
+    )
+
+
+def _leads(counts: Numbers, outer: Numbers, mine: Numbers) -> tuple[Numbers, int]:
+    """Other tables' rows between each own event and the own one before it in its payload; and those behind the last.
+
+    counts, outer: of all row events, 0 for own ones; mine: places of these.
+    """
+    total = np.cumsum(counts)
+    if not len(mine):
+        return np.zeros(0, np.int64), int(total[-1])
+    first = np.searchsorted(outer, outer[mine])
+    follows = np.concatenate([[False], outer[mine][1:] == outer[mine][:-1]])
+    since = np.where(follows, np.roll(total[mine], 1), total[first] - counts[first])
+    return total[mine] - since, int(total[-1] - total[mine[-1]])
+
+
+def _most_rows(events: RowEvents, columns: int) -> int:
+    """A row has at least its null bits."""
+    return int(events.lengths.sum()) // ((columns + 7) // 8) + 1
+
+
+def _merged(plain_events: RowEvents, inner: RowEvents) -> RowEvents:
+    """Both in log order; a stable sort leaves the events of one payload as they are."""
+    order = np.argsort(np.concatenate([plain_events.offsets, inner.offsets]), kind="stable")
+    names = ("addresses", "lengths", "codes", "offsets", "commits", "transactions", "leads")
+    arrays = (np.concatenate([getattr(plain_events, name), getattr(inner, name)])[order] for name in names)
+    return RowEvents(plain_events.file, *arrays, kept=plain_events.kept + inner.kept)
 
 
 def _place(file: str, found: Scan, event: int) -> str:
     return f"{file}:{found.base + found.offset[event]}"
 
 
-_COMPRESSED = (
-    "a Transaction_payload event: compressed transactions are kept but not decoded in this version; "
-    "set binlog_transaction_compression=OFF on the server"
-)
 _UNDECIDED = {
     kernels.TX_XA: "rows of an XA transaction, which may be rolled back later, are not decoded in this version",
     kernels.TX_ROLLED_BACK: "rows of a transaction that ends in a ROLLBACK are not decoded in this version",
@@ -264,13 +287,7 @@ _UNDECIDED = {
 
 
 def _refuse(file: str, found: Scan, chosen: Numbers, definition: TableDefinition) -> None:
-    """Raises Unsupported at the first row event whose rows are not decoded in this version."""
-    for code in np.unique(found.code[chosen]).tolist():
-        if not EVENT_TYPES[code].rows:
-            place = _place(file, found, chosen[np.flatnonzero(found.code[chosen] == code)[0]])
-            raise Unsupported(
-                f"{place}: {definition.name}: rows of {type_name(code)} events are not decoded in this version"
-            )
+    """Raises Unsupported at the first event whose transaction's rows are not decoded in this version."""
     flags = found.transactions[found.transaction[chosen], kernels.TX_FLAGS]
     for flag, text in _UNDECIDED.items():
         found_at = np.flatnonzero(flags & flag)
@@ -337,6 +354,7 @@ class Decoder:
         self._gtids = gtids
         self._maps = TableMaps()
         self._mine: dict[int, bool] = {}
+        self._others: dict[int, TableDefinition] = {}
         self._plan: _Plan | None = None
 
     def decode(  # noqa: PLR0913 - a slice's columns
@@ -360,30 +378,66 @@ class Decoder:
         scanner, found = open_slice(
             file, start, context, payload, self._maps, transaction_start=transaction_start, committed_us=committed_us
         )
-        chosen = self._choose(file, found, scanner.format)
-        if len(chosen):
-            events = _events(file, found, chosen, scanner.format.footer)
-            yield from self._blocks(events, gtid)
+        for events in self._events(file, found, scanner.format):
+            yield from self._blocks(events, found, gtid)
 
-    def _choose(self, file: str, found: Scan, head: FormatDescription) -> Numbers:
-        """Indices of this table's row events. Raises Unsupported for events whose rows cannot be read."""
-        payloads = np.flatnonzero(found.mark & kernels.MARK_ANY_TABLE)
-        if len(payloads):
-            raise Unsupported(f"{_place(file, found, payloads[0])}: {_COMPRESSED}")
-        rows = np.flatnonzero((found.mark & kernels.MARK_ROWS) != 0)
-        tables = found.table[rows]
-        mine = np.array([o for o in np.unique(tables).tolist() if self._is_mine(o, file, found, head)], np.int32)
-        chosen = rows[np.isin(tables, mine)]
+    def _events(self, file: str, found: Scan, head: FormatDescription) -> Iterator[RowEvents]:
+        """This table's row events, plain in memory, in log order."""
+        rows = np.flatnonzero(found.mark & kernels.MARK_ROWS)
+        own = rows[self._own(found.table[rows], head, lambda row: _place(file, found, rows[row]))]
+        ahead = 0  # rows of a payload in parts that earlier parts had
+        for opened in Payloads(file, head, self._maps).open(found):
+            last = opened.outer[-1] if len(opened.outer) else -1
+            before, own = own[own < last], own[own > last]
+            inner, after = self._inside(file, found, opened, head)
+            ahead = 0 if opened.begins else ahead
+            inner.leads[:1] += ahead
+            for events in plain(_merged(self._outside(file, found, before, head), inner), self.definition):
+                yield events
+                ahead = events.rows_after
+            ahead = after + (ahead if len(inner) or not opened.begins else 0)
+        yield from plain(self._outside(file, found, own, head), self.definition)
+
+    def _outside(self, file: str, found: Scan, chosen: Numbers, head: FormatDescription) -> RowEvents:
+        """Row events that stand in the slice itself."""
         _refuse(file, found, chosen, self.definition)
-        return chosen
+        return _outer_events(file, found, chosen, head.footer)
 
-    def _is_mine(self, ordinal: int, file: str, found: Scan, head: FormatDescription) -> bool:
+    def _inside(self, file: str, found: Scan, opened: Opened, head: FormatDescription) -> tuple[RowEvents, int]:
+        """This table's row events inside payloads, and the other tables' rows behind the last of them."""
+        rows = np.flatnonzero(opened.inner.mark & kernels.MARK_ROWS)
+        tables, outer = opened.inner.table[rows], opened.outer[rows]
+        mine = self._own(tables, head, lambda row: _place(file, found, outer[row]))
+        _refuse(file, found, outer[mine], self.definition)
+        events = _inner_events(file, found, opened, rows[mine])
+        others = ~mine & (np.isin(outer, outer[mine]) | ~opened.whole)
+        if not others.any():
+            return events, 0
+        counts = np.zeros(len(rows), np.int64)
+        for ordinal in np.unique(tables[others]).tolist():
+            of_it = others & (tables == ordinal)
+            counts[of_it] = self._count(_inner_events(file, found, opened, rows[of_it]), ordinal, head)
+        events.leads, after = _leads(counts, outer, np.flatnonzero(mine))
+        return events, after
+
+    def _count(self, events: RowEvents, ordinal: int, head: FormatDescription) -> Numbers:
+        if ordinal not in self._others:
+            self._others[ordinal] = parse_table_map(self._maps.events[ordinal], head, events.place(0))
+        return rows_in(events, self._others[ordinal])
+
+    def _own(self, tables: Numbers, head: FormatDescription, place: Callable[[int], str]) -> Numbers:
+        """Which ordinals of table maps are this table's; ``place`` names that of a place in ``tables``."""
+        met, first = np.unique(tables, return_index=True)
+        pairs = zip(met.tolist(), first.tolist(), strict=True)
+        mine = [ordinal for ordinal, at in pairs if self._is_mine(ordinal, place, at, head)]
+        return np.isin(tables, np.array(mine, np.int32))
+
+    def _is_mine(self, ordinal: int, place: Callable[[int], str], at: int, head: FormatDescription) -> bool:
         if ordinal not in self._mine:
             name = self.definition.name
             self._mine[ordinal] = self._maps.names[ordinal] == (name.schema, name.table)
             if self._mine[ordinal]:
-                where = _place(file, found, np.flatnonzero(found.table == ordinal)[0])
-                self._accept(ordinal, where, head)
+                self._accept(ordinal, place(at), head)
         return self._mine[ordinal]
 
     def _accept(self, ordinal: int, where: str, head: FormatDescription) -> None:
@@ -399,11 +453,11 @@ class Decoder:
             columns = tuple(_completed(known, said) for known, said in pairs)
             self.definition = replace(self.definition, columns=columns)
 
-    def _blocks(self, events: _Events, gtid: str | None) -> Iterator[Changes]:
+    def _blocks(self, events: RowEvents, found: Scan, gtid: str | None) -> Iterator[Changes]:
         if self._plan is None:
             self._plan = self._compiled(events.place(0))
         state = np.zeros(6, np.int64)
-        most = min(self._rows, events.most_rows(len(self.definition.columns)))
+        most = min(self._rows, _most_rows(events, len(self.definition.columns)))
         room = _TEXT_SLACK
         while state[1] < len(events.addresses):
             block = _Block(self._plan, most, room)
@@ -411,10 +465,13 @@ class Decoder:
             if reason not in (kernels.DONE, kernels.BLOCK_FULL):
                 raise self._error(reason, events, state)
             room = _TEXT_SLACK
-            if state[0]:
-                yield self._changes(block, int(state[0]), events, gtid)
+            rows = int(state[0])
+            if rows:
+                gtids = _gtids(found, block.transaction[:rows], gtid) if self._gtids else None
+                yield self._changes(block, rows, events, gtids)
             elif reason == kernels.BLOCK_FULL:
-                room = events.length(int(state[1])) + _TEXT_SLACK
+                room = int(events.lengths[state[1]]) + _TEXT_SLACK
+        events.rows_after = int(state[3])
 
     def _compiled(self, where: str) -> _Plan:
         try:
@@ -422,7 +479,7 @@ class Decoder:
         except Unsupported as error:
             raise Unsupported(f"{where}: {error}") from None
 
-    def _changes(self, block: _Block, rows: int, events: _Events, gtid: str | None) -> Changes:
+    def _changes(self, block: _Block, rows: int, events: RowEvents, gtids: pa.Array | None) -> Changes:
         try:
             after, raw = block.columns(ROW, rows)
             before, before_raw = block.columns(BEFORE, rows)
@@ -434,14 +491,14 @@ class Decoder:
             pa.array(block.offset[:rows]),
             pa.array(block.row[:rows]),
             pa.array(block.committed[:rows].view("M8[us]"), MOMENT),
-            _gtids(events.found, block.transaction[:rows], gtid) if self._gtids else None,
+            gtids,
             after,
             before,
             raw,
             before_raw,
         )
 
-    def _error(self, reason: int, events: _Events, state: Numbers) -> DecodeError:
+    def _error(self, reason: int, events: RowEvents, state: Numbers) -> DecodeError:
         event, row, ordinal = int(state[1]), int(state[3]), int(state[4])
         name = self.definition.name
         where = events.place(event)
