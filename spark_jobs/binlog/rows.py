@@ -410,7 +410,7 @@ class Decoder:
         mine = self._own(tables, head, lambda row: _place(file, found, outer[row]))
         _refuse(file, found, outer[mine], self.definition)
         events = _inner_events(file, found, opened, rows[mine])
-        others = ~mine & (np.isin(outer, outer[mine]) | ~opened.whole)
+        others = ~mine & (np.isin(outer, outer[mine]) | (not opened.whole))
         if not others.any():
             return events, 0
         counts = np.zeros(len(rows), np.int64)
