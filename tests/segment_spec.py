@@ -367,7 +367,9 @@ def lenenc(number: int) -> bytes:
     """A length-encoded integer."""
     if number < 251:
         return bytes([number])
-    return b"\xfc" + struct.pack("<H", number) if number < 1 << 16 else b"\xfd" + number.to_bytes(3, "little")
+    if number < 1 << 16:
+        return b"\xfc" + struct.pack("<H", number)
+    return b"\xfd" + number.to_bytes(3, "little") if number < 1 << 24 else b"\xfe" + struct.pack("<Q", number)
 
 
 def varlen(number: int) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_jobs.binlog import compression, payload
 from spark_jobs.binlog.framing import Bytes, TableMaps, open_slice
 from spark_jobs.binlog.rows import Changes, Decoder
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map

@@ -232,21 +232,21 @@ def slow(content: bytes, definition: TableDefinition) -> list[Any]:
     return comparable(list(slow_decoder.decode(content, definition, definitions_of(content))))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(contents, st.sampled_from([1, 2, 3, 16384]))
 def test_random_rows_decode_as_the_slow_decoder_has_them(content: bytes, rows: int) -> None:
     definition = definition_of(content, "shop.random")
     assert comparable(fast(content, definition, rows)) == slow(content, definition)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(contents, st.sampled_from([1, 200, 1 << 20]))
 def test_slices_hold_the_same_rows(content: bytes, target: int) -> None:
     definition = definition_of(content, "shop.random")
     assert comparable(fast_by_slices(content, definition, target)) == slow(content, definition)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(specs(), st.sampled_from(PACKINGS[2:]))
 def test_packed_and_plain_files_tell_the_same_changes(spec: SegmentSpec, packing: dict[str, Any]) -> None:
     """Save for positions. And each position names one change."""
