@@ -85,6 +85,6 @@ XA END 'x2';
 XA PREPARE 'x2';
 XA COMMIT 'x2';
 CREATE TABLE k (id INT PRIMARY KEY, doc JSON);
-INSERT INTO k VALUES (1, '{"a": 1}');
+INSERT INTO k VALUES (1, JSON_OBJECT('a', 1, 'b', REPEAT('longer than a diff ', 10)));
 SET SESSION binlog_row_image = 'MINIMAL';
 UPDATE k SET doc = JSON_SET(doc, '$.a', 2);

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from spark_jobs.binlog import FormatDescription, parse_table_map
 from spark_jobs.errors import DecodeError, Unsupported
-from tests.segment_spec import Change, Commit, Insert, RawEvent, Rows
+from tests.segment_spec import Change, Commit, Insert, Query, RawEvent, Rollback, Rows, Statement
 from tests.slicing import FILE, SPEC, sliced
 
 
@@ -70,12 +71,16 @@ def test_slices_name_the_tables_inside_payloads_and_give_their_maps() -> None:
     for payload in (lambda _: "zstd", lambda number: "zstd" if number < 3 else None, lambda number: None if number == 1 else "none"):
         spec = replace(SPEC, changes=changes, payload=payload)
         rows, _ = sliced(spec.to_bytes(), target=1)
-        wanted = [["lines"], ["lines", "orders"], ["orders"]]
-        assert [[table["table"] for table in row["tables"]] for row in rows[1:-1]] == wanted
-        assert [row["kind"] for row in rows[1:-1]] == ["rows"] * 3
+        found: dict[int, set[str]] = {}
+        for row in rows[1:-1]:
+            found.setdefault(row["transaction_start"], set()).update(table["table"] for table in row["tables"])
+        assert list(found.values()) == [{"lines"}, {"lines", "orders"}, {"orders"}]
+        assert {row["kind"] for row in rows[1:-1]} == {"rows"}
         head = FormatDescription.parse(spec.events()[0], "f:4")
-        maps = [[str(parse_table_map(event, head, "f").name) for event in row["maps"]] for row in rows]
-        assert maps == [[], ["shop.lines"], ["shop.orders"], [], []]
+        maps = [(str(parse_table_map(event, head, "f").name), row) for row in rows for event in row["maps"]]
+        assert [name for name, _ in maps] == ["shop.lines", "shop.orders"]
+        assert [list(found).index(row["transaction_start"]) for _, row in maps] == [0, 1]
+        assert all(name.partition(".")[2] in str(row["tables"]) for name, row in maps)
 
 
 def test_payloads_in_one_slice() -> None:
