@@ -24,7 +24,7 @@ def to_binary(value: Any, *, large: bool = False) -> bytes:
     return bytes([kind]) + content
 
 
-def _encoded(value: Any, large: bool) -> tuple[int, bytes]:  # noqa: C901, PLR0911 - one line a type
+def _encoded(value: Any, large: bool) -> tuple[int, bytes]:  # noqa: PLR0911 - one line a type
     match value:
         case None | True | False:
             return 4, bytes([0 if value is None else 1 if value else 2])

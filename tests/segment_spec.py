@@ -270,7 +270,7 @@ class SegmentSpec:
             kind, content, self._inside = self.payload(self._begun), b"".join(self._inside), None
             self._event(40, payload_body(content, kind or "zstd"))
 
-    def _write(self, change: Change) -> None:  # noqa: C901 - one case a kind of change
+    def _write(self, change: Change) -> None:  # noqa: C901, PLR0912 - one case a kind of change
         match change:
             case Insert(table, row):
                 self._rows(Rows(table, Insert, [row]))
@@ -332,7 +332,7 @@ class SegmentSpec:
 
 
 def payload_body(content: bytes, kind: str = "zstd", **fields: int | None) -> bytes:
-    """A TRANSACTION_PAYLOAD's body; ``size``, ``type`` and ``claimed`` as fields say something else, None: not there."""
+    """A TRANSACTION_PAYLOAD's body; ``size``, ``type``, ``claimed`` as fields say something else, None: not there."""
     packed = zstandard.ZstdCompressor(write_content_size=False).compress(content) if kind == "zstd" else content
     said: dict[str, int | None] = {"type": 0, "claimed": len(content)} if kind == "zstd" else {"type": 255}
     said |= {"size": len(packed)} | fields

@@ -11,6 +11,7 @@ Put here: what turns compressed bytes into plain ones. Not here: what either of 
 
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import zstandard
@@ -57,18 +58,18 @@ class Frames:
     def __init__(self) -> None:
         self._context = zstandard.ZstdDecompressor()
 
-    def inflated(self, buffer: NDArray[np.uint8], frames: NDArray[np.int64], claimed: NDArray[np.int64]) -> list[bytes]:
-        """The content of each frame; ``frames``: int64[n, 2], offset and length in ``buffer``; claimed: int64[n] bytes.
+    def inflated(self, buffer: NDArray[np.uint8], frames: NDArray[np.int64], claimed: NDArray[np.int64]) -> list[Any]:
+        """The content of each frame, bytes-like.
 
-        Their sum is to be at most AT_ONCE, and none is to be 0. Raises zstandard.ZstdError where a frame is damaged or
-        has another size than claimed; which one, ``inflated`` of a single frame tells.
+        frames: int64[n, 2], offset and length in ``buffer``; claimed: int64[n], bytes of content. Their sum
+        is to be at most AT_ONCE, and none is to be 0. Raises zstandard.ZstdError where a frame is damaged or has
+        another size than claimed; which one, ``inflated`` of a single frame tells.
         """
-        segments = zstandard.BufferWithSegments(buffer, frames.astype(np.uint64).tobytes())
-        return list(
-            self._context.multi_decompress_to_buffer(
-                segments, decompressed_sizes=claimed.astype(np.uint64).tobytes(), threads=0
-            )
+        segments = zstandard.BufferWithSegments(buffer.data, frames.astype(np.uint64).tobytes())
+        contents: Any = self._context.multi_decompress_to_buffer(
+            segments, decompressed_sizes=claimed.astype(np.uint64).tobytes(), threads=0
         )
+        return list(contents)
 
 
 def inflated_pieces(frame: NDArray[np.uint8]) -> Iterator[bytes]:
@@ -76,6 +77,6 @@ def inflated_pieces(frame: NDArray[np.uint8]) -> Iterator[bytes]:
 
     A frame that ends too early is not told from a whole one: the caller counts.
     """
-    with zstandard.ZstdDecompressor().stream_reader(frame, read_across_frames=True) as stream:
+    with zstandard.ZstdDecompressor().stream_reader(frame.data, read_across_frames=True) as stream:
         while piece := stream.read(AT_ONCE):
             yield piece

@@ -41,19 +41,19 @@ class _Container:
         """The place of a member or cell. Raises DecodeError where there is none."""
         place = self._place(leg)
         if place is None or place >= len(self.values):
-            raise DecodeError(f"the document before has no {leg}")
+            raise DecodeError(f"the document before has no {_shown(leg)}")
         return place
 
     def insert(self, leg: "_Leg", value: "_Node") -> None:
         """Adds a member that is not there, or a cell before the one of that number. Raises DecodeError."""
         if isinstance(leg, bytes):
             if not self.is_object or leg in self.keys:
-                raise DecodeError(f"{leg!r} cannot be added to the document before")
+                raise DecodeError(f"the document before takes no further {_shown(leg)}")
             place = sum(_order(key) < _order(leg) for key in self.keys)
             self.keys.insert(place, leg)
         else:
             if self.is_object:
-                raise DecodeError(f"{leg} cannot be added to an object")
+                raise DecodeError(f"the document before takes no further {_shown(leg)}")
             place = leg.insertion(len(self.values))
         self.values.insert(place, value)
 
@@ -90,6 +90,10 @@ class _Cell:
 _Leg: TypeAlias = bytes | _Cell
 _Raw: TypeAlias = tuple[int, bytes]
 _Node: TypeAlias = _Raw | _Container
+
+
+def _shown(leg: _Leg) -> str:
+    return leg.decode("utf-8", "backslashreplace") if isinstance(leg, bytes) else str(leg)
 
 
 def apply_diffs(document: bytes, diffs: bytes) -> bytes:
@@ -206,9 +210,9 @@ def _opened(node: _Node) -> _Container:
     large, is_object = kind in {_LARGE_OBJECT, _LARGE_ARRAY}, kind in {_SMALL_OBJECT, _LARGE_OBJECT}
     width = 4 if large else 2
     count = _number(content, 0, width)
-    place, keys = 2 * width, []
-    for at in range(place, place + is_object * count * (width + 2), width + 2):
-        keys.append(_slice(content, _number(content, at, width), _number(content, at + width, 2)))
+    place = 2 * width
+    named = range(place, place + is_object * count * (width + 2), width + 2)
+    keys = [_slice(content, _number(content, at, width), _number(content, at + width, 2)) for at in named]
     place += is_object * count * (width + 2)
     entries = range(place, place + count * (1 + width), 1 + width)
     return _Container(is_object, keys, [_value(content, at, large=large) for at in entries])

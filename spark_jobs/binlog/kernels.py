@@ -909,7 +909,7 @@ def _lenenc(place: int, end: int) -> Any:
 def _payload_head(header: int, end: int, head: Array) -> Any:
     """Reads fields (number, length, content), all length-encoded, up to the number 0; whether they make sense."""
     head[PH_SIZE] = head[PH_TYPE] = head[PH_CLAIMED] = -1
-    place = header + HEADER
+    place: Any = header + HEADER
     while True:
         field, place = _lenenc(place, end)
         if place < 0:
@@ -946,7 +946,7 @@ def payload_heads(addresses: Array, lengths: Array, heads: Array) -> Any:
 def _rows_head(header: int, end: int, columns: int) -> Any:
     """Address of a row event's first bitmap of present columns, -1 where its head is cut or its columns are others."""
     code = load8(header + 4)
-    q = header + HEADER + 8
+    q: Any = header + HEADER + 8
     if (code >= 30 and code <= 39) or code >= 169:
         if q + 2 > end:
             return np.int64(-1)
@@ -972,14 +972,14 @@ def _is_set(bitmap: int, bit: int) -> Any:
 
 @kernel
 def _count_set(bitmap: int, bits: int) -> Any:
-    count = np.int64(0)
+    count: Any = np.int64(0)
     for k in range(bits):
         count += _is_set(bitmap, k)
     return count
 
 
 @kernel
-def _past_field(q: int, end: int, size: int) -> Any:
+def _past_field(q: Any, end: int, size: int) -> Any:
     """The address after a value; size: its bytes, or below zero those of the length before it. -1 beyond ``end``."""
     if size < 0:
         if q - size > end:
@@ -1057,7 +1057,7 @@ def _past_shared(q: int, end: int, documents: Array) -> Any:
         return np.int64(-1), np.int64(0)
     if options == 0:
         return q, np.int64(0)
-    count = np.int64(0)
+    count: Any = np.int64(0)
     for k in range(len(documents)):
         count += documents[k]
     bits = q

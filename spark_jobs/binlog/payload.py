@@ -12,6 +12,7 @@ import dataclasses
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import zstandard
@@ -94,9 +95,7 @@ class Payloads:
         """[n, PH_COLUMNS] of the events, PH_OFFSET counted in the buffer."""
         heads = np.empty((len(events), kernels.PH_COLUMNS), np.int64)
         offsets = found.offset[events]
-        good = int(
-            kernels.payload_heads(found.address + offsets, found.length[events] - self._format.footer, heads)
-        )
+        good = int(kernels.payload_heads(found.address + offsets, found.length[events] - self._format.footer, heads))
         if good < len(events):
             raise DecodeError(f"{self._place(found, events[good])}: its header does not make sense")
         kinds = heads[:, kernels.PH_TYPE]
@@ -132,7 +131,7 @@ class Payloads:
         scanner.offsets, scanner.starts = found.base + found.offset[events], starts
         return scanner
 
-    def _contents(self, found: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[bytes]:
+    def _contents(self, found: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[Any]:
         packed = np.flatnonzero(heads[:, kernels.PH_TYPE] == kernels.PAYLOAD_ZSTD)
         inflated = self._inflated(found, events[packed], heads[packed])
         if len(packed) == len(heads):
@@ -143,7 +142,7 @@ class Payloads:
             contents[k] = found.buffer[offset : offset + size].tobytes()
         return [contents[k] for k in range(len(heads))]
 
-    def _inflated(self, found: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[bytes]:
+    def _inflated(self, found: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[Any]:
         if not len(events):
             return []
         frames, claimed = heads[:, kernels.PH_OFFSET : kernels.PH_SIZE + 1], heads[:, kernels.PH_CLAIMED]
@@ -195,7 +194,9 @@ class Payloads:
         except zstandard.ZstdError as error:
             raise DecodeError(f"{self._place(found, event)}: {error}") from None
         if claimed not in {-1, count}:
-            raise DecodeError(f"{self._place(found, event)}: {claimed} bytes of content announced, another number found")
+            raise DecodeError(
+                f"{self._place(found, event)}: {claimed} bytes of content announced, another number found"
+            )
 
     def _check(
         self, found: Scan, events: NDArray[np.int64], edges: NDArray[np.int64], expected: NDArray[np.int64]
@@ -238,8 +239,8 @@ def payload_note(event: bytes, footer: int, _where: str) -> str:
 def _edges(inner: Scan, mark: int) -> NDArray[np.int64]:
     """Where events with a mark begin; where they end, for MARK_ENDS."""
     chosen = (inner.mark & mark) != 0
-    offsets = inner.base + inner.offset[chosen]
-    return offsets + inner.length[chosen] if mark == kernels.MARK_ENDS else offsets
+    edges: NDArray[np.int64] = inner.base + inner.offset[chosen]
+    return edges + inner.length[chosen] if mark == kernels.MARK_ENDS else edges
 
 
 def _is_large(head: NDArray[np.int64]) -> bool:

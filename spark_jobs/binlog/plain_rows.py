@@ -57,12 +57,35 @@ class RowEvents:
     def place(self, event: int) -> str:
         return f"{self.file}:{self.offsets[event]}"
 
-    def part(self, first: int, after: int) -> "RowEvents":
-        arrays = (
-            getattr(self, name)[first:after]
-            for name in ("addresses", "lengths", "codes", "offsets", "commits", "transactions", "leads")
+    def part(self, chosen: slice | Numbers) -> "RowEvents":
+        """Some of the events, or all in another order."""
+        return RowEvents(
+            self.file,
+            self.addresses[chosen],
+            self.lengths[chosen],
+            self.codes[chosen],
+            self.offsets[chosen],
+            self.commits[chosen],
+            self.transactions[chosen],
+            self.leads[chosen],
+            list(self.kept),
         )
-        return RowEvents(self.file, *arrays, kept=list(self.kept))
+
+
+def merged(one: RowEvents, other: RowEvents) -> RowEvents:
+    """Both in log order; events of one offset stay as they are."""
+    both = RowEvents(
+        one.file,
+        np.concatenate([one.addresses, other.addresses]),
+        np.concatenate([one.lengths, other.lengths]),
+        np.concatenate([one.codes, other.codes]),
+        np.concatenate([one.offsets, other.offsets]),
+        np.concatenate([one.commits, other.commits]),
+        np.concatenate([one.transactions, other.transactions]),
+        np.concatenate([one.leads, other.leads]),
+        one.kept + other.kept,
+    )
+    return both.part(np.argsort(both.offsets, kind="stable"))
 
 
 def plain(events: RowEvents, definition: TableDefinition) -> Iterator[RowEvents]:
@@ -87,7 +110,10 @@ def sizes_of(definition: TableDefinition) -> Numbers:
     libs/mysql/binlog/event/binary_log_funcs.cpp (``calc_field_size``).
     """
     names = definition.column_names()
-    return np.array([_size(column, f"{definition.name}.{name}") for column, name in zip(definition.columns, names, strict=True)], np.int64)
+    return np.array(
+        [_size(column, f"{definition.name}.{name}") for column, name in zip(definition.columns, names, strict=True)],
+        np.int64,
+    )
 
 
 _FIXED = {1: 1, 2: 2, 9: 3, 3: 4, 8: 8, 4: 4, 5: 8, 13: 1, 10: 3, 14: 3, 7: 4, 11: 3, 12: 8}
@@ -127,9 +153,7 @@ def rows_in(events: RowEvents, definition: TableDefinition) -> Numbers:
     except Unsupported as error:
         raise Unsupported(f"{events.place(0)}: {error}") from None
     counts = np.zeros(len(events), np.int64)
-    good = int(
-        kernels.count_rows(events.addresses, events.lengths, len(sizes), sizes, _documents(definition), counts)
-    )
+    good = int(kernels.count_rows(events.addresses, events.lengths, len(sizes), sizes, _documents(definition), counts))
     if good < len(events):
         raise Truncated(f"{events.place(good)}: {definition.name}: its rows do not end with their event")
     return counts
@@ -166,15 +190,13 @@ def _inflated_event(events: RowEvents, event: int, definition: TableDefinition) 
 
 def _replaced(events: RowEvents, first: int, after: int, made: dict[int, bytes]) -> RowEvents:
     """Events [first, after) with some of them elsewhere."""
-    run = events.part(first, after)
+    run = events.part(slice(first, after))
     if not made:
         return run
     places = np.array(list(made)) - first
     lengths = np.array([len(event) for event in made.values()])
     buffer = np.frombuffer(b"".join([*made.values(), bytes(PADDING)]), np.uint8)
-    run.addresses = run.addresses.copy()
-    run.lengths = run.lengths.copy()
-    run.codes = run.codes.copy()
+    run.addresses, run.lengths, run.codes = (array.copy() for array in (run.addresses, run.lengths, run.codes))
     run.addresses[places] = buffer.ctypes.data + np.cumsum(lengths) - lengths
     run.lengths[places] = lengths
     run.codes[places] = [event[4] for event in made.values()]

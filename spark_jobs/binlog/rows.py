@@ -17,7 +17,7 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.compression import PADDING
 from spark_jobs.binlog.framing import Bytes, FormatDescription, Scan, TableMaps, open_slice
 from spark_jobs.binlog.payload import Opened, Payloads
-from spark_jobs.binlog.plain_rows import RowEvents, plain, rows_in
+from spark_jobs.binlog.plain_rows import RowEvents, merged, plain, rows_in
 from spark_jobs.binlog.table import Column, TableDefinition, parse_table_map, same_layout
 from spark_jobs.binlog.types.base import BadValue, Exact, Filled, Numbers, Reading
 from spark_jobs.binlog.types.charsets import charset_of
@@ -146,9 +146,9 @@ class _Block:
         return int(
             kernels.decode_rows(
                 events.addresses, events.lengths, events.offsets, events.commits, events.transactions, events.leads,
-                state, len(plan.readings), plan.kinds, plan.parameters, plan.widths, self.slot_addresses, self.text_addresses,
-                self.used, self.capacity, self.variable, len(self.op), self.nulls, bool(plan.kept[BEFORE]), self.marked,
-                self.op, self.offset, self.row, self.committed, self.transaction,
+                state, len(plan.readings), plan.kinds, plan.parameters, plan.widths, self.slot_addresses,
+                self.text_addresses, self.used, self.capacity, self.variable, len(self.op), self.nulls,
+                bool(plan.kept[BEFORE]), self.marked, self.op, self.offset, self.row, self.committed, self.transaction,
                 kernels.MONTH_START.ctypes.data, kernels.MONTH_LENGTH.ctypes.data,
             )
         )  # fmt: skip
@@ -268,14 +268,6 @@ def _most_rows(events: RowEvents, columns: int) -> int:
     return int(events.lengths.sum()) // ((columns + 7) // 8) + 1
 
 
-def _merged(plain_events: RowEvents, inner: RowEvents) -> RowEvents:
-    """Both in log order; a stable sort leaves the events of one payload as they are."""
-    order = np.argsort(np.concatenate([plain_events.offsets, inner.offsets]), kind="stable")
-    names = ("addresses", "lengths", "codes", "offsets", "commits", "transactions", "leads")
-    arrays = (np.concatenate([getattr(plain_events, name), getattr(inner, name)])[order] for name in names)
-    return RowEvents(plain_events.file, *arrays, kept=plain_events.kept + inner.kept)
-
-
 def _place(file: str, found: Scan, event: int) -> str:
     return f"{file}:{found.base + found.offset[event]}"
 
@@ -392,7 +384,7 @@ class Decoder:
             inner, after = self._inside(file, found, opened, head)
             ahead = 0 if opened.begins else ahead
             inner.leads[:1] += ahead
-            for events in plain(_merged(self._outside(file, found, before, head), inner), self.definition):
+            for events in plain(merged(self._outside(file, found, before, head), inner), self.definition):
                 yield events
                 ahead = events.rows_after
             ahead = after + (ahead if len(inner) or not opened.begins else 0)

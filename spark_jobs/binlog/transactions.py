@@ -52,8 +52,8 @@ SLICE_SCHEMA: pa.Schema = pa.schema(
     ]
 )
 """One row a slice. Offsets are the file's; ``committed_at`` is the last transaction's immediate commit timestamp, else
-its first event's second; ``tables`` names those inside compressed transactions too; ``context`` is null at file offset 0
-only."""
+its first event's second; ``tables`` names those inside compressed transactions too; ``context`` is null at file offset
+0 only."""
 
 _KINDS = {kernels.SLICE_CONTROL: "control", kernels.SLICE_ROWS: "rows", kernels.SLICE_STATEMENT: "statement"}
 _MAP_CODE = 19
@@ -129,15 +129,16 @@ class Slicer:
         yield from self._release(self._cut(index, final=final))
 
     def _open_payloads(self, found: Scan) -> NDArray[np.int64]:
-        """Reads what compressed transactions hold: int64[n, 2], payload's file offset and table map, each pair once."""
+        """Reads what compressed transactions hold: int64[n, 2], payload's file offset and table map, in log order."""
         pairs = [np.zeros((0, 2), np.int64)]
         for opened in Payloads(self.file, self.format, self._feed.maps).open(found):
+            inner = opened.inner
             places = found.base + found.offset[opened.outer]
-            named = opened.inner.table >= 0
-            pairs.append(np.unique(np.column_stack([places[named], opened.inner.table[named]]), axis=0))
-            for event in np.flatnonzero(opened.inner.mark & kernels.MARK_STATEMENT)[::-1].tolist():
+            maps = inner.code == _MAP_CODE
+            pairs.append(np.column_stack([places[maps], inner.table[maps]]))
+            for event in np.flatnonzero(inner.mark & kernels.MARK_STATEMENT)[::-1].tolist():
                 place = int(places[event])
-                self._stated[place] = read_query(opened.inner.bytes_of(event), 0, f"{self.file}:{place}")
+                self._stated[place] = read_query(inner.bytes_of(event), 0, f"{self.file}:{place}")
         return np.concatenate(pairs)
 
     def _note_maps(self, found: Scan, inside: NDArray[np.int64]) -> None:

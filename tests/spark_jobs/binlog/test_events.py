@@ -53,7 +53,7 @@ def test_what_a_payload_holds_follows_it() -> None:
     """With its offset and stop, as part of its transaction."""
     spec = replace(SPEC, changes=SPEC.changes[1:], payload=lambda number: "zstd" if number == 1 else None)
     events = listed(spec.to_bytes(), 99)
-    outer, *inside = events[3:8]
+    outer = events[3]
     assert [(event.type, event.table, event.note) for event in events[3:8]] == [
         ("Transaction_payload", None, outer.note),
         ("Query", None, "BEGIN"),
@@ -77,7 +77,9 @@ def test_payloads_as_the_server_shows_them() -> None:
     assert [event.stop for event, its in zip(events, inside, strict=True) if its] == [
         row[0] for row, its in zip(shown, inside, strict=True) if its
     ]
-    notes = [(event.note, row[4]) for event, row in zip(events, shown, strict=True) if event.type == "Transaction_payload"]
+    notes = [
+        (event.note, row[4]) for event, row in zip(events, shown, strict=True) if event.type == "Transaction_payload"
+    ]
     assert len(notes) == 8
     assert all(ours == theirs for ours, theirs in notes)
 

@@ -1,5 +1,6 @@
 """Diffs applied to binary documents, beside the same changes made to Python values."""
 
+import contextlib
 import copy
 import json
 from typing import Any
@@ -14,7 +15,14 @@ from tests.json_documents import Opaque, from_binary, to_binary
 from tests.segment_spec import lenenc
 
 BIG = "b" * 70_000
-DOCUMENT = {"a": 1, "bb": "text", "list": [1, {"x": None}, 3], "deep": {"er": {"est": True}}, "date": Opaque(10, b"12345678")}
+OPAQUE = Opaque(246, b"\x05\x02x")
+DOCUMENT = {
+    "a": 1,
+    "bb": "text",
+    "list": [1, {"x": None}, 3],
+    "deep": {"er": {"est": True}},
+    "date": Opaque(10, b"12345678"),
+}
 
 
 def diff(operation: int, path: str, value: Any = None, *, large: bool = False) -> bytes:
@@ -37,14 +45,15 @@ def diff(operation: int, path: str, value: Any = None, *, large: bool = False) -
         ([(REPLACE, '$."deep"."er"', {})], DOCUMENT | {"deep": {"er": {}}}),
         ([(INSERT, "$.b", 1)], DOCUMENT | {"b": 1}),
         ([(INSERT, "$.longest", [])], DOCUMENT | {"longest": []}),
-        ([(INSERT, "$.deep.er.more", {"k": Opaque(246, b"\x05\x02x")})], DOCUMENT | {"deep": {"er": {"est": True, "more": {"k": Opaque(246, b"\x05\x02x")}}}}),
+        ([(INSERT, "$.deep.er.n", {"k": OPAQUE})], DOCUMENT | {"deep": {"er": {"est": True, "n": {"k": OPAQUE}}}}),
         ([(INSERT, "$.list[0]", "first")], DOCUMENT | {"list": ["first", 1, {"x": None}, 3]}),
         ([(INSERT, "$.list[3]", "end")], DOCUMENT | {"list": [1, {"x": None}, 3, "end"]}),
         ([(INSERT, "$.list[900]", "end")], DOCUMENT | {"list": [1, {"x": None}, 3, "end"]}),
         ([(INSERT, "$.list[last]", 2)], DOCUMENT | {"list": [1, {"x": None}, 2, 3]}),
         ([(REMOVE, "$.list[0]"), (REMOVE, "$.list[0]")], DOCUMENT | {"list": [3]}),
-        ([(REMOVE, "$.deep.er.est"), (REMOVE, "$.bb")], {k: v for k, v in (DOCUMENT | {"deep": {"er": {}}}).items() if k != "bb"}),
-        ([(INSERT, '$."q\\"uo.te [1]"', 1), (INSERT, '$.""', 2), (INSERT, '$."ü\\n"', 3)], DOCUMENT | {'q"uo.te [1]': 1, "": 2, "ü\n": 3}),
+        ([(REMOVE, "$.list"), (REMOVE, "$.deep"), (REMOVE, "$.date"), (REMOVE, "$.bb")], {"a": 1}),
+        ([(INSERT, '$."q\\"uo.te [1]"', 1), (INSERT, '$."ü\\n"', 3)], DOCUMENT | {'q"uo.te [1]': 1, "ü\n": 3}),
+        ([(INSERT, '$.""', 2), (REMOVE, "$.deep.er.est")], DOCUMENT | {"": 2, "deep": {"er": {}}}),
         ([], DOCUMENT),
     ],
 )  # fmt: skip
@@ -83,9 +92,9 @@ def test_holes_that_an_update_in_place_has_left() -> None:
         (DOCUMENT, diff(REPLACE, "$.list.x", 1), "has no"),
         (DOCUMENT, diff(REPLACE, "$.deep[0]", 1), "has no"),
         (DOCUMENT, diff(REPLACE, "$.a.b", 1), "neither object nor array"),
-        (DOCUMENT, diff(INSERT, "$.a", 1), "cannot be added"),
-        (DOCUMENT, diff(INSERT, "$.list.x", 1), "cannot be added"),
-        (DOCUMENT, diff(INSERT, "$.deep[0]", 1), "cannot be added"),
+        (DOCUMENT, diff(INSERT, "$.a", 1), "takes no further"),
+        (DOCUMENT, diff(INSERT, "$.list.x", 1), "takes no further"),
+        (DOCUMENT, diff(INSERT, "$.deep[0]", 1), "takes no further"),
         (DOCUMENT, diff(REMOVE, "$.list[3]"), "has no"),
         (DOCUMENT, diff(REPLACE, "$", 1), "not understood"),
         (DOCUMENT, diff(REPLACE, "$**.a", 1), "not understood"),
@@ -111,13 +120,13 @@ def test_damaged_documents_are_decode_errors(data: st.DataObject) -> None:
     for place in data.draw(st.lists(st.integers(0, len(document) - 1), min_size=1, max_size=4)):
         document[place] = data.draw(st.integers(0, 255))
     wire = diff(REPLACE, "$.list[1].x", 1) + diff(REMOVE, "$.deep.er.est")
-    try:
+    with contextlib.suppress(DecodeError):
         assert apply_diffs(bytes(document[: data.draw(st.integers(0, len(document)))]), wire)
-    except DecodeError:
-        pass
 
 
-scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=9)
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=9)
+)
 names = st.text(max_size=4)
 documents = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4), max_leaves=12
@@ -127,15 +136,16 @@ documents = st.recursive(
 @given(st.data(), st.booleans())
 def test_random_changes(data: st.DataObject, large: bool) -> None:
     """As the same changes to lists and dicts leave them."""
-    expected = data.draw(documents.filter(lambda value: isinstance(value, list | dict)))
+    expected: Any = data.draw(documents.filter(lambda value: isinstance(value, list | dict)))
     document, wire = to_binary(expected, large=large), b""
     expected = copy.deepcopy(expected)
     for _ in range(data.draw(st.integers(1, 4))):
-        parent, path = expected, "$"
+        parent: Any = expected
+        path = "$"
         while children := [key for key, child in _items(parent) if isinstance(child, list | dict)]:
             if data.draw(st.booleans()):
                 break
-            key = data.draw(st.sampled_from(children))
+            key: Any = data.draw(st.sampled_from(children))
             parent, path = parent[key], path + _leg(key)
         value = data.draw(documents)
         operation = data.draw(st.sampled_from([INSERT, REPLACE, REMOVE]))

@@ -161,7 +161,9 @@ def test_a_damaged_one_among_good_ones_is_named() -> None:
 def test_a_place_inside_is_named() -> None:
     """By the payload event, and the byte of its content."""
     spec = replace(PACKED, changes=[Insert("shop.orders", (1, "a")), RawEvent(200, b"")])
-    with pytest.raises(Unsupported, match=rf"^{FILE}:{spec.offsets()[3]}: Transaction_payload event: byte \d\d+ of its"):
+    with pytest.raises(
+        Unsupported, match=rf"^{FILE}:{spec.offsets()[3]}: Transaction_payload event: byte \d\d+ of its"
+    ):
         opened(spec.to_bytes())
 
 

@@ -322,7 +322,7 @@ def test_rows_are_counted_from_0_within_a_payload(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(payload, "AT_ONCE", at_once)
     monkeypatch.setattr(compression, "AT_ONCE", at_once)
     other = Table("shop.o", key=["id"], id=INT, note=VARCHAR(400))
-    changes = [
+    changes: list[Change] = [
         Rows("shop.o", Insert, [(1, "x" * 100), (2, None)]),
         Rows("shop.t", Insert, [(1, "a"), (2, "b")]),
         Rows("shop.t", Delete, [(1, "a")]),
@@ -338,7 +338,8 @@ def test_rows_are_counted_from_0_within_a_payload(monkeypatch: pytest.MonkeyPatc
     spec = SegmentSpec((PLAIN, other), changes, payload=lambda number: None if number == 3 else "zstd")
     first, second, plain_one = (spec.offsets()[place] for place in (3, 5, 9))
     found = decode(spec.to_bytes(), definition_of(INSERT), rows=rows)
-    places = [place for changes in found for place in zip(changes.offset.to_pylist(), changes.row.to_pylist())]
+    columns = [(batch.offset.to_pylist(), batch.row.to_pylist()) for batch in found]
+    places = [place for pair in columns for place in zip(*pair, strict=True)]
     assert places == [(first, 2), (first, 3), (first, 4), (first, 7), (second, 1), (plain_one, 0)]
 
 

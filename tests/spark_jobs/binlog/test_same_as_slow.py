@@ -215,10 +215,12 @@ def specs(draw: st.DrawFn) -> SegmentSpec:
         ),
         st.just(Commit()),
     )
-    changes = draw(st.lists(one, min_size=1, max_size=8))
+    changes: list[Any] = draw(st.lists(one, min_size=1, max_size=8))
     if not any(isinstance(change, Rows) and change.table == "shop.random" for change in changes):
         changes = [Insert("shop.random", [None] * width)]
-    return SegmentSpec([table, other], changes, checksum=draw(st.booleans()), rows_version=draw(st.sampled_from([1, 2])))
+    return SegmentSpec(
+        [table, other], changes, checksum=draw(st.booleans()), rows_version=draw(st.sampled_from([1, 2]))
+    )
 
 
 def written(spec: SegmentSpec, packing: dict[str, Any]) -> bytes:

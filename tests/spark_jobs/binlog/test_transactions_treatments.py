@@ -66,9 +66,13 @@ def test_an_ignorable_event_is_counted() -> None:
 
 def test_slices_name_the_tables_inside_payloads_and_give_their_maps() -> None:
     """Those of the transactions in the slice, and each map once, where it is first seen: outside or inside."""
-    both = [Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 2)), Commit()]
-    changes = [Insert("shop.lines", (1, 2)), Commit(), *both, Insert("shop.orders", (2, "b")), Commit()]
-    for payload in (lambda _: "zstd", lambda number: "zstd" if number < 3 else None, lambda number: None if number == 1 else "none"):
+    both: list[Change] = [Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 2)), Commit()]
+    changes: list[Change] = [Insert("shop.lines", (1, 2)), Commit(), *both, Insert("shop.orders", (2, "b")), Commit()]
+    for payload in (
+        lambda _: "zstd",
+        lambda number: "zstd" if number < 3 else None,
+        lambda number: None if number == 1 else "none",
+    ):
         spec = replace(SPEC, changes=changes, payload=payload)
         rows, _ = sliced(spec.to_bytes(), target=1)
         found: dict[int, set[str]] = {}
@@ -96,11 +100,16 @@ def test_payloads_in_one_slice() -> None:
     [
         ([Insert("shop.orders", (1, "a")), Rollback()], ("", "ROLLBACK")),
         (
-            [Statement("", "XA START X'61',X'',1"), Insert("shop.orders", (1, "a")), Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)],
+            [
+                Statement("", "XA START X'61',X'',1"),
+                Insert("shop.orders", (1, "a")),
+                Query("", "XA END X'61',X'',1"),
+                RawEvent(38, bytes(13), ends=True),
+            ],
             ("", "XA START X'61',X'',1"),
         ),
     ],
-)  # fmt: skip
+)
 def test_what_decides_about_a_payload_makes_it_a_statement(changes: list[Change], statement: tuple[str, str]) -> None:
     spec = replace(SPEC, changes=[Insert("shop.lines", (1, 2)), Commit(), *changes], payload=lambda _: "zstd")
     rows, _ = sliced(spec.to_bytes())
