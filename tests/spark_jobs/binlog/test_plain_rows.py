@@ -296,3 +296,9 @@ def test_rows_that_do_not_end_with_their_event_are_not_counted() -> None:
         with pytest.raises(Truncated, match=rf"^{FILE}:4: shop.orders: its rows do not end"):
             counted(length)
     assert [counted(length) for length in sorted(ends)] == [[0], [1]]
+
+
+def test_a_compressed_event_of_a_mariadb_server() -> None:
+    content = (RECORDED / "mariadb-11.4-transactions.000001").read_bytes()
+    found = [row.after for row in made_plain(content, "recorded.a") if row.op == 1]
+    assert found == [[1, "one"], [2, None], [3, "drei"], [4, "long " * 70], [5, "prepared"]]
