@@ -39,17 +39,13 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """``tables`` by name, statements that matter, and slices whose tables cannot be told from outside."""
+    """``tables`` by name, and statements that matter."""
 
     tables: dict[TableName, Seen]
     statements: tuple[Said, ...]
-    opaque: tuple[Position, ...]
 
     def obstacle(self, name: TableName, since: Position, *, fresh: bool) -> str | None:
         """Why a table cannot be compacted from a position on, or None. ``fresh``: silver has no row of it yet."""
-        for at in self.opaque:
-            if at >= since:
-                return f"the log has a compressed or otherwise closed transaction at {at}, which is not opened yet"
         for said in self.statements:
             if said.position >= since and said.statement.names(name.schema, name.table):
                 harmless = said.statement.effect is Effect.CREATES or (fresh and self._before_first_row(name, said))
@@ -73,7 +69,7 @@ def survey(slices: DataFrame) -> Survey:
     """Reads the metadata of the given slices (a range of bronze). Raises DecodeError on a damaged table map."""
     spans = _spans(slices)
     definitions: dict[TableName, list[tuple[Position, TableDefinition]]] = {}
-    statements, opaque = [], []
+    statements = []
     for row in _notable(slices):
         at = Position(row["file"], row["start"], row["stretch"])
         if row["maps"]:
@@ -81,11 +77,9 @@ def survey(slices: DataFrame) -> Survey:
                 definitions.setdefault(definition.name, []).append((at, definition))
         if row["kind"] == "statement" and row["statement"] is not None:
             statements.append(Said(at, judge(row["statement"], row["database"] or "")))
-        elif row["tables"] is None:
-            opaque.append(at)
     tables = {name: replace(seen, definitions=tuple(definitions.get(name, ()))) for name, seen in spans.items()}
     meaningful = tuple(said for said in statements if said.statement.effect is not Effect.NONE)
-    return Survey(tables, meaningful, tuple(opaque))
+    return Survey(tables, meaningful)
 
 
 def agreed(name: TableName, found: Iterable[tuple[Position, TableDefinition]]) -> TableDefinition:
@@ -115,11 +109,9 @@ def _spans(slices: DataFrame) -> dict[TableName, Seen]:
 
 
 def _notable(slices: DataFrame) -> list[dict[str, Any]]:
-    wanted = (
-        (F.col("kind") == "statement") | ((F.col("kind") == "rows") & F.col("tables").isNull()) | (F.size("maps") > 0)
-    )
+    wanted = (F.col("kind") == "statement") | (F.size("maps") > 0)
     head = F.coalesce("context", F.when(F.size("maps") > 0, F.substring("payload", 5, 512))).alias("context")
-    columns = ("stretch", "number", "file", "start", "kind", "tables", "database", "statement", "maps", head)
+    columns = ("stretch", "number", "file", "start", "kind", "database", "statement", "maps", head)
     found = slices.where(wanted).select(*columns)
     return sorted(found.toArrow().to_pylist(), key=lambda row: (row["stretch"], row["number"], row["start"]))
 

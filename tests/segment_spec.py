@@ -10,9 +10,11 @@ Put here: events, transactions and files. Not here: how one value is written (se
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import zstandard
 
 from tests.segment_types import ColumnType
 
@@ -184,6 +186,12 @@ class SegmentSpec:
     commit_times: bool = True
     """Whether GTID events carry µs of commit (MySQL 8.0.1 and later); they are the header's second and 250,000 µs."""
     first_table_id: int = 100
+    payload: "Callable[[int], str | None]" = lambda _: None
+    """Whether the n-th transaction is compressed: "zstd", "none" (a payload of plain bytes), or None for no payload."""
+    compressed_rows: int | None = None
+    """MariaDB's log_bin_compress_min_len: row events with at least so many bytes of rows are compressed."""
+    partial: int | None = None
+    """Updates are PARTIAL_UPDATE_ROWS events with these value options."""
     in_use: bool = False
     rotate_to: str | None = "mysql-bin.000002"
     """The file's last event: ROTATE to that name; None: STOP; "" for neither."""
@@ -191,13 +199,15 @@ class SegmentSpec:
     _open: bool = field(default=False, init=False, repr=False)
     _place: int = field(default=4, init=False, repr=False)
     _begun: int = field(default=0, init=False, repr=False)
+    _inside: list[bytes] | None = field(default=None, init=False, repr=False)
+    """Events of the payload that is being filled."""
 
     def to_bytes(self) -> bytes:
         return MAGIC + b"".join(self.events())
 
     def events(self) -> list[bytes]:
         """The file's events, one after the other, without the magic bytes."""
-        self._out, self._open, self._place, self._begun = [], False, 4, 0
+        self._out, self._open, self._place, self._begun, self._inside = [], False, 4, 0, None
         self._event(15, self._format_body(), flags=1 if self.in_use else 0, closed_flags=0)
         self._event(35, struct.pack("<Q", 0))
         for change in self.changes:
@@ -222,10 +232,14 @@ class SegmentSpec:
         return head + _HEAD_LENGTHS_MYSQL + bytes([1 if self.checksum else 0])
 
     def _event(self, code: int, body: bytes, flags: int = 0, closed_flags: int | None = None) -> None:
+        second = self.second + max(self._begun - 1, 0)
+        if self._inside is not None:
+            head = struct.pack("<IBIIIH", second, code, self.server_id, 19 + len(body), 0, flags)
+            self._inside.append(head + body)
+            return
         footer = 4 if self.checksum or code == 15 else 0
         length = 19 + len(body) + footer
         self._place += length
-        second = self.second + max(self._begun - 1, 0)
 
         def frame(bits: int) -> bytes:
             return struct.pack("<IBIIIH", second, code, self.server_id, length, self._place & 0xFFFFFFFF, bits) + body
@@ -252,10 +266,18 @@ class SegmentSpec:
     def _begin(self) -> None:
         if not self._open:
             self._gtid()
+            self._inside = None if self.payload(self._begun) is None else []
             self._query("", "BEGIN")
             self._open = True
 
-    def _write(self, change: Change) -> None:  # noqa: C901 - one case a kind of change
+    def _end(self) -> None:
+        """Writes out what was gathered for a payload."""
+        self._open = False
+        if self._inside is not None:
+            kind, content, self._inside = self.payload(self._begun), b"".join(self._inside), None
+            self._event(40, payload_body(content, kind or "zstd"))
+
+    def _write(self, change: Change) -> None:  # noqa: C901, PLR0912 - one case a kind of change
         match change:
             case Insert(table, row):
                 self._rows(Rows(table, Insert, [row]))
@@ -268,35 +290,44 @@ class SegmentSpec:
             case Commit():
                 self._begin()
                 self._event(16, struct.pack("<Q", 42 + self._begun))
-                self._open = False
+                self._end()
             case Rollback():
                 self._begin()
                 self._query("", "ROLLBACK")
-                self._open = False
+                self._end()
             case Query(database, text):
                 self._query(database, text)
             case Statement(database, text):
                 if not self._open:
                     self._gtid()
+                if text.startswith("XA START"):
+                    self._open, self._inside = True, None if self.payload(self._begun) is None else []
                 self._query(database, text)
-                self._open = self._open or text.startswith("XA START")
             case RawEvent():
                 if change.transaction:
                     self._begin()
                 self._event(change.code, change.body, change.flags)
-                self._open = self._open and not change.ends
+                if change.ends:
+                    self._end()
 
     def _rows(self, rows: Rows) -> None:
         self._begin()
         number, table = next((k, table) for k, table in enumerate(self.tables) if table.name == rows.table)
         table_id = self.first_table_id + number
         self._event(19, table.body(table_id))
-        self._event(self._row_code(rows.kind), self._row_body(table, table_id, rows))
+        head, images = self._row_body(table, table_id, rows)
+        code = self._row_code(rows.kind)
+        if self.partial is not None and rows.kind is Update:
+            code = 39
+        if self.compressed_rows is not None and len(images) >= self.compressed_rows:
+            code, images = code + (139 if code >= 30 else 143), compressed_record(images)
+        self._event(code, head + images)
 
     def _row_code(self, kind: type) -> int:
         return (30 if self.rows_version == 2 else 23) + {Insert: _WRITE, Update: _UPDATE, Delete: _DELETE}[kind]
 
-    def _row_body(self, table: Table, table_id: int, rows: Rows) -> bytes:
+    def _row_body(self, table: Table, table_id: int, rows: Rows) -> tuple[bytes, bytes]:
+        """Everything before the first row, and the rows."""
         head = struct.pack("<IHH", table_id & 0xFFFFFFFF, table_id >> 32, 1 if rows.last else 0)
         if self.rows_version == 2:
             head += struct.pack("<H", 2 + len(rows.extra)) + rows.extra
@@ -304,9 +335,26 @@ class SegmentSpec:
         masks = [[[value is not ... for value in row] for row in pair] for pair in pairs]
         assert all(mask == masks[0] for mask in masks), "rows of one event leave out the same columns"
         present = b"".join(bits(mask) for mask in masks[0])
-        return (
-            head + lenenc(len(table.columns)) + present + b"".join(table.image(row) for pair in pairs for row in pair)
-        )
+        shared = b"" if self.partial is None else bytes([self.partial])
+        images = b"".join(shared.join(map(table.image, pair)) for pair in pairs)
+        return head + lenenc(len(table.columns)) + present, images
+
+
+def payload_body(content: bytes, kind: str = "zstd", **fields: int | None) -> bytes:
+    """A TRANSACTION_PAYLOAD's body; ``size``, ``type``, ``claimed`` as fields say something else, None: not there."""
+    packed = zstandard.ZstdCompressor(write_content_size=False).compress(content) if kind == "zstd" else content
+    said: dict[str, int | None] = {"type": 0, "claimed": len(content)} if kind == "zstd" else {"type": 255}
+    said |= {"size": len(packed)} | fields
+    numbers = {"size": 1, "type": 2, "claimed": 3}
+    encoded = [(numbers[name], lenenc(value)) for name, value in said.items() if value is not None]
+    head = b"".join(bytes([number, len(value)]) + value for number, value in encoded)
+    return head + b"\0" + packed
+
+
+def compressed_record(content: bytes) -> bytes:
+    """MariaDB's compressed bytes: a byte 1aaa0nnn, n bytes of length, big-endian, a zlib stream."""
+    size = (max(len(content), 1).bit_length() + 7) // 8
+    return bytes([0x80 | size]) + len(content).to_bytes(size, "big") + zlib.compress(content)
 
 
 def reframed(event: bytes, *, body: bytes | None = None, code: int | None = None, checksum: bool = True) -> bytes:
@@ -328,7 +376,9 @@ def lenenc(number: int) -> bytes:
     """A length-encoded integer."""
     if number < 251:
         return bytes([number])
-    return b"\xfc" + struct.pack("<H", number) if number < 1 << 16 else b"\xfd" + number.to_bytes(3, "little")
+    if number < 1 << 16:
+        return b"\xfc" + struct.pack("<H", number)
+    return b"\xfd" + number.to_bytes(3, "little") if number < 1 << 24 else b"\xfe" + struct.pack("<Q", number)
 
 
 def varlen(number: int) -> bytes:

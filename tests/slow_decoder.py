@@ -9,14 +9,18 @@ Put here: how bytes become values, as plainly as can be. Not here: speed, or che
 import datetime as dt
 import struct
 import uuid
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import zstandard
+
 from spark_jobs.binlog.table import Column, TableDefinition
 
-ROW_EVENTS = {30: 1, 31: 2, 32: 3, 23: 1, 24: 2, 25: 3}
+ROW_EVENTS = {30: 1, 31: 2, 32: 3, 23: 1, 24: 2, 25: 3, 39: 2}
+COMPRESSED = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
 DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
@@ -216,7 +220,7 @@ def image(wire: Cursor, definition: TableDefinition, present: int) -> tuple[list
 
 
 def events(content: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """Offset, header's second, type and body of each event of a whole file."""
+    """Offset, header's second, type and body of each event of a whole file; those in payloads have its offset."""
     place, footer = 4, 0
     while place < len(content):
         second, code, _, length = struct.unpack("<IBII", content[place : place + 13])
@@ -224,16 +228,45 @@ def events(content: bytes) -> Iterator[tuple[int, int, int, bytes]]:
         if code == 15:
             footer = 4 if event[-5] == 1 else 0
             yield place, second, code, event[19:-4]
+        elif code == 40:
+            yield place, second, code, b""
+            yield from inner_events(place, payload(event[19 : length - footer]))
         else:
             yield place, second, code, event[19 : length - footer]
         place += length
 
 
-def decode(content: bytes, definition: TableDefinition) -> Iterator[Row]:
-    """All changes of one table in a file, in log order."""
-    ids: set[int] = set()
-    committed, gtid = 0, None
+def inner_events(outer: int, content: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    place = 0
+    while place < len(content):
+        second, code, _, length = struct.unpack("<IBII", content[place : place + 13])
+        yield outer, second, code, content[place + 19 : place + length]
+        place += length
+
+
+def payload(body: bytes) -> bytes:
+    wire, fields = Cursor(body), {}
+    while number := packed(wire):
+        packed(wire)
+        fields[number] = packed(wire)
+    stored = wire.take(fields[1])
+    return stored if fields[2] == 255 else zstandard.ZstdDecompressor().decompressobj().decompress(stored)
+
+
+def packed(wire: Cursor) -> int:
+    """A length-encoded integer."""
+    first = wire.little(1)
+    return first if first < 251 else wire.little({252: 2, 253: 3, 254: 8}[first])
+
+
+def decode(content: bytes, definition: TableDefinition, others: Sequence[TableDefinition] = ()) -> Iterator[Row]:
+    """All changes of one table in a file, in log order; ``others``: the tables that share payloads with it."""
+    known = {str(one.name): one for one in (*others, definition)}
+    ids: dict[int, str] = {}
+    committed, gtid, last, ordinal = 0, None, -1, 0
     for offset, second, code, body in events(content):
+        ordinal = ordinal if offset == last else 0
+        last = offset
         if code in {33, 34}:
             committed = (
                 int.from_bytes(body[42:49], "little") & ((1 << 55) - 1) if len(body) > 48 else second * 1_000_000
@@ -242,28 +275,41 @@ def decode(content: bytes, definition: TableDefinition) -> Iterator[Row]:
             gtid = f"{uuid.UUID(bytes=body[1:17])}:{number}" if code == 33 else None
         elif code == 19:
             names = Cursor(body[8:])
-            name = ".".join(names.take(names.little(1) + 1)[:-1].decode() for _ in range(2))
-            ids.discard(int.from_bytes(body[:6], "little"))
-            ids |= {int.from_bytes(body[:6], "little")} if name == str(definition.name) else set()
-        elif code in ROW_EVENTS and int.from_bytes(body[:6], "little") in ids:
-            yield from rows_of(Cursor(body[8:]), code, definition, offset, committed, gtid)
+            ids[int.from_bytes(body[:6], "little")] = ".".join(
+                names.take(names.little(1) + 1)[:-1].decode() for _ in range(2)
+            )
+        elif code in ROW_EVENTS or code in COMPRESSED:
+            name = ids[int.from_bytes(body[:6], "little")]
+            if name not in known:
+                continue
+            for row in rows_of(Cursor(body[8:]), code, known[name], offset, committed, gtid):
+                row.row = ordinal
+                ordinal += 1
+                if name == str(definition.name):
+                    yield row
 
 
 def rows_of(
     wire: Cursor, code: int, definition: TableDefinition, offset: int, committed: int, gtid: str | None
 ) -> Iterator[Row]:
+    is_compressed, code = code in COMPRESSED, COMPRESSED.get(code, code)
     op = ROW_EVENTS[code]
     if code >= 30:
         wire.take(wire.little(2) - 2)
-    width = wire.little(1)
-    width = wire.little(2) if width == 252 else width
+    width = packed(wire)
     assert width == len(definition.columns)
     masks = [wire.little((width + 7) // 8) & ((1 << width) - 1) for _ in range(2 if op == 2 else 1)]
-    ordinal = 0
-    while wire.place < len(wire.wire) or (ordinal == 0 and not any(masks)):
-        row = Row(op, offset, ordinal, committed, gtid, [])
+    if is_compressed:
+        length = wire.big(wire.little(1) & 7)
+        wire = Cursor(zlib.decompress(wire.take(len(wire.wire) - wire.place)))
+        assert len(wire.wire) == length
+    first = True
+    while wire.place < len(wire.wire) or (first and not any(masks)):
+        first = False
+        row = Row(op, offset, 0, committed, gtid, [])
         if op == 2:
             row.before, row.before_raw = image(wire, definition, masks[0])
+        if code == 39 and packed(wire):
+            assert not any(column.type_code == 245 for column in definition.columns), "JSON diffs are not for here"
         row.after, row.raw = image(wire, definition, masks[-1])
         yield row
-        ordinal += 1

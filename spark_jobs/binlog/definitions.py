@@ -4,9 +4,11 @@ Put here: finding them. Not here: how a TABLE_MAP event is read (table.py).
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.framing import Bytes, TableMaps, open_slice
+from spark_jobs.binlog.framing import Bytes, Scan, TableMaps, open_slice
+from spark_jobs.binlog.payload import Payloads
 from spark_jobs.binlog.table import TableDefinition, parse_table_map
 
 
@@ -20,13 +22,27 @@ class Definitions:
     def of_slice(self, file: str, start: int, context: bytes | None, payload: Bytes) -> list[TableDefinition]:
         """One definition a table map that row events of the slice use, in order of first use. Raises DecodeError."""
         scanner, found = open_slice(file, start, context, payload, self._maps, transaction_start=None, committed_us=0)
-        used, first = np.unique(found.table[(found.mark & kernels.MARK_ROWS) != 0], return_index=True)
-        ordinals = [ordinal for ordinal in used[np.argsort(first)].tolist() if ordinal >= 0]
+        used = _first_uses(found, found.offset)
+        for opened in Payloads(file, scanner.format, self._maps).open(found):
+            inside = _first_uses(opened.inner, found.offset[opened.outer])
+            used = inside | {ordinal: min(place, inside.get(ordinal, place)) for ordinal, place in used.items()}
+        ordinals = sorted(used, key=lambda ordinal: (used[ordinal], ordinal))
         for ordinal in ordinals:
             if ordinal not in self._parsed:
                 event = self._maps.events[ordinal]
                 self._parsed[ordinal] = parse_table_map(event, scanner.format, f"{file}:{start}")
         return list(dict.fromkeys(self._parsed[ordinal] for ordinal in ordinals))
+
+
+def _first_uses(found: Scan, places: NDArray[np.int64]) -> dict[int, int]:
+    """The place of the first row event of each table map."""
+    rows = (found.mark & kernels.MARK_ROWS) != 0
+    used, first = np.unique(found.table[rows], return_index=True)
+    return {
+        ordinal: place
+        for ordinal, place in zip(used.tolist(), places[rows][first].tolist(), strict=True)
+        if ordinal >= 0
+    }
 
 
 def definitions_of(file: str, start: int, context: bytes | None, payload: Bytes) -> list[TableDefinition]:

@@ -17,15 +17,14 @@ from spark_jobs.binlog import kernels
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """name: SHOW BINLOG EVENTS spelling. meaning: one of kernels.CONTROL …. rows: whether rows.py decodes its rows."""
+    """name: SHOW BINLOG EVENTS spelling. meaning: one of kernels.CONTROL …."""
 
     name: str
     meaning: int
-    rows: bool = False
 
 
-def _type(name: str, meaning: int, *, rows: bool = False) -> EventType:
-    return EventType(name, meaning, rows)
+def _type(name: str, meaning: int) -> EventType:
+    return EventType(name, meaning)
 
 
 EVENT_TYPES: dict[int, EventType] = {
@@ -51,16 +50,16 @@ EVENT_TYPES: dict[int, EventType] = {
     20: _type("Write_rows_event_old", kernels.STOPS),
     21: _type("Update_rows_event_old", kernels.STOPS),
     22: _type("Delete_rows_event_old", kernels.STOPS),
-    23: _type("Write_rows_v1", kernels.ROWS, rows=True),
-    24: _type("Update_rows_v1", kernels.ROWS, rows=True),
-    25: _type("Delete_rows_v1", kernels.ROWS, rows=True),
+    23: _type("Write_rows_v1", kernels.ROWS),
+    24: _type("Update_rows_v1", kernels.ROWS),
+    25: _type("Delete_rows_v1", kernels.ROWS),
     26: _type("Incident", kernels.STOPS),
     27: _type("Heartbeat", kernels.IGNORED),
     28: _type("Ignorable", kernels.IGNORED),
     29: _type("Rows_query", kernels.IGNORED),
-    30: _type("Write_rows", kernels.ROWS, rows=True),
-    31: _type("Update_rows", kernels.ROWS, rows=True),
-    32: _type("Delete_rows", kernels.ROWS, rows=True),
+    30: _type("Write_rows", kernels.ROWS),
+    31: _type("Update_rows", kernels.ROWS),
+    32: _type("Delete_rows", kernels.ROWS),
     33: _type("Gtid", kernels.GTID),
     34: _type("Anonymous_Gtid", kernels.GTID_ANONYMOUS),
     35: _type("Previous_gtids", kernels.CONTROL),

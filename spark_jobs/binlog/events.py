@@ -8,7 +8,7 @@ Put here: the listing and the account. Not here: the registry of types (event_ty
 import struct
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from spark_jobs.binlog.event_types import EVENT_TYPES, EventType, type_name
 from spark_jobs.binlog.feed import Feed
 from spark_jobs.binlog.format_description import HEADER, MAGIC
 from spark_jobs.binlog.framing import Scan, map_name
+from spark_jobs.binlog.payload import Payloads, payload_note
 from spark_jobs.binlog.query import read_query
 from spark_jobs.errors import DecodeError, Truncated
 
@@ -133,8 +134,6 @@ def _treatment(code: int) -> Literal["decoded", "counted", "refused"]:
     event = EVENT_TYPES.get(code)
     if event is None or event.meaning in (kernels.CONTROL, kernels.IGNORED, kernels.INNER):
         return "counted"
-    if event.meaning == kernels.PAYLOAD or (event.meaning == kernels.ROWS and not event.rows):
-        return "refused"
     return "decoded"
 
 
@@ -146,21 +145,35 @@ def _cut_short(feed: Feed) -> Truncated:
 
 
 def _events(found: Scan, feed: Feed) -> Iterator[Event]:
-    columns = (found.offset, found.length, found.code, found.table, found.transaction)
-    cells = zip(*(column.tolist() for column in columns), strict=True)
+    """The scan's events, each payload followed by those inside it, which have its offset and stop."""
     gtids = [found.gtid(row) for row in range(len(found.transactions))]
-    for number, (offset, length, code, table, transaction) in enumerate(cells):
-        event = found.head_of(number, _LONGEST_NOTE)
-        place = found.base + offset
-        yield Event(
-            offset=place,
-            type=type_name(code),
-            server_id=int.from_bytes(event[5:9], "little"),
-            stop=place + length,
-            transaction=gtids[transaction] if transaction >= 0 else None,
-            table=".".join(feed.maps.names[table]) if table >= 0 else None,
-            note=_note(event, feed.format.footer, f"{feed.file}:{place}", length),
-        )
+    owners = found.transaction
+    shown = 0
+    for opened in Payloads(feed.file, feed.format, feed.maps).open(found):
+        for number, outer in enumerate(opened.outer.tolist()):
+            while shown <= outer:
+                yield _event(found, shown, feed, gtids[owners[shown]] if owners[shown] >= 0 else None)
+                shown += 1
+            inner = _event(opened.inner, number, feed, gtids[owners[outer]], inside=True)
+            offset = found.base + int(found.offset[outer])
+            yield replace(inner, offset=offset, stop=offset + int(found.length[outer]))
+    for number in range(shown, len(found)):
+        yield _event(found, number, feed, gtids[owners[number]] if owners[number] >= 0 else None)
+
+
+def _event(found: Scan, number: int, feed: Feed, gtid: str | None, *, inside: bool = False) -> Event:
+    event, length = found.head_of(number, _LONGEST_NOTE), int(found.length[number])
+    place = found.base + int(found.offset[number])
+    table = int(found.table[number])
+    return Event(
+        offset=place,
+        type=type_name(event[4]),
+        server_id=int.from_bytes(event[5:9], "little"),
+        stop=place + length,
+        transaction=gtid,
+        table=".".join(feed.maps.names[table]) if table >= 0 else None,
+        note=_note(event, 0 if inside else feed.format.footer, f"{feed.file}:{place}", length),
+    )
 
 
 def _note(event: bytes, footer: int, where: str, length: int) -> str:
@@ -257,4 +270,5 @@ _NOTES_BY_MEANING: dict[int, _Note] = {
     kernels.TABLE_MAP: _table_map,
     kernels.ROWS: _rows,
     kernels.XID: _xid,
+    kernels.PAYLOAD: payload_note,
 }

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.feed import Feed
 from spark_jobs.binlog.framing import Scan
-from spark_jobs.binlog.rows import Changes, Decoder, refuse_payloads
+from spark_jobs.binlog.payload import Payloads
+from spark_jobs.binlog.rows import Changes, Decoder
 from spark_jobs.binlog.table import TableDefinition, TableName, parse_table_map
 from spark_jobs.errors import Unsupported
 
@@ -49,10 +50,10 @@ class FileDecoder:
         self.complete = 0
         """Offset after the last complete transaction or control event of what was decoded."""
         self._wanted = wanted
-        self._new: Callable[[TableDefinition], Decoder] = lambda definition: Decoder(
-            definition, before=before, rows=rows, gtids=gtids, partial=partial
-        )
         self._feed = Feed(file, 0, None, least=AT_ONCE, reuse=True)
+        self._new: Callable[[TableDefinition], Decoder] = lambda definition: Decoder(
+            definition, before=before, rows=rows, gtids=gtids, partial=partial, exact=True, maps=self._feed.maps
+        )
         self._decoders: list[Decoder] = []
         self._numbers: dict[TableDefinition, int] = {}
         self._by_map: NDArray[np.int64] = np.empty(0, np.int64)
@@ -93,8 +94,10 @@ class FileDecoder:
 
     def _decoded(self, found: Scan, ready: int) -> Iterator[tuple[TableDefinition, Changes]]:
         """The changes in the first ``ready`` events."""
-        refuse_payloads(self.file, found, ready)
         self._refuse_late(found)
+        if (found.mark[:ready] & kernels.MARK_ANY_TABLE).any():
+            yield from self._opened(found.first(ready))
+            return
         self._note_maps(found)
         rows = np.flatnonzero(found.mark[:ready] & kernels.MARK_ROWS)
         readers = self._by_map[found.table[rows]]
@@ -102,6 +105,15 @@ class FileDecoder:
             decoder = self._decoders[number]
             footer = self._feed.format.footer
             for changes in decoder.decode_events(self.file, found, rows[readers == number], footer):
+                yield decoder.definition, changes
+
+    def _opened(self, found: Scan) -> Iterator[tuple[TableDefinition, Changes]]:
+        """The changes in events among which are compressed transactions; each decoder opens these by itself."""
+        for _ in Payloads(self.file, self._feed.format, self._feed.maps).open(found):
+            pass  # now all table maps are known
+        self._note_maps(found)
+        for decoder in self._decoders:
+            for changes in decoder.decode_scan(self.file, found, self._feed.format):
                 yield decoder.definition, changes
 
     def _refuse_late(self, found: Scan) -> None:
@@ -118,9 +130,9 @@ class FileDecoder:
         """Finds a decoder for each table map that was new; maps of one definition share theirs."""
         maps = self._feed.maps
         for ordinal in range(len(self._by_map), len(maps)):
-            event = int(np.argmax(found.table == ordinal))
             number = -1
             if self._wanted is None or self._wanted(TableName(*maps.names[ordinal])):
+                event = int(np.argmax(found.table == ordinal))
                 where = f"{self.file}:{found.base + int(found.offset[event])}"
                 definition = parse_table_map(maps.events[ordinal], self._feed.format, where)
                 number = self._numbers.setdefault(definition, len(self._decoders))

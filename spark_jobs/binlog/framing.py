@@ -135,6 +135,11 @@ class Scan:
         """GTID of a row of ``transactions``; None where it has none, or where it lies in an earlier slice."""
         return gtid_text(self.transactions[transaction])
 
+    def first(self, count: int) -> "Scan":
+        """The same scan with its first events alone."""
+        cells = {name: getattr(self, name)[:count] for name in _EVENT_CELLS}
+        return replace(self, **cells)
+
     def bytes_of(self, event: int) -> bytes:
         start = int(self.offset[event])
         return self.buffer[start : start + int(self.length[event])].tobytes()
@@ -272,8 +277,7 @@ class Scanner:
         if why == kernels.SCANNED:
             return False
         if why == kernels.NEW_MAP:
-            where = f"{self.file}:{found.base + found.end}"
-            self.maps.add(_event_at(found.buffer, found.end), self.format.footer, where)
+            self._add_map(_event_at(found.buffer, found.end), self._where(found))
         elif why == kernels.MAPS_FULL:
             self._open = np.concatenate([self._open, np.zeros_like(self._open)])
         elif why == kernels.EVENTS_FULL:
@@ -282,6 +286,13 @@ class Scanner:
             found.error = self._error(int(why), found)
             return False
         return True
+
+    def _add_map(self, event: bytes, where: str) -> None:
+        self.maps.add(event, self.format.footer, where)
+
+    def _where(self, found: Scan) -> str:
+        """What names the place ``found.end`` in messages."""
+        return f"{self.file}:{found.base + found.end}"
 
     def _trim(self, found: Scan) -> None:
         if self._reuse:
@@ -300,11 +311,11 @@ class Scanner:
             raise found.error
         if found.end != len(found.buffer):
             there = len(found.buffer) - found.end
-            raise Truncated(f"{self.file}:{base + found.end}: an event reaches beyond the end: {there} bytes there")
+            raise Truncated(f"{self._where(found)}: an event reaches beyond the end: {there} bytes there")
         return found
 
     def _error(self, why: int, found: Scan) -> DecodeError:
-        where = f"{self.file}:{found.base + found.end}"
+        where = self._where(found)
         header = found.buffer[found.end : found.end + HEADER].tobytes()
         code, length = header[4], int.from_bytes(header[9:13], "little")
         name = type_name(code)

@@ -931,6 +931,297 @@ def cut(
     return count, start if kind >= 0 and not final else i
 
 
+# ---- packed events: the heads of payloads, and rows walked without being decoded -----------------------------------
+# binlog/payload.py and binlog/plain_rows.py turn packed events into plain ones in memory; these loops help them.
+
+PH_OFFSET = 0  # of the payload, from the event's header on
+PH_SIZE = 1  # bytes of the payload
+PH_TYPE = 2  # its compression, one of PAYLOAD_ZSTD …
+PH_CLAIMED = 3  # bytes that it claims to inflate to, -1 where it does not say
+PH_COLUMNS = 4
+
+PAYLOAD_ZSTD = 0
+PAYLOAD_NONE = 255
+_MORE = 1 << 62
+
+
+@kernel
+def _lenenc(place: int, end: int) -> Any:
+    """(value, place after it) of a length-encoded integer; place -1 where there is none before ``end``."""
+    if place >= end:
+        return np.int64(0), np.int64(-1)
+    first = np.int64(load8(place))
+    if first < 251:
+        return first, place + 1
+    size = np.int64(0)
+    if first == 252:
+        size = np.int64(2)
+    elif first == 253:
+        size = np.int64(3)
+    elif first == 254:
+        size = np.int64(8)
+    if size == 0 or place + 1 + size > end:
+        return np.int64(0), np.int64(-1)
+    value = np.int64(0)
+    for k in range(size):
+        value |= np.int64(load8(place + 1 + k)) << (8 * k)
+    if value < 0 or value > _MORE:
+        return np.int64(0), np.int64(-1)
+    return value, place + 1 + size
+
+
+@kernel
+def _payload_head(header: int, end: int, head: Array) -> Any:
+    """Reads fields (number, length, content), all length-encoded, up to the number 0; whether they make sense."""
+    head[PH_SIZE] = head[PH_TYPE] = head[PH_CLAIMED] = -1
+    place: Any = header + HEADER
+    while True:
+        field, place = _lenenc(place, end)
+        if place < 0:
+            return False
+        if field == 0:
+            break
+        length, place = _lenenc(place, end)
+        if place < 0 or place + length > end:
+            return False
+        if field <= 3:
+            value, after = _lenenc(place, place + length)
+            if after < 0:
+                return False
+            head[field] = value
+        place += length
+    head[PH_OFFSET] = place - header
+    return head[PH_TYPE] >= 0 and head[PH_SIZE] == end - place
+
+
+@kernel
+def payload_heads(addresses: Array, lengths: Array, heads: Array) -> Any:
+    """Fills ``heads`` [n, PH_COLUMNS] from TRANSACTION_PAYLOAD events; returns the first that makes no sense, or n.
+
+    Source: libs/mysql/binlog/event/codecs/binary.cpp. Its field numbers are those of the columns: 1 payload size,
+    2 compression type, 3 uncompressed size; unknown fields are passed over. lengths: without a checksum.
+    """
+    for event in range(len(addresses)):
+        if not _payload_head(addresses[event], addresses[event] + lengths[event], heads[event]):
+            return event
+    return len(addresses)
+
+
+@kernel
+def _rows_head(header: int, end: int, columns: int) -> Any:
+    """Address of a row event's first bitmap of present columns, -1 where its head is cut or its columns are others."""
+    code = load8(header + 4)
+    q: Any = header + HEADER + 8
+    if (code >= 30 and code <= 39) or code >= 169:
+        if q + 2 > end:
+            return np.int64(-1)
+        q += np.int64(load16(q))
+    count, q = _lenenc(q, end)
+    return q if q >= 0 and count == columns else np.int64(-1)
+
+
+@kernel
+def rows_body(header: int, end: int, columns: int, images: int) -> Any:
+    """Bytes before the first row of a row event with ``images`` bitmaps, -1 where there are not as many."""
+    q = _rows_head(header, end, columns)
+    if q < 0:
+        return q
+    q += images * ((columns + 7) >> 3)
+    return q - header if q <= end else np.int64(-1)
+
+
+@kernel
+def _is_set(bitmap: int, bit: int) -> Any:
+    return (load8(bitmap + (bit >> 3)) >> np.uint8(bit & 7)) & np.uint8(1) != 0
+
+
+@kernel
+def _count_set(bitmap: int, bits: int) -> Any:
+    count: Any = np.int64(0)
+    for k in range(bits):
+        count += _is_set(bitmap, k)
+    return count
+
+
+@kernel
+def _past_field(q: Any, end: int, size: int) -> Any:
+    """The address after a value; size: its bytes, or below zero those of the length before it. -1 beyond ``end``."""
+    if size < 0:
+        if q - size > end:
+            return np.int64(-1)
+        length = np.int64(0)
+        for k in range(-size):
+            length |= np.int64(load8(q + k)) << (8 * k)
+        q += length - size
+    else:
+        q += size
+    return q if q <= end else np.int64(-1)
+
+
+@kernel
+def _past_image(q: int, end: int, present: int, columns: int, sizes: Array, spots: Array) -> Any:
+    """The address after a row image, -1 beyond ``end``. spots[column]: where its value lies; 0 absent, -1 NULL."""
+    bits = q
+    q += (_count_set(present, columns) + 7) >> 3
+    if q > end:
+        return np.int64(-1)
+    place = 0
+    for c in range(columns):
+        spots[c] = 0
+        if _is_set(present, c):
+            if _is_set(bits, place):
+                spots[c] = -1
+            else:
+                spots[c] = q
+                q = _past_field(q, end, sizes[c])
+                if q < 0:
+                    return q
+            place += 1
+    return q
+
+
+@kernel
+def count_rows(addresses: Array, lengths: Array, columns: int, sizes: Array, documents: Array, counts: Array) -> Any:
+    """Fills ``counts`` with the rows of each event of one table; returns the first event that is cut, or n.
+
+    lengths: without a checksum. sizes: per column the bytes of a value, or below zero those of the length before it.
+    documents: 1 for JSON columns, which partial updates tell apart.
+    """
+    spots = np.zeros(columns, np.int64)
+    bitmap_bytes = (columns + 7) >> 3
+    for event in range(len(addresses)):
+        header = addresses[event]
+        end = header + lengths[event]
+        code = load8(header + 4)
+        is_update = code == 31 or code == 24 or code == 39  # noqa: PLR1714 - numba is slow at tuples
+        first = _rows_head(header, end, columns)
+        q = first + (2 if is_update else 1) * bitmap_bytes
+        if first < 0 or q > end or code > 39:
+            return event
+        counts[event] = 0
+        while q < end:
+            q = _past_image(q, end, first, columns, sizes, spots)
+            if q >= 0 and code == 39:
+                q, _partial = _past_shared(q, end, documents)
+            if q >= 0 and is_update:
+                q = _past_image(q, end, first + bitmap_bytes, columns, sizes, spots)
+            if q < 0:
+                return event
+            counts[event] += 1
+    return len(addresses)
+
+
+@kernel
+def _past_shared(q: int, end: int, documents: Array) -> Any:
+    """(address after what stands between the images of a partial update, address of its bits or 0); -1 beyond ``end``.
+
+    Value options: 0, or 1 with a bit for each JSON column of the table behind it (sql/rpl_record.cc).
+    """
+    options, q = _lenenc(q, end)
+    if q < 0 or options > 1:
+        return np.int64(-1), np.int64(0)
+    if options == 0:
+        return q, np.int64(0)
+    count: Any = np.int64(0)
+    for k in range(len(documents)):
+        count += documents[k]
+    bits = q
+    q += (count + 7) >> 3
+    return (q if q <= end else np.int64(-1)), bits
+
+
+CELL_EVENT, CELL_ROW, CELL_COLUMN, CELL_BEFORE, CELL_DIFFS = range(5)
+CELL_COLUMNS = 5
+
+
+@kernel
+def _put_bytes(out: int, place: int, source: int, count: int) -> Any:
+    """Copies to ``out + place`` unless ``out`` is 0, and returns the place after it."""
+    if out:
+        memcpy(out + place, source, count)
+    return place + count
+
+
+@kernel
+def plain_updates(
+    addresses: Array,
+    lengths: Array,
+    columns: int,
+    sizes: Array,
+    documents: Array,
+    cells: Array,
+    contents: Array,
+    starts: Array,
+    out: int,
+    failed: Array,
+) -> Any:
+    """Rewrites PARTIAL_UPDATE_ROWS events as UPDATE_ROWS events at ``out``; returns how many cells hold diffs, or -1.
+
+    A first run with out = 0 finds the cells and counts the bytes without their documents; the second, with the
+    documents (contents: [n, 2] address and length, by cell), writes. starts[event]: bytes before it, one more than
+    events. cells: [n, CELL_COLUMNS], the first n found; CELL_BEFORE is the address of the document before (of the
+    length in front of it), 0 absent, -1 NULL; CELL_DIFFS that of the diffs, their length of 4 bytes in front.
+    failed: event and row where -1 is returned.
+    """
+    before = np.zeros(columns, np.int64)
+    after = np.zeros(columns, np.int64)
+    bitmap_bytes = (columns + 7) >> 3
+    cell = np.int64(0)
+    place = np.int64(0)
+    for event in range(len(addresses)):
+        failed[0], failed[1] = event, -1
+        starts[event] = place
+        header = addresses[event]
+        end = header + lengths[event]
+        first = _rows_head(header, end, columns)
+        q = first + 2 * bitmap_bytes
+        if first < 0 or q > end:
+            return np.int64(-1)
+        begun = place
+        place = _put_bytes(out, place, header, q - header)
+        row = np.int64(0)
+        while q < end:
+            failed[1] = row
+            start = q
+            q = _past_image(q, end, first, columns, sizes, before)
+            if q < 0:
+                return np.int64(-1)
+            place = _put_bytes(out, place, start, q - start)
+            q, bits = _past_shared(q, end, documents)
+            if q < 0:
+                return np.int64(-1)
+            start = q
+            q = _past_image(q, end, first + bitmap_bytes, columns, sizes, after)
+            if q < 0:
+                return np.int64(-1)
+            document = 0
+            for c in range(columns):
+                if not documents[c]:
+                    continue
+                if bits and _is_set(bits, document) and after[c] > 0:
+                    if cell < len(cells):
+                        cells[cell, CELL_EVENT] = event
+                        cells[cell, CELL_ROW] = row
+                        cells[cell, CELL_COLUMN] = c
+                        cells[cell, CELL_BEFORE] = before[c]
+                        cells[cell, CELL_DIFFS] = after[c]
+                    place = _put_bytes(out, place, start, after[c] - start)
+                    start = _past_field(after[c], end, sizes[c])
+                    if cell < len(contents):
+                        if out:
+                            store32(out + place, np.uint32(contents[cell, 1]))
+                        place = _put_bytes(out, place + 4, contents[cell, 0], contents[cell, 1])
+                    cell += 1
+                document += 1
+            place = _put_bytes(out, place, start, q - start)
+            row += 1
+        if out:
+            store8(out + begun + 4, np.uint8(31))
+            store32(out + begun + 9, np.uint32(place - begun))
+    starts[len(addresses)] = place
+    return cell
+
+
 # ---- decoding rows ------------------------------------------------------------------------------------------------
 # What the row kernel does with a column is its kind; types/ chooses it. Fixed kinds fill slots of a fixed width, kinds
 # of variable length fill int32 offsets and bytes.
@@ -1212,9 +1503,10 @@ def cell(step: int, place: int) -> Any:
 @kernel
 def decode_rows(
     addresses: Array,
+    lengths: Array,
     offsets: Array,
     commits: Array,
-    checksum: int,
+    leads: Array,
     state: Array,
     partial: bool,
     columns: int,
@@ -1239,8 +1531,10 @@ def decode_rows(
     of updates. A value's bytes are read up to 64 beyond the event's end, never further: lengths are checked before they
     are followed.
 
-    addresses, offsets, commits: per event its address in memory (64 readable bytes behind it), its offset in the file,
-        its transaction's commit time (µs).
+    addresses, lengths, offsets, commits: per event its address in memory (64 readable bytes behind it), its length
+        without a checksum, its offset in the file, its transaction's commit time (µs).
+    leads: per event the rows of other tables between the event before it and itself, where both have one offset: then
+        row ordinals go on from one to the other.
     state: R_ROWS filled, next R_EVENT, R_PLACE: address inside it (0: at its start), R_ORDINAL of the row inside it,
         R_COLUMN of a failure, R_MASKS: address of the event's column masks where an image is partial (0: all are full),
         R_PARTIAL: 1 where the block has rows of such an event. All but the first and the last carry over to the next
@@ -1269,7 +1563,7 @@ def decode_rows(
     while event < len(addresses) and reason == DONE:
         header = addresses[event]
         code = load8(header + 4)
-        end = header + np.int64(load32(header + 9)) - checksum
+        end = header + lengths[event]
         is_update = code == 31 or code == 24  # noqa: PLR1714 - numba is slow at tuples
         if q == 0:
             q = header + 27
@@ -1300,7 +1594,9 @@ def decode_rows(
             if masks and not partial:
                 reason = PARTIAL_IMAGE
                 break
-            ordinal = np.int64(0)
+            if event == 0 or offsets[event] != offsets[event - 1]:
+                ordinal = np.int64(0)
+            ordinal += leads[event]
         room -= end - q
         if room < 32:
             room = np.int64(1) << 62
@@ -1433,10 +1729,17 @@ def decode_rows(
                     elif kind == DATETIME_TO_64 or kind == TIMESTAMP_TO_64:  # noqa: PLR1714, SIM109 - ditto
                         if kind == DATETIME_TO_64:
                             result = _datetime(
-                                q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2), month_start, month_length
+                                q,
+                                slot + 8 * n,
+                                cell(step, STEP_PARAMETERS + 1),
+                                cell(step, STEP_PARAMETERS + 2),
+                                month_start,
+                                month_length,
                             )
                         else:
-                            result = _timestamp(q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2))
+                            result = _timestamp(
+                                q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2)
+                            )
                         q += cell(step, STEP_PARAMETERS)
                         if result == 1:
                             nulls[program, n, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
@@ -1449,7 +1752,13 @@ def decode_rows(
                             marked[program, c] = 1
                         q += 3
                     elif kind == TIME_TO_64:
-                        if not _time(q, slot + 8 * n, cell(step, STEP_PARAMETERS), cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2)):
+                        if not _time(
+                            q,
+                            slot + 8 * n,
+                            cell(step, STEP_PARAMETERS),
+                            cell(step, STEP_PARAMETERS + 1),
+                            cell(step, STEP_PARAMETERS + 2),
+                        ):
                             reason = BAD_VALUE
                         q += cell(step, STEP_PARAMETERS)
                     elif kind == YEAR_TO_16:
@@ -1457,7 +1766,9 @@ def decode_rows(
                         store16(slot + 2 * n, np.uint16(1900 + year if year else 0))
                         q += 1
                     elif kind == LITTLE_TO_64:
-                        store64(slot + 8 * n, load64(q) & (~np.uint64(0) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS))))
+                        store64(
+                            slot + 8 * n, load64(q) & (~np.uint64(0) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
+                        )
                         q += cell(step, STEP_PARAMETERS)
                     elif kind == BIG_TO_64:
                         store64(slot + 8 * n, load64_big(q) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
@@ -1803,7 +2114,9 @@ def map_units(
             if surrogates and 0xD800 <= point < 0xDC00 and i + 2 <= end:
                 low = np.uint32(load16_big(address + i)) if big_endian else np.uint32(load16(address + i))
                 if 0xDC00 <= low < 0xE000:
-                    point = np.uint32(0x10000) + ((point & np.uint32(0x3FF)) << np.uint32(10)) + (low & np.uint32(0x3FF))
+                    point = (
+                        np.uint32(0x10000) + ((point & np.uint32(0x3FF)) << np.uint32(10)) + (low & np.uint32(0x3FF))
+                    )
                     i += 2
             if point > 0x10FFFF or 0xD800 <= point < 0xE000:
                 bad[row] = 1

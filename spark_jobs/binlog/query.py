@@ -1,15 +1,14 @@
 """QUERY events: the default database and the text of a statement.
 
 Source: MySQL manual, QUERY_EVENT; libs/mysql/binlog/event/statement_events.h; MariaDB sql/log_event.cc
-(``query_event_uncompress``, ``binlog_buf_uncompress``).
+(``query_event_uncompress``).
 
 Put here: what a QUERY's bytes say. Not here: which statements mean what; the scan kernel knows those that begin or end
 a transaction, and DDL is read where schemas are tracked.
 """
 
-import zlib
-
 from spark_jobs.binlog import kernels
+from spark_jobs.binlog.compression import inflated_record
 from spark_jobs.binlog.event_types import EVENT_TYPES
 from spark_jobs.binlog.format_description import HEADER
 from spark_jobs.errors import DecodeError
@@ -33,23 +32,9 @@ def read_query(event: bytes, footer: int, where: str) -> tuple[str, str]:
         raise DecodeError(f"{where}: Query event: its default database does not end where it should")
     raw = body[text:]
     if meaning == kernels.QUERY_COMPRESSED:
-        raw = _inflated(raw, where)
+        raw = inflated_record(raw, f"{where}: Query_compressed event")
     return _text(body[database : text - 1]), _text(raw)
 
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
-
-
-def _inflated(raw: bytes, where: str) -> bytes:
-    """MariaDB's compressed text: a byte 1aaa0nnn (a = 0: zlib), n bytes of length, big-endian, a zlib stream."""
-    if not raw or raw[0] & 0xF8 != 0x80:
-        raise DecodeError(f"{where}: Query_compressed event: compression head {raw[:1].hex()} is not known")
-    after = 1 + (raw[0] & 7)
-    try:
-        text = zlib.decompress(raw[after:])
-    except zlib.error as error:
-        raise DecodeError(f"{where}: Query_compressed event: {error}") from None
-    if len(text) != int.from_bytes(raw[1:after], "big"):
-        raise DecodeError(f"{where}: Query_compressed event: {len(text)} bytes of text, another number announced")
-    return text

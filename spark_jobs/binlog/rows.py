@@ -6,7 +6,7 @@ of updates. Then each block is: fresh buffers, one run of the kernel, one finish
 Put here: decoding the rows of slices. Not here: what a type does (types/), where events lie (framing.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
@@ -16,8 +16,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.event_types import EVENT_TYPES, type_name
+from spark_jobs.binlog.compression import PADDING
 from spark_jobs.binlog.framing import Bytes, FormatDescription, Scan, TableMaps, open_slice
+from spark_jobs.binlog.payload import Opened, Payloads
+from spark_jobs.binlog.plain_rows import RowEvents, merged, plain, rows_in
 from spark_jobs.binlog.table import Column, TableDefinition, parse_table_map, same_layout
 from spark_jobs.binlog.types.base import BadValue, Exact, Filled, Numbers, Reading
 from spark_jobs.binlog.types.charsets import charset_of
@@ -27,8 +29,6 @@ ROW = 0
 BEFORE = 1
 """The kernel's two programs: the row (a delete's is its before image), and the before image of updates."""
 
-_PADDING = 64
-"""Bytes that the kernel may read behind an event."""
 _MOST_TEXT = 64 << 20
 """Bytes of one column's text that end a block early, unless one event holds more."""
 _TEXT_SLACK = 1 << 16
@@ -152,7 +152,7 @@ class _Plan:
         """Bytes [program, 0: slots 1: text, column] of a block; ``room`` is added to text that nothing bounds."""
         slots = self.widths * (rows + self.is_text)
         expected = np.minimum(self.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
-        texts = np.where(self.bounded > 0, self.bounded * rows + _PADDING, expected) * self.is_text
+        texts = np.where(self.bounded > 0, self.bounded * rows + PADDING, expected) * self.is_text
         return np.stack([slots, texts], axis=1)[:programs]
 
     def scratch(self, rows: int, programs: int) -> tuple[Numbers, Numbers]:
@@ -177,52 +177,19 @@ def _reading(definition: TableDefinition, ordinal: int) -> Reading:
         raise Unsupported(f"{definition.name}.{definition.column_names()[ordinal]}: {error}") from None
 
 
-@dataclass(slots=True)
-class _Events:
-    """The row events of one table in one slice, as the kernel takes them."""
-
-    file: str
-    found: Scan
-    footer: int
-    addresses: Numbers
-    lengths: Numbers
-    offsets: Numbers
-    commits: Numbers
-    transactions: Numbers
-    updates: int
-    """How many of them are updates."""
-    tail: Numbers
-    """Padded copy of the slice's end, which some addresses point into; kept alive here."""
-
-    def place(self, event: int) -> str:
-        return f"{self.file}:{self.offsets[event]}"
-
-    def length(self, event: int) -> int:
-        return int(self.lengths[event])
-
-    def consumed(self, event: int, state: Numbers) -> int:
-        """About how many bytes lie between the start of ``event`` and the kernel's state."""
-        last, place = int(state[kernels.R_EVENT]), int(state[kernels.R_PLACE])
-        return int(self.lengths[event:last].sum()) + (place - int(self.addresses[last]) if place else 0)
-
-    def rows_left(self, event: int, row_size: float) -> int:
-        """About how many rows, rather too many, there are from ``event`` on."""
-        return int(self.lengths[event:].sum() / row_size * 1.1) + 16
-
-
 class _Block:
     """The buffers of one block of at most ``rows`` changes: parts of one allocation."""
 
-    def __init__(self, plan: _Plan, events: _Events, rows: int, room: int) -> None:
+    def __init__(self, plan: _Plan, events: RowEvents, rows: int, room: int) -> None:
         """room: bytes of text for one event, on top of what a block is expected to have."""
         self.plan = plan
         programs = 1 + (events.updates > 0)
         self.has_before = programs > BEFORE and bool(plan.kept[BEFORE])
         sizes = plan.sizes(rows, room, programs)
-        rounded = (sizes + _PADDING - 1) & -_PADDING
+        rounded = (sizes + PADDING - 1) & -PADDING
         self.places = np.cumsum(rounded).reshape(sizes.shape) - rounded
         own = int(rounded.sum()) + np.cumsum([0, *(kind.bit_width // 8 * rows for kind in _OWN)])
-        self.memory = pa.allocate_buffer(int(own[-1]) + _PADDING)
+        self.memory = pa.allocate_buffer(int(own[-1]) + PADDING)
         self.own = own.tolist()
         self.offset, self.committed, self.row, self.op = (
             np.frombuffer(self.memory, f"i{kind.bit_width // 8}", rows, place)
@@ -238,13 +205,13 @@ class _Block:
         self.marked = np.zeros((2, len(plan.readings)), np.uint8)
         self.nulls, self.source = plan.scratch(rows, programs)
 
-    def run(self, events: _Events, state: Numbers, *, partial: bool) -> int:
+    def run(self, events: RowEvents, state: Numbers, *, partial: bool) -> int:
         """Fills the block; returns the kernel's reason for stopping."""
         plan, programs = self.plan, len(self.nulls)
         return int(
             kernels.decode_rows(
-                events.addresses, events.offsets, events.commits, events.footer, state, partial, len(plan.readings),
-                self.steps, plan.variable[plan.variable[:, 0] < programs], plan.padding, len(self.op), self.nulls, self.has_before,
+                events.addresses, events.lengths, events.offsets, events.commits, events.leads, state, partial,
+                len(plan.readings), self.steps, plan.variable[plan.variable[:, 0] < programs], plan.padding, len(self.op), self.nulls, self.has_before,
                 self.marked, self.op, self.offset, self.row, self.committed, self.source,
                 kernels.MONTH_START.ctypes.data, kernels.MONTH_LENGTH.ctypes.data,
             )
@@ -328,65 +295,69 @@ def _raw(exact: dict[str, Exact], rows: int) -> pa.Array | None:
     )
 
 
-def _events(file: str, found: Scan, chosen: Numbers, footer: int) -> _Events:
+def _outer_events(file: str, found: Scan, chosen: Numbers, footer: int) -> RowEvents:
+    """Row events that stand in the scanned bytes themselves."""
     offsets, lengths = found.offset[chosen], found.length[chosen]
     addresses = found.address + offsets
-    tail = np.empty(0, np.uint8)
-    late = np.flatnonzero(offsets + lengths + _PADDING > len(found.buffer))
+    kept: list[object] = [found.buffer]
+    late = np.flatnonzero(offsets + lengths + PADDING > len(found.buffer))
     if len(late):
         first = offsets[late[0]]
-        tail = np.concatenate([found.buffer[first:], np.zeros(_PADDING, np.uint8)])
+        tail = np.concatenate([found.buffer[first:], np.zeros(PADDING, np.uint8)])
         addresses[late] = tail.ctypes.data + offsets[late] - first
-    transactions = found.transaction[chosen]
-    commits = found.transactions[transactions, kernels.TX_COMMITTED]
-    updates = int(kernels.IS_UPDATE[found.code[chosen]].sum())
-    return _Events(file, found, footer, addresses, lengths, offsets + found.base, commits, transactions, updates, tail)
+        kept.append(tail)
+    commits, transactions = _owners(found, chosen)
+    leads = np.zeros(len(chosen), np.int64)
+    return RowEvents(
+        file, addresses, lengths - footer, found.code[chosen], offsets + found.base, commits, transactions, leads, kept
+    )
+
+
+def _owners(found: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
+    """Commit time, and row in the scan's array, of the events' transactions."""
+    transactions = found.transaction[events]
+    return found.transactions[transactions, kernels.TX_COMMITTED], transactions
+
+
+def _inner_events(file: str, found: Scan, opened: Opened, chosen: Numbers) -> RowEvents:
+    """Row events inside payloads; their offset, time and GTID are those of the payload event."""
+    inner, outer = opened.inner, opened.outer[chosen]
+    commits, transactions = _owners(found, outer)
+    return RowEvents(
+        file,
+        inner.address + inner.offset[chosen],
+        inner.length[chosen],
+        inner.code[chosen],
+        found.base + found.offset[outer],
+        commits,
+        transactions,
+        np.zeros(len(chosen), np.int64),
+        [inner.buffer],
+    )
+
+
+def _leads(counts: Numbers, outer: Numbers, mine: Numbers) -> tuple[Numbers, int]:
+    """Other tables' rows between each own event and the own one before it in its payload; and those behind the last.
+
+    counts, outer: of all row events, 0 for own ones; mine: places of these.
+    """
+    total = np.cumsum(counts)
+    if not len(mine):
+        return np.zeros(0, np.int64), int(total[-1])
+    first = np.searchsorted(outer, outer[mine])
+    follows = np.concatenate([[False], outer[mine][1:] == outer[mine][:-1]])
+    since = np.where(follows, np.roll(total[mine], 1), total[first] - counts[first])
+    return total[mine] - since, int(total[-1] - total[mine[-1]])
 
 
 def _place(file: str, found: Scan, event: int) -> str:
     return f"{file}:{found.base + found.offset[event]}"
 
 
-_COMPRESSED = (
-    "a Transaction_payload event: compressed transactions are kept but not decoded in this version; "
-    "set binlog_transaction_compression=OFF on the server"
-)
-
-
-def refuse_payloads(file: str, found: Scan, events: int) -> None:
-    """Raises Unsupported where one of the first ``events`` may hold rows that are not read in this version."""
-    payloads = np.flatnonzero(found.mark[:events] & kernels.MARK_ANY_TABLE)
-    if len(payloads):
-        raise Unsupported(f"{_place(file, found, payloads[0])}: {_COMPRESSED}")
-
-
 _UNDECIDED = {
     kernels.TX_XA: "rows of an XA transaction, which may be rolled back later, are not decoded in this version",
     kernels.TX_ROLLED_BACK: "rows of a transaction with a ROLLBACK past them are not decoded: which stay is not logged",
 }
-
-
-def _refused(
-    file: str, found: Scan, chosen: Numbers, definition: TableDefinition, accepted: int
-) -> tuple[int, Unsupported | None]:
-    """How many row events stand before the first whose rows are not decoded, and why those are not.
-
-    accepted: bits of _UNDECIDED that are decoded nevertheless.
-    """
-    reasons = {}
-    for code in np.flatnonzero(np.bincount(found.code[chosen])).tolist():
-        if not EVENT_TYPES[code].rows:
-            first = int(np.flatnonzero(found.code[chosen] == code)[0])
-            reasons[first] = f"rows of {type_name(code)} events are not decoded in this version"
-    flags = found.transactions[found.transaction[chosen], kernels.TX_FLAGS]
-    for flag, text in _UNDECIDED.items():
-        found_at = np.flatnonzero(flags & flag & ~accepted)
-        if len(found_at):
-            reasons.setdefault(int(found_at[0]), text)
-    if not reasons:
-        return len(chosen), None
-    first = min(reasons)
-    return first, Unsupported(f"{_place(file, found, chosen[first])}: {definition.name}: {reasons[first]}")
 
 
 def _differences(known: Column, said: Column) -> Iterator[tuple[str, object, object]]:
@@ -418,7 +389,7 @@ def _completed(known: Column, said: Column) -> Column:
     )
 
 
-def _presence(events: _Events, source: Numbers, columns: int) -> list[Presence]:
+def _presence(events: RowEvents, source: Numbers, columns: int) -> list[Presence]:
     """Of the rows' own images, and of their before images; source: the event of each row."""
     used, places = np.unique(source, return_inverse=True)
     masks = np.zeros((len(used), 2, (columns + 63) // 64), np.uint64)
@@ -461,7 +432,9 @@ class Decoder:
         partial: bool = False,
         prepared: bool = False,
         exact: bool = False,
+        maps: TableMaps | None = None,
     ) -> None:
+        """maps: those of who scans for it, where it is not given whole slices."""
         self.definition = definition
         self._partial = partial
         self._accepted = kernels.TX_XA if prepared else 0
@@ -469,8 +442,9 @@ class Decoder:
         self._before = before
         self._rows = rows
         self._gtids = gtids
-        self._maps = TableMaps()
+        self._maps = TableMaps() if maps is None else maps
         self._mine: dict[int, bool] = {}
+        self._others: dict[int, TableDefinition] = {}
         self._plan: _Plan | None = None
 
     def decode(  # noqa: PLR0913 - a slice's columns
@@ -495,12 +469,14 @@ class Decoder:
         scanner, found = open_slice(
             file, start, context, payload, self._maps, transaction_start=transaction_start, committed_us=committed_us
         )
-        chosen, refusal = self._choose(file, found, scanner.format)
-        if len(chosen):
-            events = _events(file, found, chosen, scanner.format.footer)
-            yield from self._blocks(events, gtid)
-        if refusal:
-            raise refusal
+        yield from self.decode_scan(file, found, scanner.format, gtid=gtid)
+
+    def decode_scan(
+        self, file: str, found: Scan, head: FormatDescription, *, gtid: str | None = None
+    ) -> Iterator[Changes]:
+        """The table's changes in events that a caller has scanned with this decoder's maps. Raises as ``decode``."""
+        for events in self._events(file, found, head):
+            yield from self._blocks(events, found, gtid)
 
     def decode_events(
         self, file: str, found: Scan, chosen: Numbers, footer: int, *, gtid: str | None = None
@@ -509,32 +485,70 @@ class Decoder:
 
         chosen: their indices in ``found``; footer: bytes of checksum behind each event. Raises as ``decode``.
         """
-        count, refusal = _refused(file, found, chosen, self.definition, self._accepted)
-        if count:
-            yield from self._blocks(_events(file, found, chosen[:count], footer), gtid)
-        if refusal:
-            raise refusal
+        for events in self._readable(_outer_events(file, found, chosen, footer), found):
+            yield from self._blocks(events, found, gtid)
 
-    def _choose(self, file: str, found: Scan, head: FormatDescription) -> tuple[Numbers, Unsupported | None]:
-        """Indices of this table's row events up to the first that cannot be read, and why it cannot be."""
-        payloads = np.flatnonzero(found.mark & kernels.MARK_ANY_TABLE)
-        rows = np.flatnonzero((found.mark & kernels.MARK_ROWS) != 0)
-        tables = found.table[rows]
-        mine = np.array([o for o in np.unique(tables).tolist() if self._is_mine(o, file, found, head)], np.int32)
-        chosen = rows[np.isin(tables, mine)]
-        count, refusal = _refused(file, found, chosen, self.definition, self._accepted)
-        if len(payloads) and (refusal is None or payloads[0] < chosen[count]):
-            count = int(np.searchsorted(chosen, payloads[0]))
-            refusal = Unsupported(f"{_place(file, found, payloads[0])}: {_COMPRESSED}")
-        return chosen[:count], refusal
+    def _events(self, file: str, found: Scan, head: FormatDescription) -> Iterator[RowEvents]:
+        """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""
+        rows = np.flatnonzero(found.mark & kernels.MARK_ROWS)
+        own = rows[self._own(found.table[rows], head, lambda row: _place(file, found, rows[row]))]
+        ahead = 0  # rows of a payload in parts that earlier parts had
+        for opened in Payloads(file, head, self._maps).open(found):
+            last = opened.outer[-1] if len(opened.outer) else -1
+            before, own = own[own < last], own[own > last]
+            inner, after = self._inside(file, found, opened, head)
+            ahead = 0 if opened.begins else ahead
+            inner.leads[:1] += ahead
+            both = merged(_outer_events(file, found, before, head.footer), inner)
+            for events in self._readable(both, found):
+                yield events
+                ahead = events.rows_after
+            ahead = after + (ahead if len(inner) or not opened.begins else 0)
+        yield from self._readable(_outer_events(file, found, own, head.footer), found)
 
-    def _is_mine(self, ordinal: int, file: str, found: Scan, head: FormatDescription) -> bool:
+    def _readable(self, events: RowEvents, found: Scan) -> Iterator[RowEvents]:
+        """The events as plain ones, up to the first of a transaction whose rows are not decoded: raises Unsupported."""
+        flags = found.transactions[events.transactions, kernels.TX_FLAGS] & ~self._accepted
+        refused = np.flatnonzero(flags & (kernels.TX_XA | kernels.TX_ROLLED_BACK))
+        yield from plain(events.part(slice(refused[0])) if len(refused) else events, self.definition)
+        if len(refused):
+            text = next(text for flag, text in _UNDECIDED.items() if flags[refused[0]] & flag)
+            raise Unsupported(f"{events.place(refused[0])}: {self.definition.name}: {text}")
+
+    def _inside(self, file: str, found: Scan, opened: Opened, head: FormatDescription) -> tuple[RowEvents, int]:
+        """This table's row events inside payloads, and the other tables' rows behind the last of them."""
+        rows = np.flatnonzero(opened.inner.mark & kernels.MARK_ROWS)
+        tables, outer = opened.inner.table[rows], opened.outer[rows]
+        mine = self._own(tables, head, lambda row: _place(file, found, outer[row]))
+        events = _inner_events(file, found, opened, rows[mine])
+        others = ~mine & (np.isin(outer, outer[mine]) | (not opened.whole))
+        if not others.any():
+            return events, 0
+        counts = np.zeros(len(rows), np.int64)
+        for ordinal in np.unique(tables[others]).tolist():
+            of_it = others & (tables == ordinal)
+            counts[of_it] = self._count(_inner_events(file, found, opened, rows[of_it]), ordinal, head)
+        events.leads, after = _leads(counts, outer, np.flatnonzero(mine))
+        return events, after
+
+    def _count(self, events: RowEvents, ordinal: int, head: FormatDescription) -> Numbers:
+        if ordinal not in self._others:
+            self._others[ordinal] = parse_table_map(self._maps.events[ordinal], head, events.place(0))
+        return rows_in(events, self._others[ordinal])
+
+    def _own(self, tables: Numbers, head: FormatDescription, place: Callable[[int], str]) -> Numbers:
+        """Which ordinals of table maps are this table's; ``place`` names that of a place in ``tables``."""
+        met, first = np.unique(tables, return_index=True)
+        pairs = zip(met.tolist(), first.tolist(), strict=True)
+        mine = [ordinal for ordinal, at in pairs if self._is_mine(ordinal, place, at, head)]
+        return np.isin(tables, np.array(mine, np.int32))
+
+    def _is_mine(self, ordinal: int, place: Callable[[int], str], at: int, head: FormatDescription) -> bool:
         if ordinal not in self._mine:
             name = self.definition.name
             self._mine[ordinal] = self._maps.names[ordinal] == (name.schema, name.table)
             if self._mine[ordinal]:
-                where = _place(file, found, np.flatnonzero(found.table == ordinal)[0])
-                self._mine[ordinal] = self._accept(ordinal, where, head)
+                self._mine[ordinal] = self._accept(ordinal, place(at), head)
         return self._mine[ordinal]
 
     def _accept(self, ordinal: int, where: str, head: FormatDescription) -> bool:
@@ -556,7 +570,7 @@ class Decoder:
             self.definition = replace(self.definition, columns=columns)
         return True
 
-    def _blocks(self, events: _Events, gtid: str | None) -> Iterator[Changes]:
+    def _blocks(self, events: RowEvents, found: Scan, gtid: str | None) -> Iterator[Changes]:
         if self._plan is None:
             self._plan = self._compiled(events.place(0))
         state = np.zeros(kernels.R_CELLS, np.int64)
@@ -568,11 +582,12 @@ class Decoder:
             room = _TEXT_SLACK
             if state[kernels.R_ROWS]:
                 self._plan.row_size = max(1.0, events.consumed(event, state) / state[kernels.R_ROWS])
-                yield self._changes(block, state, events, gtid)
+                yield self._changes(block, state, events, found, gtid)
             if reason not in (kernels.DONE, kernels.BLOCK_FULL):
                 raise self._error(reason, events, state)
             if reason == kernels.BLOCK_FULL and not state[kernels.R_ROWS]:
-                room = events.length(int(state[kernels.R_EVENT])) + _TEXT_SLACK
+                room = int(events.lengths[state[kernels.R_EVENT]]) + _TEXT_SLACK
+        events.rows_after = int(state[kernels.R_ORDINAL])
 
     def _compiled(self, where: str) -> _Plan:
         try:
@@ -580,7 +595,7 @@ class Decoder:
         except Unsupported as error:
             raise Unsupported(f"{where}: {error}") from None
 
-    def _changes(self, block: _Block, state: Numbers, events: _Events, gtid: str | None) -> Changes:
+    def _changes(self, block: _Block, state: Numbers, events: RowEvents, found: Scan, gtid: str | None) -> Changes:
         rows = int(state[kernels.R_ROWS])
         source = block.source[:rows]
         presence: list[Presence] | list[None] = [None, None]
@@ -599,7 +614,7 @@ class Decoder:
             offset,
             row,
             committed_at,
-            _gtids(events.found, events.transactions[source], gtid) if self._gtids else None,
+            _gtids(found, events.transactions[source], gtid) if self._gtids else None,
             after,
             before,
             raw,
@@ -607,7 +622,7 @@ class Decoder:
             *presence,
         )
 
-    def _error(self, reason: int, events: _Events, state: Numbers) -> DecodeError:
+    def _error(self, reason: int, events: RowEvents, state: Numbers) -> DecodeError:
         event, row, ordinal = (int(state[cell]) for cell in (kernels.R_EVENT, kernels.R_ORDINAL, kernels.R_COLUMN))
         name = self.definition.name
         where = events.place(event)

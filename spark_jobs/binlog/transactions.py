@@ -24,6 +24,7 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.feed import Feed
 from spark_jobs.binlog.format_description import FormatDescription
 from spark_jobs.binlog.framing import Scan, empty_scan
+from spark_jobs.binlog.payload import Payloads
 from spark_jobs.binlog.query import read_query
 
 LARGE = 64 << 20
@@ -51,7 +52,8 @@ SLICE_SCHEMA: pa.Schema = pa.schema(
     ]
 )
 """One row a slice. Offsets are the file's; ``committed_at`` is the last transaction's immediate commit timestamp, else
-its first event's second; ``tables`` is null where any may be meant; ``context`` is null at file offset 0 only."""
+its first event's second; ``tables`` names those inside compressed transactions too; ``context`` is null at file offset
+0 only."""
 
 _KINDS = {kernels.SLICE_CONTROL: "control", kernels.SLICE_ROWS: "rows", kernels.SLICE_STATEMENT: "statement"}
 _MAP_CODE = 19
@@ -87,6 +89,10 @@ class Slicer:
         self._news: list[tuple[int, bytes]] = []
         self._maps_noted = 0
         self._statement: tuple[int, str, str] = (-1, "", "")
+        self._inside = np.zeros((0, 2), np.int64)
+        """File offset of a payload event, ordinal of a table map inside it: rising, for what is not yet handed out."""
+        self._stated: dict[int, tuple[str, str]] = {}
+        """Database and text of the first statement inside a payload, by its file offset."""
         self._held: list[pa.RecordBatch] = []
 
     @property
@@ -114,18 +120,36 @@ class Slicer:
             yield from self._advance(found, final=True)
 
     def _advance(self, found: Scan, *, final: bool) -> Iterator[pa.RecordBatch]:
-        self._note_maps(found)
+        inside = self._open_payloads(found)
+        self._note_maps(found, inside)
+        self._inside = np.concatenate([self._inside, inside])
         index = _joined(self._index, found)
         ends = np.flatnonzero(index.mark & (kernels.MARK_ENDS | kernels.MARK_CONTROL))
         if len(ends):
             self.complete = index.base + int(index.offset[ends[-1]] + index.length[ends[-1]])
         yield from self._release(self._cut(index, final=final))
 
-    def _note_maps(self, found: Scan) -> None:
+    def _open_payloads(self, found: Scan) -> NDArray[np.int64]:
+        """Reads what compressed transactions hold: int64[n, 2], payload's file offset and table map, in log order."""
+        pairs = [np.zeros((0, 2), np.int64)]
+        for opened in Payloads(self.file, self.format, self._feed.maps).open(found):
+            inner = opened.inner
+            places = found.base + found.offset[opened.outer]
+            maps = inner.code == _MAP_CODE
+            pairs.append(np.column_stack([places[maps], inner.table[maps]]))
+            for event in np.flatnonzero(inner.mark & kernels.MARK_STATEMENT)[::-1].tolist():
+                place = int(places[event])
+                self._stated[place] = read_query(inner.bytes_of(event), 0, f"{self.file}:{place}")
+        return np.concatenate(pairs)
+
+    def _note_maps(self, found: Scan, inside: NDArray[np.int64]) -> None:
         """Remembers the TABLE_MAP events whose bodies were new in this scan, until their slice is handed out."""
         for ordinal in range(self._maps_noted, len(self._feed.maps)):
-            event = int(np.argmax(found.table == ordinal))
-            self._news.append((found.base + int(found.offset[event]), found.bytes_of(event)))
+            places = np.concatenate(
+                [found.base + found.offset[found.table == ordinal][:1], inside[inside[:, 1] == ordinal, 0][:1]]
+            )
+            self._news.append((int(places.min()), self._feed.maps.events[ordinal]))
+        self._news.sort(key=lambda news: news[0])
         self._maps_noted = len(self._feed.maps)
 
     def _cut(self, index: Scan, *, final: bool) -> pa.RecordBatch:
@@ -139,6 +163,7 @@ class Slicer:
         self._carried = self._open_maps(index, left)
         self._index = _tail(index, left)
         self._feed.keep(self._index.base - index.base)
+        self._inside = self._inside[np.searchsorted(self._inside[:, 0], self._index.base) :]
         return batch
 
     def _describe(self, index: Scan, first: int, after: int, kind: int) -> "_Slice":
@@ -157,7 +182,7 @@ class Slicer:
             gtid=index.gtid(final) if final >= 0 else None,
             committed_at=int(index.transactions[final, kernels.TX_COMMITTED]) if final >= 0 else second * 1_000_000,
             kind=_KINDS[kind],
-            tables=self._tables(index.table[first:after], mark),
+            tables=self._tables(index, first, after),
             database=text[0],
             statement=text[1],
             events=after - first,
@@ -167,10 +192,10 @@ class Slicer:
             context=self._context(index, first) if index.base + offset else None,
         )
 
-    def _tables(self, ordinals: NDArray[np.int32], mark: NDArray[np.uint8]) -> list[dict[str, str]] | None:
-        if (mark & kernels.MARK_ANY_TABLE).any():
-            return None
-        seen = np.flatnonzero(np.bincount(ordinals + 1)[1:])
+    def _tables(self, index: Scan, first: int, after: int) -> list[dict[str, str]]:
+        begin, end = index.base + index.offset[first], index.base + index.offset[after - 1]
+        inside = self._inside[slice(*np.searchsorted(self._inside[:, 0], [begin, end + 1])), 1]
+        seen = np.flatnonzero(np.bincount(np.concatenate([index.table[first:after], inside]) + 1)[1:])
         names = sorted({self._feed.maps.names[ordinal] for ordinal in seen})
         return [{"schema": schema, "table": table} for schema, table in names]
 
@@ -182,8 +207,10 @@ class Slicer:
         found = np.flatnonzero(index.mark[first:after] & kernels.MARK_STATEMENT)
         if len(found):
             event = first + int(found[0])
-            where = f"{self.file}:{index.base + int(index.offset[event])}"
-            self._statement = (begun, *read_query(index.bytes_of(event), self.format.footer, where))
+            place = index.base + int(index.offset[event])
+            inside = self._stated.pop(place, None)
+            text = inside or read_query(index.bytes_of(event), self.format.footer, f"{self.file}:{place}")
+            self._statement = (begun, *text)
         return self._statement[1:] if self._statement[0] == begun else ("", "XA START")
 
     def _new_maps(self, through: int) -> list[bytes]:
@@ -230,7 +257,7 @@ class _Slice:
     gtid: str | None
     committed_at: int
     kind: str
-    tables: list[dict[str, str]] | None
+    tables: list[dict[str, str]]
     database: str | None
     statement: str | None
     events: int

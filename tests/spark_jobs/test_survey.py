@@ -21,10 +21,10 @@ def at(offset: int) -> Position:
     return Position("b.000001", offset)
 
 
-def surveyed(*statements: tuple[int, str], first: int | None = 100, opaque: tuple[int, ...] = ()) -> Survey:
+def surveyed(*statements: tuple[int, str], first: int | None = 100) -> Survey:
     tables = {} if first is None else {NAME: Seen(at(first), at(900), ())}
     said = tuple(Said(at(offset), judge(text, "shop")) for offset, text in statements)
-    return Survey(tables, said, tuple(map(at, opaque)))
+    return Survey(tables, said)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,6 @@ def surveyed(*statements: tuple[int, str], first: int | None = 100, opaque: tupl
                 "is not handled yet: XA COMMIT X'01',X'',1"
             ),
         ),
-        (
-            surveyed(opaque=(600,)),
-            True,
-            "the log has a compressed or otherwise closed transaction at b.000001:600, which is not opened yet",
-        ),
-        (surveyed(opaque=(9,)), True, None),
     ],
 )
 def test_what_keeps_a_table_from_being_compacted_is_said_with_its_place(
@@ -139,7 +133,6 @@ def test_bronze_tells_tables_definitions_and_statements(spark: SparkSession, lak
     head = table.append(rows, head, Checkpoint(at(len(spec.to_bytes())), new_batch()))
     found = survey(bronze.read(spark, table, head.version, Range(at(0), Position("b.000002", 4))))
     assert set(found.tables) == {NAME, TableName("shop", "u")}
-    assert found.opaque == ()
     assert [(said.statement.text, said.statement.names("shop", "u")) for said in found.statements] == [
         ("TRUNCATE u", True)
     ]

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from spark_jobs.binlog import Slicer, definitions_of
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR
@@ -6,10 +8,10 @@ ONE = Table("shop.one", key=["id"], id=INT, note=VARCHAR(40))
 OTHER = Table("shop.other", key=["id"], id=INT)
 
 
-def found(*changes: object) -> list[list[str]]:
+def found(*changes: object, payload: Callable[[int], str | None] = lambda _: None) -> list[list[str]]:
     """For each slice of rows, the definitions in it."""
     slicer = Slicer("b.000001", 0, None)
-    content = SegmentSpec([ONE, OTHER], [*changes]).to_bytes()  # type: ignore[list-item]
+    content = SegmentSpec([ONE, OTHER], [*changes], payload=payload).to_bytes()  # type: ignore[list-item]
     rows = [row for batch in [*slicer.feed(content), *slicer.finish()] for row in batch.to_pylist()]
     return [
         [str(one) for one in definitions_of(row["file"], row["start"], row["context"], row["payload"])]
@@ -21,6 +23,12 @@ def found(*changes: object) -> list[list[str]]:
 def test_each_definition_once_in_order_of_first_use() -> None:
     changes = [Insert("shop.other", (1,)), Insert("shop.one", (1, "x")), Insert("shop.other", (2,)), Commit()]
     assert found(*changes) == [["shop.other (id int)", "shop.one (id int, note varchar(40))"]]
+
+
+def test_those_inside_payloads_too() -> None:
+    changes = [Insert("shop.other", (1,)), Commit(), Insert("shop.one", (1, "x")), Insert("shop.other", (2,)), Commit()]
+    for payload in (lambda _: "zstd", lambda number: "zstd" if number == 1 else None):
+        assert found(*changes, payload=payload) == [["shop.other (id int)", "shop.one (id int, note varchar(40))"]]
 
 
 def test_tables_without_rows_have_none() -> None:

@@ -53,6 +53,41 @@ def test_every_event(size: int) -> None:
     assert {event.server_id for event in events} == {1}
 
 
+def test_what_a_payload_holds_follows_it() -> None:
+    """With its offset and stop, as part of its transaction."""
+    spec = replace(SPEC, changes=SPEC.changes[1:], payload=lambda number: "zstd" if number == 1 else None)
+    events = listed(spec.to_bytes(), 99)
+    outer = events[3]
+    assert [(event.type, event.table, event.note) for event in events[3:8]] == [
+        ("Transaction_payload", None, outer.note),
+        ("Query", None, "BEGIN"),
+        ("Table_map", "shop.orders", "table_id: 100 (shop.orders)"),
+        ("Write_rows", "shop.orders", "table_id: 100 flags: STMT_END_F"),
+        ("Xid", None, "COMMIT /* xid=43 */"),
+    ]
+    assert outer.note.startswith("compression='ZSTD', decompressed_size=")
+    assert {(event.offset, event.stop, event.transaction) for event in events[3:8]} == {
+        (*spec.offsets()[3:5], f"{UUID}:1")
+    }
+    assert [event.offset for event in events[8:]] == spec.offsets()[4:-1]
+
+
+def test_payloads_as_the_server_shows_them() -> None:
+    """It gives the events inside the payload's end for an offset."""
+    shown = json.loads((RECORDED / "mysql-9.7-packed.json").read_text(encoding="utf-8"))
+    events = listed((RECORDED / "mysql-9.7-packed.000001").read_bytes())[: len(shown)]
+    assert [[event.type, event.server_id, event.stop] for event in events] == [row[1:4] for row in shown]
+    inside = [event.offset != row[0] for event, row in zip(events, shown, strict=True)]
+    assert [event.stop for event, its in zip(events, inside, strict=True) if its] == [
+        row[0] for row, its in zip(shown, inside, strict=True) if its
+    ]
+    notes = [
+        (event.note, row[4]) for event, row in zip(events, shown, strict=True) if event.type == "Transaction_payload"
+    ]
+    assert len(notes) == 8
+    assert all(ours == theirs for ours, theirs in notes)
+
+
 @pytest.mark.parametrize("name", ["mysql-8.0-transactions", "mariadb-11.4-transactions"])
 def test_as_the_server_shows_it(name: str) -> None:
     """Offsets, types and server ids are SHOW BINLOG EVENTS'; ends too, where the server still writes them."""

@@ -113,7 +113,9 @@ def test_a_large_transaction_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(file_decoder, "HELD", 1000)
     rows = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(50)]) for _ in range(4)]
     decoder = FileDecoder(FILE)
-    found = [one for chunk in chunked(replace(SPEC, changes=rows).to_bytes()[:-100], 500) for one in decoder.feed(chunk)]
+    found = [
+        one for chunk in chunked(replace(SPEC, changes=rows).to_bytes()[:-100], 500) for one in decoder.feed(chunk)
+    ]
     assert [len(changes) for _, changes in found] == [50, 50, 50]
     assert decoder.complete < found[0][1].offset[0].as_py()
 

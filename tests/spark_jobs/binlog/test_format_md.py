@@ -17,14 +17,11 @@ TREATMENTS = {
     kernels.QUERY: "statement",
     kernels.LOAD_QUERY: "statement",
     kernels.QUERY_COMPRESSED: "statement",
-    kernels.PAYLOAD: "kept",
     kernels.XA_PREPARE: "kept",
 }
 
 
 def treatment(event: EventType) -> str:
-    if event.meaning == kernels.ROWS:
-        return "decoded" if event.rows else "kept"
     return TREATMENTS.get(event.meaning, "decoded")
 
 
@@ -42,9 +39,8 @@ def test_every_layout_that_is_read_has_a_table() -> None:
     codes = {
         int(code) for title in titles for group in re.findall(r"\((\d[\d, ]*)\)", title) for code in group.split(",")
     }
-    simple = {kernels.XID, kernels.XA_PREPARE, kernels.PAYLOAD, kernels.ROWS}
-    read = {code for code, event in EVENT_TYPES.items() if event.rows or treatment(event) in {"decoded", "statement"}}
-    assert read - codes == {code for code in read if EVENT_TYPES[code].meaning in simple and not EVENT_TYPES[code].rows}
+    read = {code for code, event in EVENT_TYPES.items() if treatment(event) in {"decoded", "statement"}}
+    assert read - codes == {code for code in read if EVENT_TYPES[code].meaning == kernels.XID}
 
 
 def test_tables_are_whole() -> None:

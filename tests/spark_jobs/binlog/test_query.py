@@ -50,7 +50,7 @@ def test_read_query(code: int, body: bytes, database: str, text: str) -> None:
         (165, head(b"") + b"\0", "compression head"),
         (165, head(b"") + b"\0" + squeezed(b"text", first=0x91), "compression head 91"),
         (165, head(b"") + b"\0" + squeezed(b"text")[:-3], "Query_compressed event"),
-        (165, head(b"") + b"\0" + squeezed(b"text", size=5), "4 bytes of text, another number"),
+        (165, head(b"") + b"\0" + squeezed(b"text", size=5), "5 bytes of content announced, another number"),
     ],
 )
 def test_what_is_refused(code: int, body: bytes, message: str) -> None:

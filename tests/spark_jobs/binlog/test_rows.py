@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_jobs.binlog import compression, payload
 from spark_jobs.binlog.framing import Bytes, TableMaps, open_slice
 from spark_jobs.binlog.rows import Changes, Decoder
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map
@@ -414,7 +415,6 @@ def test_a_file_cut_anywhere_is_an_error_or_holds_fewer_events() -> None:
     [
         ([Insert("shop.t", (1, "a")), Rollback()], "with a ROLLBACK past them"),
         ([Insert("shop.t", (1, "a")), Query("", "ROLLBACK TO `s`"), Commit()], "with a ROLLBACK past them"),
-        ([Insert("shop.t", (1, "a")), RawEvent(40, b"\0", ends=True)], "compressed transactions"),
         (
             [Insert("shop.t", (1, "a")), Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)],
             "XA transaction",
@@ -426,18 +426,40 @@ def test_rows_whose_fate_is_open_are_refused(changes: list[Change], message: str
         decode(content_of(*changes), definition_of(INSERT))
 
 
-def test_partial_json_updates_are_refused_by_name() -> None:
-    content = replaced_code(UPDATE, 31, 39)
-    with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t: rows of Update_rows_partial events"):
-        decode(content, definition_of(INSERT))
+def test_what_a_payload_holds_is_refused_as_outside() -> None:
+    """XA and ROLLBACK inside decide about the rows of the whole payload."""
+    for changes in ([Rollback()], [Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)]):
+        spec = SegmentSpec((PLAIN,), [Insert("shop.t", (1, "a")), *changes], payload=lambda _: "zstd")
+        with pytest.raises(Unsupported, match=rf"^log.000001:{spec.offsets()[3]}: shop.t: rows of a"):
+            decode(spec.to_bytes(), definition_of(INSERT))
 
 
-def replaced_code(content: bytes, code: int, other: int) -> bytes:
-    place = 4
-    while content[place + 4] != code:
-        place += int.from_bytes(content[place + 9 : place + 13], "little")
-    length = int.from_bytes(content[place + 9 : place + 13], "little")
-    return content[:place] + reframed(content[place : place + length], code=other) + content[place + length :]
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+@pytest.mark.parametrize("at_once", [150, 64 << 20])
+def test_rows_are_counted_from_0_within_a_payload(monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int) -> None:
+    """Those of other tables too; a payload of several tables, in one part or in many."""
+    monkeypatch.setattr(payload, "AT_ONCE", at_once)
+    monkeypatch.setattr(compression, "AT_ONCE", at_once)
+    other = Table("shop.o", key=["id"], id=INT, note=VARCHAR(400))
+    changes: list[Change] = [
+        Rows("shop.o", Insert, [(1, "x" * 100), (2, None)]),
+        Rows("shop.t", Insert, [(1, "a"), (2, "b")]),
+        Rows("shop.t", Delete, [(1, "a")]),
+        Rows("shop.o", Update, [((1, "x" * 100), (1, "")), ((2, None), (3, "y" * 100))]),
+        Rows("shop.t", Update, [((2, "b"), (3, None))]),
+        Rows("shop.o", Delete, [(1, "")]),
+        Commit(),
+        Insert("shop.o", (7, None)),
+        Insert("shop.t", (9, None)),
+        Commit(),
+        Insert("shop.t", (10, None)),
+    ]
+    spec = SegmentSpec((PLAIN, other), changes, payload=lambda number: None if number == 3 else "zstd")
+    first, second, plain_one = (spec.offsets()[place] for place in (3, 5, 9))
+    found = decode(spec.to_bytes(), definition_of(INSERT), rows=rows)
+    columns = [(batch.offset.to_pylist(), batch.row.to_pylist()) for batch in found]
+    places = [place for pair in columns for place in zip(*pair, strict=True)]
+    assert places == [(first, 2), (first, 3), (first, 4), (first, 7), (second, 1), (plain_one, 0)]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.binlog.framing import TableMaps, open_slice
+from spark_jobs.binlog.payload import Payloads
 from spark_jobs.binlog.rows import Changes, Decoder, Presence
 from spark_jobs.binlog.table import TableDefinition, parse_table_map
 from spark_jobs.binlog.transactions import Slicer
@@ -23,11 +24,16 @@ from tests import slow_decoder
 from tests.segment_spec import Commit, Delete, Insert, Rows, SegmentSpec, Table, Update
 
 
-def definition_of(content: bytes, table: str) -> TableDefinition:
+def definitions_of(content: bytes) -> list[TableDefinition]:
     maps = TableMaps()
-    scanner, _ = open_slice("log.000001", 0, None, content, maps)
-    found = [parse_table_map(event, scanner.format, "log.000001") for event in maps.events]
-    return next(definition for definition in found if str(definition.name) == table)
+    scanner, found = open_slice("log.000001", 0, None, content, maps)
+    for _ in Payloads("log.000001", scanner.format, maps).open(found):
+        pass
+    return [parse_table_map(event, scanner.format, "log.000001") for event in maps.events]
+
+
+def definition_of(content: bytes, table: str) -> TableDefinition:
+    return next(definition for definition in definitions_of(content) if str(definition.name) == table)
 
 
 def listed(changes: Changes) -> list[slow_decoder.Row]:
@@ -183,13 +189,26 @@ COLUMNS: list[tuple[types.ColumnType, Any]] = [
 ]
 
 
+PACKINGS: list[dict[str, Any]] = [
+    {},
+    {},
+    {"payload": lambda _: "zstd"},
+    {"payload": lambda number: ("zstd", None, "none")[number % 3]},
+    {"payload": lambda _: "zstd", "partial": 1, "rows_version": 2},
+    {"partial": 0, "rows_version": 2},
+    {"compressed_rows": 0},
+    {"compressed_rows": 60},
+]
+"""How the same changes may be written."""
+
+
 @st.composite
-def contents(draw: st.DrawFn) -> bytes:
+def specs(draw: st.DrawFn) -> SegmentSpec:
     """A file about two tables, the first of 1 to 80 random columns."""
     width = draw(st.integers(1, 6) | st.sampled_from([8, 9, 64, 65, 80]))
     columns = [draw(st.sampled_from(COLUMNS)) for _ in range(width)]
     table = Table("shop.random", key=["c0"], **{f"c{place}": kind for place, (kind, _) in enumerate(columns)})
-    other = Table("shop.other", key=["id"], id=types.INT)
+    other = Table("shop.other", key=["id"], id=types.INT, note=types.VARCHAR(300))
     row = st.tuples(*(values if not kind.nullable else st.none() | values for kind, values in columns))
     pair = st.tuples(row, row)
     extra = st.binary(max_size=9)
@@ -198,14 +217,21 @@ def contents(draw: st.DrawFn) -> bytes:
         st.builds(_rows, st.just(Insert), st.lists(row, min_size=1, max_size=4), masks, masks, extra),
         st.builds(_rows, st.just(Update), st.lists(pair, min_size=1, max_size=3), masks, masks, extra),
         st.builds(_rows, st.just(Delete), st.lists(row, min_size=1, max_size=3), masks, masks, extra),
-        st.just(Insert("shop.other", (7,))),
+        st.sampled_from(
+            [
+                Insert("shop.other", (7, None)),
+                Rows("shop.other", Update, [((7, "x"), (8, "y" * 300))] * 2),
+                Rows("shop.other", Insert, [(1, "a"), (2, None), (3, "")], last=False),
+            ]
+        ),
         st.just(Commit()),
     )
-    changes = draw(st.lists(one, min_size=1, max_size=8))
-    spec = SegmentSpec(
+    changes: list[Any] = draw(st.lists(one, min_size=1, max_size=8))
+    if not any(isinstance(change, Rows) and change.table == "shop.random" for change in changes):
+        changes = [Insert("shop.random", [None] * width)]
+    return SegmentSpec(
         [table, other], changes, checksum=draw(st.booleans()), rows_version=draw(st.sampled_from([1, 2]))
     )
-    return spec.to_bytes() if any(isinstance(change, Rows) for change in changes) else contents_of_one(table, other)
 
 
 def _rows(
@@ -224,24 +250,41 @@ def _rows(
     return Rows("shop.random", Update, pairs[: len(rows) if any(mask + other) else 1], extra=extra)
 
 
-def contents_of_one(table: Table, other: Table) -> bytes:
-    return SegmentSpec([table, other], [Insert("shop.random", [None] * len(table.columns))]).to_bytes()
+def written(spec: SegmentSpec, packing: dict[str, Any]) -> bytes:
+    return dataclasses.replace(spec, **packing).to_bytes()
+
+
+contents = st.builds(written, specs(), st.sampled_from(PACKINGS))
+
+
+def slow(content: bytes, definition: TableDefinition) -> list[Any]:
+    return comparable(list(slow_decoder.decode(content, definition, definitions_of(content))))
 
 
 @settings(max_examples=60)
-@given(contents(), st.sampled_from([1, 2, 3, 16384]))
+@given(contents, st.sampled_from([1, 2, 3, 16384]))
 def test_random_rows_decode_as_the_slow_decoder_has_them(content: bytes, rows: int) -> None:
     definition = definition_of(content, "shop.random")
-    expected = comparable(list(slow_decoder.decode(content, definition)))
-    assert comparable(fast(content, definition, rows)) == expected
+    assert comparable(fast(content, definition, rows)) == slow(content, definition)
 
 
 @settings(max_examples=25)
-@given(contents(), st.sampled_from([1, 200, 1 << 20]))
+@given(contents, st.sampled_from([1, 200, 1 << 20]))
 def test_slices_hold_the_same_rows(content: bytes, target: int) -> None:
     definition = definition_of(content, "shop.random")
-    expected = comparable(list(slow_decoder.decode(content, definition)))
-    assert comparable(fast_by_slices(content, definition, target)) == expected
+    assert comparable(fast_by_slices(content, definition, target)) == slow(content, definition)
+
+
+@settings(max_examples=25)
+@given(specs(), st.sampled_from(PACKINGS[2:]))
+def test_packed_and_plain_files_tell_the_same_changes(spec: SegmentSpec, packing: dict[str, Any]) -> None:
+    """Save for positions. And each position names one change."""
+    found = []
+    for content in (spec.to_bytes(), written(spec, packing)):
+        rows = fast(content, definition_of(content, "shop.random"), 3)
+        assert len({(row.offset, row.row) for row in rows}) == len(rows)
+        found.append(comparable([dataclasses.replace(row, offset=0, row=0) for row in rows]))
+    assert found[0] == found[1]
 
 
 RECORDED = sorted(Path("tests/recorded").glob("mysql-8.0-[tw][yi]*.000001"))

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from spark_jobs.binlog import FormatDescription, parse_table_map
 from spark_jobs.errors import DecodeError, Unsupported
-from tests.segment_spec import Change, Commit, Insert, RawEvent, Rows
+from tests.segment_spec import Change, Commit, Insert, Query, RawEvent, Rollback, Rows, Statement
 from tests.slicing import FILE, SPEC, sliced
 
 
@@ -63,16 +64,64 @@ def test_an_ignorable_event_is_counted() -> None:
     assert [(row["kind"], row["ignored"]) for row in rows] == [("control", 1), ("rows", 1), ("control", 0)]
 
 
-def test_a_payload_may_touch_any_table() -> None:
-    spec = replace(SPEC, changes=[Insert("shop.orders", (1, "a")), Commit()])
-    gtid = spec.events()[2]
-    payload = RawEvent(33, gtid[19:-4]), RawEvent(40, b"\0" * 30)
-    rows, _ = sliced(replace(spec, changes=[*spec.changes, *payload]).to_bytes())
-    assert [(row["kind"], row["tables"], row["transactions"]) for row in rows[1:-1]] == [("rows", None, 2)]
+def test_slices_name_the_tables_inside_payloads_and_give_their_maps() -> None:
+    """Those of the transactions in the slice, and each map once, where it is first seen: outside or inside."""
+    both: list[Change] = [Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 2)), Commit()]
+    changes: list[Change] = [Insert("shop.lines", (1, 2)), Commit(), *both, Insert("shop.orders", (2, "b")), Commit()]
+    for payload in (
+        lambda _: "zstd",
+        lambda number: "zstd" if number < 3 else None,
+        lambda number: None if number == 1 else "none",
+    ):
+        spec = replace(SPEC, changes=changes, payload=payload)
+        rows, _ = sliced(spec.to_bytes(), target=1)
+        found: dict[int, set[str]] = {}
+        for row in rows[1:-1]:
+            found.setdefault(row["transaction_start"], set()).update(table["table"] for table in row["tables"])
+        assert list(found.values()) == [{"lines"}, {"lines", "orders"}, {"orders"}]
+        assert {row["kind"] for row in rows[1:-1]} == {"rows"}
+        head = FormatDescription.parse(spec.events()[0], "f:4")
+        maps = [(str(parse_table_map(event, head, "f").name), row) for row in rows for event in row["maps"]]
+        assert [name for name, _ in maps] == ["shop.lines", "shop.orders"]
+        assert [list(found).index(row["transaction_start"]) for _, row in maps] == [0, 1]
+        assert all(name.partition(".")[2] in str(row["tables"]) for name, row in maps)
 
 
-def test_rows_of_unread_kinds_are_kept() -> None:
-    """PARTIAL_UPDATE_ROWS and MariaDB's compressed rows: their slices name the tables; decoding refuses them."""
+def test_payloads_in_one_slice() -> None:
+    spec = replace(SPEC, changes=[Insert("shop.orders", (1, "a")), Commit()] * 5, payload=lambda _: "zstd")
+    for chunk in (7, 100, 1 << 20):
+        rows, _ = sliced(spec.to_bytes(), chunk=chunk)
+        assert b"".join(row["payload"] for row in rows) == spec.to_bytes()
+        assert [(row["kind"], row["transactions"], len(row["maps"])) for row in rows[1:-1]] == [("rows", 5, 1)]
+
+
+@pytest.mark.parametrize(
+    "changes, statement",
+    [
+        ([Insert("shop.orders", (1, "a")), Rollback()], ("", "ROLLBACK")),
+        (
+            [
+                Statement("", "XA START X'61',X'',1"),
+                Insert("shop.orders", (1, "a")),
+                Query("", "XA END X'61',X'',1"),
+                RawEvent(38, bytes(13), ends=True),
+            ],
+            ("", "XA START X'61',X'',1"),
+        ),
+    ],
+)
+def test_what_decides_about_a_payload_makes_it_a_statement(changes: list[Change], statement: tuple[str, str]) -> None:
+    spec = replace(SPEC, changes=[Insert("shop.lines", (1, 2)), Commit(), *changes], payload=lambda _: "zstd")
+    rows, _ = sliced(spec.to_bytes())
+    assert [(row["kind"], row["database"], row["statement"]) for row in rows[1:-1]] == [
+        ("rows", None, None),
+        ("statement", *statement),
+    ]
+    assert rows[2]["tables"] == [{"schema": "shop", "table": "orders"}]
+
+
+def test_packed_rows_are_kept_as_they_are() -> None:
+    """PARTIAL_UPDATE_ROWS and MariaDB's compressed rows: slicing does not look into them."""
     for code in (39, 166, 171):
         body = struct.pack("<IHH", 100, 0, 1) + b"anything"
         begun = Rows("shop.orders", Insert, [(1, "a")], last=False)
