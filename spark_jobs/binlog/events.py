@@ -67,12 +67,11 @@ def list_events(chunks: Iterator[bytes], file: str) -> Iterator[Event]:
 class TypeCount:
     """Events of one type, and their bytes with headers and checksums.
 
-    treatment: decoded: they are rows, or say what rows are about; counted: known to be irrelevant to rows; refused: not
-    read in this version, so that reading rows stops there by name.
+    treatment: decoded: they are rows, or say what rows are about; counted: known to be irrelevant to rows.
     """
 
     type: str
-    treatment: Literal["decoded", "counted", "refused"]
+    treatment: Literal["decoded", "counted"]
     events: int
     bytes: int
 
@@ -130,7 +129,7 @@ def _failure(count: Callable[[Iterator[Scan]], None], scans: Iterator[Scan]) -> 
     return None
 
 
-def _treatment(code: int) -> Literal["decoded", "counted", "refused"]:
+def _treatment(code: int) -> Literal["decoded", "counted"]:
     event = EVENT_TYPES.get(code)
     if event is None or event.meaning in (kernels.CONTROL, kernels.IGNORED, kernels.INNER):
         return "counted"

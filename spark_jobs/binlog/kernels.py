@@ -1099,7 +1099,8 @@ def count_rows(addresses: Array, lengths: Array, columns: int, sizes: Array, doc
         if first < 0 or q > end or code > 39:
             return event
         counts[event] = 0
-        while q < end:
+        whole = _is_full(first, columns) and (not is_update or _is_full(first + bitmap_bytes, columns))
+        while q < end or (counts[event] == 0 and not whole):  # one row without bytes, of images without columns
             q = _past_image(q, end, first, columns, sizes, spots)
             if q >= 0 and code == 39:
                 q, _partial = _past_shared(q, end, documents)
@@ -1243,9 +1244,9 @@ SKIP_1, SKIP_2, SKIP_3, SKIP_4 = 32, 33, 34, 35  # lengths as above, nothing kep
 DONE, BLOCK_FULL, CUT_SHORT, BAD_VALUE, PARTIAL_IMAGE, OTHER_COLUMN_COUNT = 0, 1, 2, 3, 4, 5
 """Why decode_rows came back. CUT_SHORT and BAD_VALUE name a column in ``state[4]`` (-1: the row's null bitmap)."""
 
-R_ROWS, R_EVENT, R_PLACE, R_ORDINAL, R_COLUMN, R_MASKS, R_PARTIAL = range(7)
+R_ROWS, R_EVENT, R_PLACE, R_ORDINAL, R_COLUMN, R_MASKS, R_FRESH, R_PARTIAL = range(8)
 """Cells of decode_rows' state: see there."""
-R_CELLS = 7
+R_CELLS = 8
 
 IS_UPDATE = np.zeros(256, np.bool_)
 IS_UPDATE[[24, 31]] = True
@@ -1537,6 +1538,7 @@ def decode_rows(
         row ordinals go on from one to the other.
     state: R_ROWS filled, next R_EVENT, R_PLACE: address inside it (0: at its start), R_ORDINAL of the row inside it,
         R_COLUMN of a failure, R_MASKS: address of the event's column masks where an image is partial (0: all are full),
+        R_FRESH: 1 where no row of the event was read yet,
         R_PARTIAL: 1 where the block has rows of such an event. All but the first and the last carry over to the next
         block.
     partial: whether images without all columns are read; a column that is left out counts as null. sources: the event
@@ -1552,6 +1554,7 @@ def decode_rows(
     q = state[R_PLACE]
     ordinal = state[R_ORDINAL]
     masks = state[R_MASKS]
+    fresh = state[R_FRESH]
     state[R_PARTIAL] = 0
     nulls_at = nulls.ctypes.data
     words = nulls.shape[2]
@@ -1597,6 +1600,7 @@ def decode_rows(
             if event == 0 or offsets[event] != offsets[event - 1]:
                 ordinal = np.int64(0)
             ordinal += leads[event]
+            fresh = np.int64(1)
         room -= end - q
         if room < 32:
             room = np.int64(1) << 62
@@ -1614,7 +1618,7 @@ def decode_rows(
             op = np.uint8(3)
         first = n
         # An event without bytes of rows holds one row, of images without columns (log_event.cc, write_row).
-        while q < end or (masks and ordinal == 0):
+        while q < end or (masks and fresh):
             if n == rows:
                 reason = BLOCK_FULL
                 break
@@ -1838,6 +1842,7 @@ def decode_rows(
                     store32(cells[STEP_SLOT] + 4 * n, np.uint32(cells[STEP_USED]))
             n += 1
             ordinal += 1
+            fresh = np.int64(0)
         for k in range(first, n):
             ops[k] = op
             places[k] = offsets[event]
@@ -1854,6 +1859,7 @@ def decode_rows(
     state[R_ORDINAL] = ordinal
     state[R_COLUMN] = column
     state[R_MASKS] = masks
+    state[R_FRESH] = fresh
     for program in range(nulls.shape[0]):
         for c in range(columns):
             cells = steps[program, c]

@@ -166,6 +166,8 @@ class Payloads:
             content = rest + piece
             buffer = np.frombuffer(content + bytes(PADDING), np.uint8)
             inner = scanner.scan(buffer[: len(content)], base)
+            if inner.error:
+                raise inner.error
             begins += _edges(inner, kernels.MARK_BEGINS).tolist()
             stop += _edges(inner, kernels.MARK_ENDS).tolist()
             outer = np.full(len(inner), event)
