@@ -1650,7 +1650,9 @@ def map_units(
             if surrogates and 0xD800 <= point < 0xDC00 and i + 2 <= end:
                 low = np.uint32(load16_big(address + i)) if big_endian else np.uint32(load16(address + i))
                 if 0xDC00 <= low < 0xE000:
-                    point = np.uint32(0x10000) + ((point & np.uint32(0x3FF)) << np.uint32(10)) + (low & np.uint32(0x3FF))
+                    point = (
+                        np.uint32(0x10000) + ((point & np.uint32(0x3FF)) << np.uint32(10)) + (low & np.uint32(0x3FF))
+                    )
                     i += 2
             if point > 0x10FFFF or 0xD800 <= point < 0xE000:
                 bad[row] = 1

@@ -14,7 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import BadValue, ColumnType, Declared, Filled, Finish, Finished, Numbers, Reading, fixed
+from spark_jobs.binlog.types.base import (
+    BadValue,
+    ColumnType,
+    Declared,
+    Filled,
+    Finish,
+    Finished,
+    Numbers,
+    Reading,
+    fixed,
+)
 from spark_jobs.binlog.types.temporal import MICROSECONDS, finish_marked, finish_moment, time_texts
 from spark_jobs.errors import Unsupported
 

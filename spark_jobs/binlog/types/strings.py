@@ -12,6 +12,7 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.base import WITH_LENGTH, ColumnType, Declared, Reading, as_is
 from spark_jobs.binlog.types.charsets import BINARY, charset_of, finish_for, width_of
 
+
 def _charset(column: Declared) -> str | None:
     return None if column.charset is None else charset_of(column.charset)
 

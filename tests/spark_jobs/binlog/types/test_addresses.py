@@ -34,7 +34,10 @@ def test_uuid(values: list[uuid.UUID | None]) -> None:
 
 
 def test_zero_bytes_that_the_log_cuts_off_are_put_back() -> None:
-    assert texts("uuid", b"\0" * 16, b"\1" + b"\0" * 15) == [str(uuid.UUID(int=0)), "01000000-0000-0000-0000-000000000000"]
+    assert texts("uuid", b"\0" * 16, b"\1" + b"\0" * 15) == [
+        str(uuid.UUID(int=0)),
+        "01000000-0000-0000-0000-000000000000",
+    ]
     assert texts("inet4", b"\0" * 4, b"\x0a\0\0\0") == ["0.0.0.0", "10.0.0.0"]
     assert texts("inet6", b"\0" * 16, b"\xfe" + b"\0" * 15) == ["::", "fe00::"]
 

@@ -126,7 +126,7 @@ def test_doubles(value: float, expected: str) -> None:
         (Opaque(252, b"a" * 58), '"base64:type252:' + "YWFh" * 19 + '\\nYQ=="'),
         (Opaque(16, b"\x0a"), '"base64:type16:Cg=="'),
         (Opaque(255, b""), '"base64:type255:"'),
-        ("\x00\x08\t\n\x0b\x0c\r\x1f\x7f\"\\/é😀", '"\\u0000\\b\\t\\n\\u000b\\f\\r\\u001f\x7f\\"\\\\/é😀"'),
+        ('\x00\x08\t\n\x0b\x0c\r\x1f\x7f"\\/é😀', '"\\u0000\\b\\t\\n\\u000b\\f\\r\\u001f\x7f\\"\\\\/é😀"'),
         ({"b": 1, "": 2, "é": [None, True]}, '{"b": 1, "": 2, "é": [null, true]}'),
     ],
 )
@@ -143,7 +143,7 @@ scalars = (
     | st.integers(-70000, 70000)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=20)
-    | st.text("ab\"\\\n\x01é", max_size=300)
+    | st.text('ab"\\\n\x01é', max_size=300)
     | st.builds(Opaque, st.sampled_from([15, 16, 252, 255]), st.binary(max_size=200))
     | st.builds(Opaque, st.just(253), st.text(max_size=9).map(str.encode))
     | st.builds(lambda packed: Opaque(11, moment(packed << 24)), st.integers(-(838 << 12), 838 << 12))

@@ -45,7 +45,11 @@ def test_a_column_of_geometry() -> None:
 
 @pytest.mark.parametrize(
     "wire, value",
-    [("080000000000803f000000c0", [1.0, -2.0]), ("00000000", []), ("04000000cdcc8c3f", [struct.unpack("<f", b"\xcd\xcc\x8c\x3f")[0]])],
+    [
+        ("080000000000803f000000c0", [1.0, -2.0]),
+        ("00000000", []),
+        ("04000000cdcc8c3f", [struct.unpack("<f", b"\xcd\xcc\x8c\x3f")[0]]),
+    ],
 )
 def test_vector(wire: str, value: list[float]) -> None:
     check(VECTOR, wire, value)
@@ -53,7 +57,9 @@ def test_vector(wire: str, value: list[float]) -> None:
 
 def test_a_column_of_vectors() -> None:
     values = [None, [1.5], [], [0.5, -1.0, 3e10], None, [2.0]]
-    assert column(VECTOR, *values)[0] == [value and [struct.unpack("<f", struct.pack("<f", v))[0] for v in value] or value for value in values]
+    assert column(VECTOR, *values)[0] == [
+        value and [struct.unpack("<f", struct.pack("<f", v))[0] for v in value] or value for value in values
+    ]
 
 
 def test_a_vector_of_broken_floats_stops() -> None:
@@ -65,7 +71,9 @@ def test_a_vector_of_broken_floats_stops() -> None:
 def test_mariadbs_vector_is_a_varbinary_of_one_length(length: int, size: int) -> None:
     stored = struct.pack(f"<{length // 4}f", *range(length // 4))
     kind = ColumnType(15, struct.pack("<H", length), bytes, collation=63)
-    content = SegmentSpec([Table("shop.t", value=kind)], [Insert("shop.t", (Raw(length.to_bytes(size, "little") + stored),))])
+    content = SegmentSpec(
+        [Table("shop.t", value=kind)], [Insert("shop.t", (Raw(length.to_bytes(size, "little") + stored),))]
+    )
     declared = Column("value", 15, length, charset=63, declared=f"vector({length // 4})")
     assert declared.sql_type == f"vector({length // 4})"
     assert declared.arrow == pa.list_(pa.float32())
@@ -74,5 +82,8 @@ def test_mariadbs_vector_is_a_varbinary_of_one_length(length: int, size: int) ->
 
 
 def test_names_and_types() -> None:
-    assert (column_of(GEOMETRY).sql_type, str(column_of(GEOMETRY).arrow)) == ("geometry", "struct<srid: int32, wkb: binary>")
+    assert (column_of(GEOMETRY).sql_type, str(column_of(GEOMETRY).arrow)) == (
+        "geometry",
+        "struct<srid: int32, wkb: binary>",
+    )
     assert (column_of(VECTOR).sql_type, column_of(VECTOR).arrow) == ("vector", pa.list_(pa.float32()))

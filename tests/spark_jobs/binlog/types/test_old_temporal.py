@@ -59,7 +59,9 @@ def fractional(code: int, name: str, digits: int, *stored: bytes | None) -> tupl
     return changes.after["value"].to_pylist(), raw
 
 
-@pytest.mark.parametrize("digits, size, fraction, text", [(1, 1, 9, ".9"), (3, 2, 987, ".987"), (6, 3, 987654, ".987654")])
+@pytest.mark.parametrize(
+    "digits, size, fraction, text", [(1, 1, 9, ".9"), (3, 2, 987, ".987"), (6, 3, 987654, ".987654")]
+)
 def test_timestamp_with_a_fraction(digits: int, size: int, fraction: int, text: str) -> None:
     stored = (1709208794).to_bytes(4, "big") + fraction.to_bytes(size, "big")
     micros = int(text[1:].ljust(6, "0"))
@@ -106,4 +108,7 @@ def test_digits_that_nothing_tells_are_not_guessed(code: int, name: str) -> None
 def test_names_and_types() -> None:
     assert (column_of(OLD_TIME).sql_type, column_of(OLD_TIME).arrow) == ("time", pa.string())
     assert (column_of(OLD_DATETIME).sql_type, column_of(OLD_DATETIME).arrow) == ("datetime", pa.timestamp("us"))
-    assert (column_of(OLD_TIMESTAMP).sql_type, column_of(OLD_TIMESTAMP).arrow) == ("timestamp", pa.timestamp("us", "UTC"))
+    assert (column_of(OLD_TIMESTAMP).sql_type, column_of(OLD_TIMESTAMP).arrow) == (
+        "timestamp",
+        pa.timestamp("us", "UTC"),
+    )
