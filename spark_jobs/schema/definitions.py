@@ -114,7 +114,8 @@ def named(lake: Lake, source: str, logged: TableDefinition, last_change: Positio
     """The definition with what the log lacks: names, key, labels, declared types.
 
     Raises TableStopped where names are missing and no definition can be believed, or an outdated one declares a type
-    that the log does not tell. ``last_change``: where the last statement of the range stands that names the table, if one does.
+    that the log does not tell. ``last_change``: where the last statement of the range stands that names the table, if
+    one does.
     """
     found = _stored(lake.definitions(source), logged.name)
     if logged.named():
