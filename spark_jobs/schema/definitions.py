@@ -240,7 +240,7 @@ def _by_table(rows: list[dict[str, Any]]) -> dict[TableName, list[dict[str, Any]
 def _column(row: dict[str, Any]) -> Column:
     """One row of information_schema.COLUMNS as TABLE_MAP would describe it; for unknown types the code is _UNKNOWN."""
     code, meta = _layout(row)
-    text = code in _COUNTED.values() or code == 252
+    text = code in _COUNTED.values() or code == 252 or code in _LONG.values()  # as servers count character columns
     return Column(
         name=row["name"],
         type_code=code,
