@@ -230,7 +230,7 @@ JSON_DOCUMENT = ColumnType(245, b"\4", _document)
 
 def _geometry(value: Any) -> bytes:
     srid, wkb = value
-    return (4 + len(wkb)).to_bytes(4, "little") + struct.pack("<I", srid) + wkb
+    return int(4 + len(wkb)).to_bytes(4, "little") + struct.pack("<I", srid) + bytes(wkb)
 
 
 GEOMETRY = ColumnType(255, b"\4", _geometry)

@@ -18,6 +18,7 @@ from typing import Any
 import zstandard
 
 from spark_jobs.binlog.table import Column, TableDefinition
+from tests.binary_json import text as json_text
 
 ROW_EVENTS = {30: 1, 31: 2, 32: 3, 23: 1, 24: 2, 25: 3, 39: 2}
 COMPRESSED = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
@@ -176,26 +177,69 @@ def members(wire: Cursor, column: Column) -> Any:
     return ",".join(label for place, label in enumerate(column.labels or ()) if mask >> place & 1)
 
 
+def json(wire: Cursor, column: Column) -> Any:
+    return json_text(wire.take(wire.little(column.meta)))
+
+
+def geometry(wire: Cursor, column: Column) -> Any:
+    stored = wire.take(wire.little(column.meta))
+    if len(stored) < 4 or stored[3] > 127:
+        raise Exact(stored.hex())
+    return {"srid": int.from_bytes(stored[:4], "little"), "wkb": stored[4:]}
+
+
+def vector(wire: Cursor, column: Column) -> Any:
+    return [value for (value,) in struct.iter_unpack("<f", wire.take(wire.little(column.meta)))]
+
+
+def old_timestamp(wire: Cursor, _: Column) -> Any:
+    seconds = wire.little(4)
+    if seconds == 0:
+        raise Exact("0000-00-00 00:00:00")
+    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
+
+
+def old_time(wire: Cursor, _: Column) -> Any:
+    number = int.from_bytes(wire.take(3), "little", signed=True)
+    hour, rest = divmod(abs(number), 10000)
+    return f"{'-' if number < 0 else ''}{hour:02}:{rest // 100:02}:{rest % 100:02}"
+
+
+def old_datetime(wire: Cursor, _: Column) -> Any:
+    digits = str(wire.little(8)).zfill(14)
+    text = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]} {digits[8:10]}:{digits[10:12]}:{digits[12:]}"
+    try:
+        return dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise Exact(text) from None
+
+
 READERS: dict[int, Callable[[Cursor, Column], Any]] = {
     1: integer(1),
     2: integer(2),
     3: integer(4),
     4: lambda wire, _: struct.unpack("<f", wire.take(4))[0],
     5: lambda wire, _: struct.unpack("<d", wire.take(8))[0],
+    7: old_timestamp,
     8: integer(8),
     9: integer(3),
     10: date,
+    11: old_time,
+    12: old_datetime,
     13: year,
     15: varchar,
     16: bit,
     17: timestamp,
     18: datetime,
     19: time,
+    242: vector,
+    245: json,
     246: decimal,
     247: enum,
     248: members,
     252: blob,
     254: char,
+    255: geometry,
 }
 
 

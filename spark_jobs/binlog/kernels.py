@@ -2432,7 +2432,7 @@ high64 = _high()
 
 @kernel
 def _rounded_to_odd(power: int, factor: Any) -> Any:
-    """The product of a power of ten and a factor without its lower 128 bits; its lowest bit set where these were not 0."""
+    """A power of ten times a factor, without the lower 128 bits; the lowest bit left tells of any in them."""
     above = high64(_TENS[power, 0], factor)
     below = _TENS[power, 0] * factor
     total = below + high64(_TENS[power, 1], factor)
@@ -2445,10 +2445,10 @@ def _rounded_to_odd(power: int, factor: Any) -> Any:
 def shortest(bits: Any) -> Any:
     """(digits, exponent): the value of a finite double that is not 0, its sign left out, is digits * 10^exponent."""
     fraction = bits & np.uint64(0xFFFFFFFFFFFFF)
-    biased = np.int64((bits >> np.uint64(52)) & np.uint64(0x7FF))
+    biased: Any = np.int64((bits >> np.uint64(52)) & np.uint64(0x7FF))
     two, four, forty = np.uint64(2), np.uint64(4), np.uint64(40)
     number = fraction | np.uint64(1 << 52) if biased else fraction
-    q = max(biased, 1) - 1075
+    q = (biased or 1) - 1075
     if -52 <= q <= 0 and number & ((np.uint64(1) << np.uint64(-q)) - np.uint64(1)) == 0:
         return number >> np.uint64(-q), np.int64(0)
     closer = fraction == 0 and biased > 1
@@ -2547,7 +2547,7 @@ def _put_signed(out: int, number: int) -> Any:
 def put_double(out: int, bits: Any) -> Any:
     """A finite double as JSON text has it (strings/dtoa.cc, my_gcvt); returns the address after it.
 
-    Digits stand without an exponent from 1e-15 to 1e15, beyond where it shows a fraction; a whole number ends in ``.0``.
+    There is no exponent from 1e-15 to 1e15, and beyond where there is a fraction; whole numbers end in ``.0``.
     """
     if bits >> np.uint64(63):
         store8(out, np.uint8(45))
@@ -2744,7 +2744,8 @@ def _put_decimal(source: int, count: int, out: int) -> Any:
     """
     if count < 3:
         return JSON_BAD
-    precision, scale = np.int64(load8(source)), np.int64(load8(source + 1))
+    precision: Any = np.int64(load8(source))
+    scale: Any = np.int64(load8(source + 1))
     whole = precision - scale
     if precision > 81 or whole < 0:
         return JSON_BAD
@@ -2813,7 +2814,7 @@ def _put_opaque(at: int, end: int, out: int, limit: int) -> Any:
         return _put_string(source, length, out, limit)
     if kind == _NEWDECIMAL:
         return _put_decimal(source, length, out)
-    if kind == _DATE_TYPE or kind == _TIME_TYPE or kind == _DATETIME_TYPE or kind == _TIMESTAMP_TYPE:  # noqa: PLR1714
+    if kind == _DATE_TYPE or kind == _TIME_TYPE or kind == _DATETIME_TYPE or kind == _TIMESTAMP_TYPE:  # noqa: PLR1714, SIM109
         return _put_moment(kind, source, length, out)
     return _put_base64(kind, source, length, out, limit)
 
@@ -2863,7 +2864,7 @@ def _offset_at(address: int, wide: int) -> Any:
 
 
 @kernel
-def _put_document(at: int, end: int, out: int, limit: int, stack: Array) -> Any:
+def _put_document(at: int, end: int, out: int, limit: int, stack: Array) -> Any:  # noqa: PLR0911 - ends early on damage
     """The text of one document; returns the address after it, or JSON_NO_ROOM, JSON_BAD.
 
     An offset leads forward, beyond the entries of its container and not out of it: a document cannot hold itself. One
@@ -2925,7 +2926,7 @@ def _put_document(at: int, end: int, out: int, limit: int, stack: Array) -> Any:
             out += 2
         entry = stack[top, 6] + index * (1 + width)
         kind = np.int64(load8(entry))
-        if JSON_LITERAL <= kind <= JSON_UINT16 or (wide and (kind == JSON_INT32 or kind == JSON_UINT32)):  # noqa: PLR1714
+        if JSON_LITERAL <= kind <= JSON_UINT16 or (wide and (kind == JSON_INT32 or kind == JSON_UINT32)):  # noqa: PLR1714, SIM109
             at = entry + 1
         else:
             at = base + _offset_at(entry + 1, wide)

@@ -114,7 +114,8 @@ def named(lake: Lake, source: str, logged: TableDefinition, last_change: Positio
     """The definition with what the log lacks: names, key, labels, declared types.
 
     Raises TableStopped where names are missing and no definition can be believed, or an outdated one declares a type
-    that the log does not tell. ``last_change``: where the last statement of the range stands that names the table, if one does.
+    that the log does not tell. ``last_change``: where the last statement of the range stands that names the table, if
+    one does.
     """
     found = _stored(lake.definitions(source), logged.name)
     if logged.named():
@@ -239,7 +240,7 @@ def _by_table(rows: list[dict[str, Any]]) -> dict[TableName, list[dict[str, Any]
 def _column(row: dict[str, Any]) -> Column:
     """One row of information_schema.COLUMNS as TABLE_MAP would describe it; for unknown types the code is _UNKNOWN."""
     code, meta = _layout(row)
-    text = code in _COUNTED.values() or code == 252
+    text = code in _COUNTED.values() or code == 252 or code in _LONG.values()  # as servers count character columns
     return Column(
         name=row["name"],
         type_code=code,

@@ -1,13 +1,13 @@
 """The types of columns: one file a family, one registry.
 
-TYPES maps a type code (MySQL include/field_types.h) to how a column of it is named and read, DECLARED the name of a type
-that the log writes as another. A new type is a class in the file of its family and a line here.
+TYPES maps a type code (MySQL include/field_types.h) to how a column of it is named and read, DECLARED the name of a
+type that the log writes as another. A new type is a class in the file of its family and a line here.
 
 Put here: the registry. Not here: what any type does.
 """
 
-from spark_jobs.binlog.types.base import ColumnType, Refused
 from spark_jobs.binlog.types.addresses import INET4, INET6, UUID
+from spark_jobs.binlog.types.base import ColumnType, Refused
 from spark_jobs.binlog.types.decimal import DECIMAL
 from spark_jobs.binlog.types.documents import JSON
 from spark_jobs.binlog.types.labels import ENUM, SET

@@ -67,7 +67,7 @@ def text_of(wire: bytes, charset: str) -> str:
     _, out, bad = _converted(_converter(charset)[0], np.array([0, len(wire)], np.int32), stored.ctypes.data)
     if bad.any():
         raise UnicodeDecodeError(charset, wire, 0, len(wire), "these bytes are no text of the set")
-    return out.to_pybytes().decode()
+    return bytes(out).decode()
 
 
 def _converted(convert: _Convert, offsets: Numbers, address: int) -> tuple[Numbers, pa.Buffer, Numbers]:

@@ -103,7 +103,7 @@ def _mixed_datetime(digits: int) -> Finish:
 
 
 def _finish_parts(filled: Filled, values: Numbers, bases: tuple[int, ...], digits: int) -> Finished:
-    """Of a number whose lowest parts have the bases: fraction where there are digits, second, minute, hour, day, month."""
+    """Of numbers whose lowest parts have the bases: a fraction if digits, second, minute, hour, day, month."""
     parts = []
     for base in bases:
         values, part = np.divmod(values, base)

@@ -153,6 +153,16 @@ def temporal(kind: Any, digits: int, texts: Any) -> Any:
     return kind(digits), st.tuples(texts, fractions(digits)).map("".join)
 
 
+day_numbers = st.tuples(number(0, 9999, 4), number(0, 12), number(0, 31)).map("".join)
+clock_numbers = st.tuples(number(0, 23), number(0, 59), number(0, 59)).map("".join)
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+)
+documents = st.recursive(
+    scalars | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=8,
+)
 any_text = st.text(max_size=60).map(str.encode) | st.binary(max_size=40)
 latin = st.binary(max_size=40)
 COLUMNS: list[tuple[types.ColumnType, Any]] = [
@@ -186,6 +196,12 @@ COLUMNS: list[tuple[types.ColumnType, Any]] = [
     (types.SET("x", "yy", "ü"), st.integers(0, 7)),
     (types.SET(*(f"m{k}" for k in range(64))), st.integers(0, 2**64 - 1)),
     (types.YEAR, st.sampled_from([0, 1901, 1999, 2155])),
+    (types.JSON_DOCUMENT, documents | st.just(b"")),
+    (types.GEOMETRY, st.tuples(st.sampled_from([0, 4326, 2**31 - 1, 2**31]), st.binary(max_size=40))),
+    (types.VECTOR, st.lists(st.floats(width=32, allow_nan=False), max_size=5)),
+    (types.OLD_TIMESTAMP, st.integers(0, 2**32 - 1) | st.just(0)),
+    (types.OLD_TIME, clock_numbers.map(lambda number: int(number) % 10**6) | st.sampled_from([0, -1, -8385959])),
+    (types.OLD_DATETIME, st.tuples(day_numbers, clock_numbers).map("".join)),
 ]
 
 

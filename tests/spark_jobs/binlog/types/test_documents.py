@@ -69,7 +69,7 @@ def decimal(precision: int, scale: int, value: str) -> Opaque:
 def test_bytes(document: str, value: str | None) -> None:
     stored = bytes.fromhex(document)
     if value is None:
-        with pytest.raises(DecodeError, match="row 0: shop.t.value: the bytes are no JSON document"):
+        with pytest.raises(DecodeError, match=r"row 0: shop\.t\.value: the bytes are no JSON document"):
             decoded(stored)
     else:
         assert decoded(stored) == [value]
@@ -240,7 +240,7 @@ def array_of(offsets: list[int], size: int) -> bytes:
     ids=repr,
 )
 def test_damaged_documents_stop(document: bytes) -> None:
-    with pytest.raises(DecodeError, match="row 0: shop.t.value: the bytes are no JSON document"):
+    with pytest.raises(DecodeError, match=r"row 0: shop\.t\.value: the bytes are no JSON document"):
         decoded(document)
 
 
@@ -266,8 +266,7 @@ def test_damage_is_an_error_or_other_text_but_never_worse(value: Any, data: st.D
     filled = Filled(1, pa.py_buffer(np.array([0, cut], np.int32)), held, None, 0, False)
     try:
         array, exact = JSON.reading(column_of(JSON_DOCUMENT)).finish(filled)
-    except BadValue as error:
-        assert error.row == 0
+    except BadValue:
         return
     array.validate(full=True)
     assert exact is None

@@ -56,14 +56,12 @@ def test_vector(wire: str, value: list[float]) -> None:
 
 
 def test_a_column_of_vectors() -> None:
-    values = [None, [1.5], [], [0.5, -1.0, 3e10], None, [2.0]]
-    assert column(VECTOR, *values)[0] == [
-        value and [struct.unpack("<f", struct.pack("<f", v))[0] for v in value] or value for value in values
-    ]
+    values = [None, [1.5], [], [0.5, -1.0, 2.0**30], None, [2.0]]
+    assert column(VECTOR, *values)[0] == values
 
 
 def test_a_vector_of_broken_floats_stops() -> None:
-    with pytest.raises(DecodeError, match="row 0: shop.t.value: the bytes are no whole number of floats"):
+    with pytest.raises(DecodeError, match=r"row 0: shop\.t\.value: the bytes are no whole number of floats"):
         column(VECTOR, [1.0], Raw(b"\5\0\0\0\0\0\0\0\0"))
 
 

@@ -75,7 +75,7 @@ def test_timestamp_with_a_fraction(digits: int, size: int, fraction: int, text: 
 def test_datetime_with_a_fraction(digits: int, size: int) -> None:
     def stored(year: int, month: int, day: int, fraction: int) -> bytes:
         mixed = (((((year * 13 + month) * 32 + day) * 24 + 12) * 60 + 13) * 60 + 14) * 10**digits + fraction
-        return mixed.to_bytes(size, "big")
+        return int(mixed).to_bytes(size, "big")
 
     fraction = 123456 // 10 ** (6 - digits)
     values, raw = fractional(12, "datetime", digits, stored(2024, 2, 29, fraction), stored(2024, 10, 0, 0), None)
@@ -86,7 +86,7 @@ def test_datetime_with_a_fraction(digits: int, size: int) -> None:
 @pytest.mark.parametrize("digits, size", [(1, 4), (2, 4), (3, 5), (4, 5), (5, 5), (6, 6)])
 def test_time_with_a_fraction(digits: int, size: int) -> None:
     def stored(micros: int) -> bytes:
-        return ((TIME_ZERO + micros) // 10 ** (6 - digits)).to_bytes(size, "big")
+        return int((TIME_ZERO + micros) // 10 ** (6 - digits)).to_bytes(size, "big")
 
     unit = 10 ** (6 - digits)
     values, _ = fractional(11, "time", digits, stored(-unit), stored(0), stored(TIME_ZERO - 1_000_000), None)
