@@ -13,7 +13,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog import Slicer, TableName, list_events
+from spark_jobs.binlog import Slicer, TableName, list_events, transactions
 from spark_jobs.changes import JsonChanges, _cut, changes_of_files, wanted_tables
 from spark_jobs.errors import ChecksumMismatch, ConfigError, DecodeError, Truncated, Unsupported
 from spark_jobs.position import Position
@@ -542,14 +542,69 @@ def test_rows_before_one_that_cannot_be_read_are_written_and_none_behind_it() ->
     assert [json.loads(line)["after"]["id"] for line in lines] == [1, 2, 3]
 
 
+BODY = Table("bench.body", body=t.LONGTEXT)
+MANY: list[Change] = [Rows("bench.body", Insert, [("x" * 60_000,)] * 10) for _ in range(10)]
+
+
+@pytest.mark.parametrize("undo", [Rollback(), Query("", "ROLLBACK TO `s`")])
+def test_a_large_transaction_that_is_rolled_back_says_that_rows_of_it_were_written(
+    monkeypatch: pytest.MonkeyPatch, undo: Change
+) -> None:
+    monkeypatch.setattr(transactions, "LARGE", 2 << 20)
+    spec = SegmentSpec(tables=[BODY], changes=[*MANY, undo])
+    lines: list[str] = []
+    with pytest.raises(Unsupported, match=r"^b\.000001:\d+: .*ROLLBACK past"):
+        lines.extend(changes_of_files([("b.000001", chunked(spec.to_bytes(), 1 << 20))], ANY))
+    assert lines
+
+
+def test_a_large_transaction_that_is_cut_says_that_rows_of_it_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "LARGE", 2 << 20)
+    spec = SegmentSpec(tables=[BODY], changes=MANY)
+    lines: list[str] = []
+    with pytest.raises(Truncated, match=rf"^b\.000001:{spec.offsets()[2]}: .*; rows of it were written already$"):
+        lines.extend(changes_of_files([("b.000001", chunked(spec.to_bytes()[:-200], 1 << 20))], ANY))
+    assert lines
+
+
+def test_checksums_may_change_from_file_to_file() -> None:
+    files = [(f"b.{k:06}", iter([replace(SPEC, checksum=on).to_bytes()])) for k, on in enumerate((True, False, True))]
+    assert len(list(changes_of_files(files, ANY))) == 15
+
+
+def test_a_table_id_is_used_again_for_another_table() -> None:
+    """As after FLUSH TABLES: a map holds until its statement ends."""
+    parts = [
+        replace(SPEC, tables=[table], changes=[Insert(table.name, row), Commit()], rotate_to="", first_table_id=7)
+        for table, row in ((ORDERS, (1, "2")), (OTHER, (3,)), (ORDERS, (4, None)))
+    ]
+    head = parts[0].to_bytes()[: parts[0].offsets()[2]]
+    bodies = [part.to_bytes()[part.offsets()[2] :] for part in parts]
+    lines = changes_of_files([("b.000001", iter([head + b"".join(bodies)]))], ANY)
+    assert [(one["table"], one["after"]["id"]) for one in map(json.loads, lines)] == [
+        ("orders", 1),
+        ("other", 3),
+        ("orders", 4),
+    ]
+
+
+@pytest.mark.parametrize("notes", [(None, "a", "b"), ("a", None, "b"), ("a", "b", None), (None, None, None)])
+def test_nulls_anywhere_in_an_event(notes: tuple[str | None, ...]) -> None:
+    table = Table("s.t", note=t.VARCHAR(9))
+    changes = [Rows("s.t", Insert, [(note,) for note in notes])]
+    assert tuple(one["after"]["note"] for one in told(SegmentSpec(tables=[table], changes=changes))) == notes
+
+
 MEASURED = """
-import resource, sys
+import re, sys
+from pathlib import Path
 from spark_jobs.cli import main
 try:
     main()
 finally:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, file=sys.stderr)
+    print(int(re.search("VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) >> 10, file=sys.stderr)
 """
+"""getrusage would tell of the process that this one was forked from."""
 
 
 @pytest.mark.slow

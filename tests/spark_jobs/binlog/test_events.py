@@ -232,3 +232,12 @@ def test_header_positions_are_not_believed() -> None:
     for number, place in enumerate(places[1:-1]):
         content[place + 13 : place + 17] = (b"\0" * 4, b"\xff" * 4, b"\1\0\0\0")[number % 3]
     assert [event.offset for event in listed(bytes(content))] == places[:-1]
+
+
+@pytest.mark.parametrize("length", [0, 18, 22, 0x7FFFFFFF])
+def test_an_event_of_a_length_that_cannot_be(length: int) -> None:
+    content = bytearray(SPEC.to_bytes())
+    place = SPEC.offsets()[3]
+    content[place + 9 : place + 13] = struct.pack("<I", length)
+    with pytest.raises(DecodeError, match=f"^{FILE}:{place}: Query event .type 2. of {length} bytes"):
+        listed(bytes(content))
