@@ -214,7 +214,7 @@ def assert_same_events(ours: list[tuple[int, Any, int, int]], theirs: list[tuple
     the place of its payload.
     """
     theirs = [one for one in theirs if one[0] != one[3]]
-    ours = [one for before, one in pairwise([(-1,), *ours]) if before[0] != one[0]]
+    ours = ours[:1] + [one for before, one in pairwise(ours) if before[0] != one[0]]
     assert len(ours) == len(theirs)
     for one, (offset, kind, server_id, stop) in zip(ours, theirs, strict=True):
         assert one == (offset, kind, server_id, stop or one[3])
