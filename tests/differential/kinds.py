@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from ipaddress import ip_address
 from random import Random
 from typing import Any, TypeAlias
 
@@ -24,7 +25,7 @@ Json: TypeAlias = Any
 Make: TypeAlias = Callable[[Random, "Dialect"], "Column"]
 Literal: TypeAlias = Callable[[Random], str]
 EVERYTHING = frozenset({"names", "signs", "charsets", "labels", "labels beyond ASCII"})
-"""What a log may tell of columns besides their types."""
+"""What a log may tell of columns besides their types. "declared types" are told by servers only: UUID is a BINARY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,11 +390,26 @@ def inet(size: int, _: Random, __: Dialect) -> Column:
             return "'" + ".".join(str(random.randrange(256)) for _ in range(4)) + "'"
         return f"INET6_NTOA({hexed(random.choice([bytes(15), random.randbytes(15)]) + random.randbytes(1))})"
 
-    return Column(f"INET{size}", value, "{c}", str)
+    return Column(f"INET{size}", value, "{c}", str, None, "declared types", ("{c}", packed_address))
+
+
+def packed_address(text: str) -> Json:
+    return bytes_of(ip_address(text).packed.hex())
 
 
 def uuid(_: Random, __: Dialect) -> Column:
-    return Column("UUID", lambda random: f"LOWER(HEX({hexed(random.randbytes(16))}))", "{c}", str)
+    def value(random: Random) -> str:
+        return f"LOWER(HEX({hexed(random.randbytes(16))}))"
+
+    return Column("UUID", value, "{c}", str, None, "declared types", ("{c}", packed_uuid))
+
+
+def packed_uuid(text: str) -> Json:
+    """As stored: of versions 1 to 5 the groups in reverse order, the node first (plugin/type_uuid/sql_type_uuid.h)."""
+    wire = bytes.fromhex(text.replace("-", ""))
+    if 0 < wire[6] < 0x60 and wire[8] & 0x80:
+        wire = wire[10:] + wire[8:10] + wire[6:8] + wire[4:6] + wire[:4]
+    return bytes_of(wire.hex())
 
 
 def compressed(declared: str, _: Random, dialect: Dialect) -> Column:

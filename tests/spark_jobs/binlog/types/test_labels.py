@@ -22,6 +22,7 @@ FULL = MANY[:64]
         (SET("x", "y", "z"), "05", "x,z"),
         (SET(*MANY[:18]), "050000", "m0,m2"),
         (SET(*FULL), "0000000000000080", "m63"),
+        (SET(*MANY[:33]), "0100000000000080", "m0"),  # as MySQL 5.7 stores two members that the SET has not
         (SET(*FULL), "ffffffffffffffff", ",".join(FULL)),
     ],
 )
