@@ -135,9 +135,7 @@ def write(server: Server, named: str, wanted: str = "") -> Iterator[Log]:
             yield _written(server, cursor, shape, name, shape.amount, sample)
 
 
-def _written(
-    server: Server, cursor: Cursor, shape: Shape, name: str, amount: int, sample: Log | None
-) -> Log:
+def _written(server: Server, cursor: Cursor, shape: Shape, name: str, amount: int, sample: Log | None) -> Log:
     for statement in ("DROP TABLE IF EXISTS one, two", shape.create("one"), shape.create("two")):
         cursor.execute(statement)
     if shape.write is _oltp:

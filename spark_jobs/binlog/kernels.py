@@ -253,25 +253,25 @@ _fold_narrow = _folding(1)
 
 
 @part
-def _crc_folded(address: int, count: int, state: int) -> Any:
+def _crc_folded(address: int, count: int, state: Any) -> Any:
     """By carry-less multiplication; what is left of whole blocks of 16 bytes comes first, with zeros before it.
 
     Leading zeros change nothing once the state is mixed into the first four bytes; a rest at the end would have to go
     through the tables byte by byte, which took longer than all the folding of an event of 80 bytes.
     """
-    head = count & 15
+    head: Any = count & 15
     if count < 16 or 0 < head < 4:
         few = head if count >= 16 else count
         state = _crc_rest(address, few, state)
         address += few
         count -= few
-        head = np.int64(0)
+        head = 0
     if count == 0:
         return state
     low = load64(address) ^ np.uint64(state)
     high = load64(address + 8)
     if head == 0:
-        head = np.int64(16)
+        head = 16
     elif head <= 8:
         high = low << np.uint64(64 - 8 * head)
         low = np.uint64(0)
@@ -1433,10 +1433,17 @@ def decode_rows(
                     elif kind == DATETIME_TO_64 or kind == TIMESTAMP_TO_64:  # noqa: PLR1714, SIM109 - ditto
                         if kind == DATETIME_TO_64:
                             result = _datetime(
-                                q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2), month_start, month_length
+                                q,
+                                slot + 8 * n,
+                                cell(step, STEP_PARAMETERS + 1),
+                                cell(step, STEP_PARAMETERS + 2),
+                                month_start,
+                                month_length,
                             )
                         else:
-                            result = _timestamp(q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2))
+                            result = _timestamp(
+                                q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2)
+                            )
                         q += cell(step, STEP_PARAMETERS)
                         if result == 1:
                             nulls[program, n, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
@@ -1449,7 +1456,13 @@ def decode_rows(
                             marked[program, c] = 1
                         q += 3
                     elif kind == TIME_TO_64:
-                        if not _time(q, slot + 8 * n, cell(step, STEP_PARAMETERS), cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2)):
+                        if not _time(
+                            q,
+                            slot + 8 * n,
+                            cell(step, STEP_PARAMETERS),
+                            cell(step, STEP_PARAMETERS + 1),
+                            cell(step, STEP_PARAMETERS + 2),
+                        ):
                             reason = BAD_VALUE
                         q += cell(step, STEP_PARAMETERS)
                     elif kind == YEAR_TO_16:
@@ -1457,7 +1470,9 @@ def decode_rows(
                         store16(slot + 2 * n, np.uint16(1900 + year if year else 0))
                         q += 1
                     elif kind == LITTLE_TO_64:
-                        store64(slot + 8 * n, load64(q) & (~np.uint64(0) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS))))
+                        store64(
+                            slot + 8 * n, load64(q) & (~np.uint64(0) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
+                        )
                         q += cell(step, STEP_PARAMETERS)
                     elif kind == BIG_TO_64:
                         store64(slot + 8 * n, load64_big(q) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))

@@ -116,8 +116,10 @@ class Reading:
 
 
 def string_array(texts: Iterable[str]) -> pa.Array:
-    """As ``pa.array``, which first imports pandas, to see whether it was given a series: that takes a new process longer
-    than the decoder's own kernels."""
+    """As ``pa.array``, which imports pandas first, to see whether it was given a series.
+
+    That takes a new process longer than to load all kernels.
+    """
     encoded = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
