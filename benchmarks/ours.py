@@ -4,7 +4,6 @@ Put here: reading a file into record batches of all columns. Not here: anything 
 """
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +41,4 @@ def _counted(changes: Changes) -> tuple[int, int, int]:
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        began = time.perf_counter_ns()
-        found = read(Path(line.rstrip("\n")))
-        print(*found, time.perf_counter_ns() - began, flush=True)
+        print(*read(Path(line.rstrip("\n"))), flush=True)

@@ -161,7 +161,7 @@ def delta_jars() -> list[Path]:
 
 
 def jars(name: str, what: str, artifacts: tuple[Artifact, ...]) -> list[Path]:
-    """Jars in the cache's directory ``name``, fetched at first use. Raises ConfigError, which says ``what`` they are."""
+    """Jars in the cache's directory ``name``, fetched at first use. Raises ConfigError, naming ``what`` they are."""
     directory = made_once(name, lambda into: _fetch(what, artifacts, into))
     return [directory / artifact.file for artifact in artifacts]
 

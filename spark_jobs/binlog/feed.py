@@ -24,7 +24,7 @@ class Feed:
     At offset 0 the magic bytes and the FORMAT_DESCRIPTION are read first and its in-use flag is cleared in the buffer.
     """
 
-    def __init__(  # noqa: PLR0913 - what a file is, and how it is taken up
+    def __init__(
         self,
         file: str,
         offset: int,

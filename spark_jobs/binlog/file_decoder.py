@@ -30,13 +30,14 @@ HELD = 4 << 20
 class FileDecoder:
     """Decodes the bytes of one file, fed in order from its first.
 
-    wanted: which tables; the others' rows are passed over, whatever their types. before, rows, gtids, partial: as of Decoder.
+    wanted: which tables; the others' rows are passed over, whatever their types. before, rows, gtids, partial: as for
+    Decoder.
 
-    Changes come by runs of whole transactions of about a MiB, in them table by table, each table in log order. Those of
+    Changes come by runs of whole transactions of some MiB, in them table by table, each table in log order. Those of
     a transaction larger than HELD come before its end is seen: ``complete`` tells when it has passed.
     """
 
-    def __init__(  # noqa: PLR0913 - a file, and how it is decoded
+    def __init__(
         self,
         file: str,
         wanted: Callable[[TableName], bool] | None = None,

@@ -253,25 +253,25 @@ _fold_narrow = _folding(1)
 
 
 @part
-def _crc_folded(address: int, count: int, state: int) -> Any:
+def _crc_folded(address: int, count: int, state: Any) -> Any:
     """By carry-less multiplication; what is left of whole blocks of 16 bytes comes first, with zeros before it.
 
     Leading zeros change nothing once the state is mixed into the first four bytes; a rest at the end would have to go
     through the tables byte by byte, which took longer than all the folding of an event of 80 bytes.
     """
-    head = count & 15
+    head: Any = count & 15
     if count < 16 or 0 < head < 4:
         few = head if count >= 16 else count
         state = _crc_rest(address, few, state)
         address += few
         count -= few
-        head = np.int64(0)
+        head = 0
     if count == 0:
         return state
     low = load64(address) ^ np.uint64(state)
     high = load64(address + 8)
     if head == 0:
-        head = np.int64(16)
+        head = 16
     elif head <= 8:
         high = low << np.uint64(64 - 8 * head)
         low = np.uint64(0)

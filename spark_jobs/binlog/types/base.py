@@ -157,9 +157,9 @@ def require_fits(size: int) -> None:
 
 
 def string_array(texts: Iterable[str]) -> pa.Array:
-    """As ``pa.array``, without the import of pandas that it begins with, to see whether it was given a series.
+    """As ``pa.array``, which imports pandas first, to see whether it was given a series.
 
-    That takes a new process longer than the decoder's own kernels.
+    That takes a new process longer than to load all kernels.
     """
     encoded = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
