@@ -1035,12 +1035,13 @@ def count_rows(addresses: Array, lengths: Array, columns: int, sizes: Array, doc
             return event
         counts[event] = 0
         while q < end:
+            start = q
             q = _past_image(q, end, first, columns, sizes, spots)
             if q >= 0 and code == 39:
                 q, _partial = _past_shared(q, end, documents)
             if q >= 0 and is_update:
                 q = _past_image(q, end, first + bitmap_bytes, columns, sizes, spots)
-            if q < 0:
+            if q <= start:  # cut, or rows of no columns, which could be any number
                 return event
             counts[event] += 1
     return len(addresses)
