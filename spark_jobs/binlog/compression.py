@@ -52,24 +52,17 @@ def inflated_record(raw: bytes | memoryview, where: str) -> bytes:
     return content
 
 
-class Frames:
-    """Inflates zstd frames. One context serves all of a call; not for use by several threads at once."""
+def inflated_frames(buffer: NDArray[np.uint8], frames: NDArray[np.int64], claimed: NDArray[np.int64]) -> list[Any]:
+    """The content of each zstd frame, bytes-like; one context serves all of them.
 
-    def __init__(self) -> None:
-        self._context = zstandard.ZstdDecompressor()
-
-    def inflated(self, buffer: NDArray[np.uint8], frames: NDArray[np.int64], claimed: NDArray[np.int64]) -> list[Any]:
-        """The content of each frame, bytes-like.
-
-        frames: int64[n, 2], offset and length in ``buffer``; claimed: int64[n], bytes of content. Their sum
-        is to be at most AT_ONCE, and none is to be 0. Raises zstandard.ZstdError where a frame is damaged or has
-        another size than claimed; which one, ``inflated`` of a single frame tells.
-        """
-        segments = zstandard.BufferWithSegments(buffer.data, frames.astype(np.uint64).tobytes())
-        contents: Any = self._context.multi_decompress_to_buffer(
-            segments, decompressed_sizes=claimed.astype(np.uint64).tobytes(), threads=0
-        )
-        return list(contents)
+    frames: int64[n, 2], offset and length in ``buffer``; claimed: int64[n], bytes of content. Their sum is to be at
+    most AT_ONCE, and none is to be 0. Raises zstandard.ZstdError where a frame is damaged or has another size than
+    claimed; which one, a call for a single frame tells.
+    """
+    segments = zstandard.BufferWithSegments(buffer.data, frames.astype(np.uint64).tobytes())
+    sizes = claimed.astype(np.uint64).tobytes()
+    contents: Any = zstandard.ZstdDecompressor().multi_decompress_to_buffer(segments, decompressed_sizes=sizes)
+    return list(contents)
 
 
 def inflated_pieces(frame: NDArray[np.uint8]) -> Iterator[bytes]:

@@ -1101,12 +1101,13 @@ def count_rows(addresses: Array, lengths: Array, columns: int, sizes: Array, doc
         counts[event] = 0
         whole = _is_full(first, columns) and (not is_update or _is_full(first + bitmap_bytes, columns))
         while q < end or (counts[event] == 0 and not whole):  # one row without bytes, of images without columns
+            start = q
             q = _past_image(q, end, first, columns, sizes, spots)
             if q >= 0 and code == 39:
                 q, _partial = _past_shared(q, end, documents)
             if q >= 0 and is_update:
                 q = _past_image(q, end, first + bitmap_bytes, columns, sizes, spots)
-            if q < 0:
+            if q < 0 or start == q < end:  # cut, or rows of no columns, which could be any number
                 return event
             counts[event] += 1
     return len(addresses)

@@ -19,7 +19,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.compression import AT_ONCE, PADDING, Frames, inflated_pieces
+from spark_jobs.binlog.compression import AT_ONCE, PADDING, inflated_frames, inflated_pieces
 from spark_jobs.binlog.framing import FormatDescription, Scan, Scanner, TableMaps
 from spark_jobs.errors import DecodeError, Unsupported
 
@@ -72,7 +72,6 @@ class Payloads:
         self.file = file
         self._format = description
         self._maps = maps
-        self._frames = Frames()
 
     def open(self, found: Scan) -> Iterator[Opened]:
         """What the payload events of a scan hold, at most AT_ONCE bytes at a time unless one event is longer.
@@ -147,11 +146,11 @@ class Payloads:
             return []
         frames, claimed = heads[:, kernels.PH_OFFSET : kernels.PH_SIZE + 1], heads[:, kernels.PH_CLAIMED]
         try:
-            return self._frames.inflated(found.buffer, frames, claimed)
+            return inflated_frames(found.buffer, frames, claimed)
         except zstandard.ZstdError as error:
             for k, event in enumerate(events.tolist()):
                 try:
-                    self._frames.inflated(found.buffer, frames[k : k + 1], claimed[k : k + 1])
+                    inflated_frames(found.buffer, frames[k : k + 1], claimed[k : k + 1])
                 except zstandard.ZstdError as its:
                     raise DecodeError(f"{self._place(found, event)}: {its}") from None
             raise AssertionError("frames inflate one by one, but not together") from error

@@ -120,14 +120,21 @@ def plain(events: RowEvents, definition: TableDefinition) -> Iterator[RowEvents]
 def sizes_of(definition: TableDefinition) -> Numbers:
     """Per column the bytes of its values on the wire, or below zero those of the length before them.
 
-    Whatever the values mean: signs, character sets and labels need not be known. Raises Unsupported. Source: MySQL
-    libs/mysql/binlog/event/binary_log_funcs.cpp (``calc_field_size``).
+    Whatever the values mean: signs, character sets and labels need not be known. Raises Unsupported and DecodeError.
+    Source: MySQL libs/mysql/binlog/event/binary_log_funcs.cpp (``calc_field_size``).
     """
     names = definition.column_names()
     return np.array(
         [_size(column, f"{definition.name}.{name}") for column, name in zip(definition.columns, names, strict=True)],
         np.int64,
     )
+
+
+def _sizes_at(where: str, definition: TableDefinition) -> Numbers:
+    try:
+        return sizes_of(definition)
+    except DecodeError as error:
+        raise type(error)(f"{where}: {error}") from None
 
 
 _FIXED = {1: 1, 2: 2, 9: 3, 3: 4, 8: 8, 4: 4, 5: 8, 13: 1, 10: 3, 14: 3, 7: 4, 11: 3, 12: 8}
@@ -143,6 +150,8 @@ def _size(column: Column, name: str) -> int:  # noqa: PLR0911 - one line a kind 
     if code in _FRACTIONAL:
         return _FRACTIONAL[code] + (meta + 1) // 2
     if code in _PREFIXED:
+        if not 1 <= meta <= 4:
+            raise DecodeError(f"{name}: a length of {meta} bytes")
         return -meta
     if code in {15, 253, 254}:
         return -1 if meta < 256 else -2
@@ -162,10 +171,7 @@ def _documents(definition: TableDefinition) -> Numbers:
 
 def rows_in(events: RowEvents, definition: TableDefinition) -> Numbers:
     """int64: the rows of each event of a table, counted without decoding any. Raises Truncated, Unsupported."""
-    try:
-        sizes = sizes_of(definition)
-    except Unsupported as error:
-        raise Unsupported(f"{events.place(0)}: {error}") from None
+    sizes = _sizes_at(events.place(0), definition)
     counts = np.zeros(len(events), np.int64)
     good = int(kernels.count_rows(events.addresses, events.lengths, len(sizes), sizes, _documents(definition), counts))
     if good < len(events):
@@ -239,10 +245,7 @@ class _Rewriting:
 
     def __init__(self, events: RowEvents, partial: Numbers, definition: TableDefinition) -> None:
         self.events, self.partial, self.definition = events, partial, definition
-        try:
-            self.sizes = sizes_of(definition)
-        except Unsupported as error:
-            raise Unsupported(f"{events.place(int(partial[0]))}: {error}") from None
+        self.sizes = _sizes_at(events.place(int(partial[0])), definition)
         self.documents = _documents(definition)
 
     def written(self) -> tuple[Numbers, Numbers]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import compression
-from spark_jobs.binlog.compression import Frames, inflated_pieces, inflated_record
+from spark_jobs.binlog.compression import inflated_frames, inflated_pieces, inflated_record
 from spark_jobs.errors import DecodeError
 from tests.segment_spec import compressed_record
 
@@ -64,14 +64,14 @@ def test_frames_side_by_side(said: bool, contents: list[bytes]) -> None:
     contents = [content * 40 for content in contents]
     buffer, frames = framed(contents, zstandard.ZstdCompressor(write_content_size=said).compress)
     sizes = np.array([len(content) for content in contents], np.int64)
-    assert [bytes(one) for one in Frames().inflated(buffer, frames, sizes)] == contents
+    assert [bytes(one) for one in inflated_frames(buffer, frames, sizes)] == contents
 
 
 @pytest.mark.parametrize("claimed", [99, 101])
 def test_a_frame_of_another_size(claimed: int) -> None:
     buffer, frames = framed([b"x" * 100], zstandard.ZstdCompressor(write_content_size=False).compress)
     with pytest.raises(zstandard.ZstdError):
-        Frames().inflated(buffer, frames, np.array([claimed]))
+        inflated_frames(buffer, frames, np.array([claimed]))
 
 
 def test_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,6 +278,21 @@ def test_a_type_whose_size_is_unknown_is_refused_by_name() -> None:
         sizes_of(definition)
 
 
+def test_a_length_of_too_many_bytes_is_refused_by_name() -> None:
+    definition = TableDefinition(TableName("s", "t"), (Column("b", 252, 5),))
+    with pytest.raises(DecodeError, match=r"s\.t\.b: a length of 5 bytes"):
+        sizes_of(definition)
+
+
+def test_rows_without_columns_are_not_counted() -> None:
+    """They have no bytes: any number of them would fit."""
+    event = struct.pack("<IBIIIHIHHHBBB", 0, 30, 1, 32, 0, 0, 100, 0, 1, 2, 1, 0, 7)
+    buffer, one = np.frombuffer(event + bytes(64), np.uint8), np.array([1])
+    events = RowEvents(FILE, one * buffer.ctypes.data, one * len(event), one * 30, one * 4, one, one, one)
+    with pytest.raises(Truncated, match="its rows do not end"):
+        rows_in(events, TableDefinition(TableName("s", "t"), (Column("id", 3),)))
+
+
 def test_rows_that_do_not_end_with_their_event_are_not_counted() -> None:
     spec = SegmentSpec([ORDERS], [Rows("shop.orders", Insert, [(1, "a"), (2, "bb")])], checksum=False)
     event = next(event for event in spec.events() if event[4] == 30)
