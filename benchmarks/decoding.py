@@ -17,18 +17,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from benchmarks import shapes
-from benchmarks.mariadb import MariaDBServer
 from benchmarks.shapes import Log
 from benchmarks.told import say
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import StratalogError
 from spark_jobs.provision import Artifact, jars
+from tests.servers import build_of
 
 ROUNDS = 7
 WARM_ROUNDS = 15
@@ -214,14 +214,13 @@ def _compile(*command: str) -> None:
 
 def servers(folder: Path) -> Iterator[tuple[str, str, shapes.Server]]:
     """(name, flavor, running server); one that cannot run here is said to be skipped."""
-    makers: tuple[tuple[str, str, Callable[[], AbstractContextManager[shapes.Server]]], ...] = (
-        ("MySQL 8.0.12", "mysql", lambda: MySQLServer(folder / "mysql", shapes.OPTIONS)),
-        ("MariaDB 11.4.5", "mariadb", lambda: MariaDBServer(folder / "mariadb", shapes.OPTIONS)),
-    )
-    for name, flavor, server in makers:
+    for name, version, flavor in (
+        ("MySQL 8.0.12", "mysql-8.0", "mysql"),
+        ("MariaDB 11.4.5", "mariadb-11.4", "mariadb"),
+    ):
         with ExitStack() as stack:
             try:
-                running = stack.enter_context(server())
+                running = stack.enter_context(MySQLServer(folder / flavor, shapes.OPTIONS, build_of(version)))
             except StratalogError as why:
                 print(f"{name}: skipped: {why}", flush=True)
                 continue

@@ -212,7 +212,8 @@ class _Block:
             kernels.decode_rows(
                 events.addresses, events.lengths, events.offsets, events.commits, events.leads, state, partial,
                 len(plan.readings), self.steps, plan.variable[plan.variable[:, 0] < programs], plan.padding,
-                len(self.op), self.nulls, self.has_before, self.marked, self.op, self.offset, self.row, self.committed, self.source,
+                len(self.op), self.nulls, self.has_before, self.marked,
+                self.op, self.offset, self.row, self.committed, self.source,
                 kernels.MONTH_START.ctypes.data, kernels.MONTH_LENGTH.ctypes.data,
             )
         )  # fmt: skip
