@@ -1,9 +1,9 @@
 """Decoders side by side: each reads the same logs into all column values, in turns, on one core.
 
 Every reader is a program that reads names of files from its standard input and answers each with one line: changes,
-values of all row images, the sum of all first columns. All must give the same numbers. What counts is the processor time
-of the whole process, all its threads, from question to answer: on one core of a quiet machine that is what a clock shows,
-and on a busy one the others' time is not in it. Starting the program is not in it either, and programs with a
+values of all row images, the sum of all first columns. All must give the same numbers. What counts is the processor
+time of the whole process, all its threads, from question to answer: on one core of a quiet machine that is what a clock
+shows, and on a busy one the others' time is not in it. Starting the program is not in it either, and programs with a
 just-in-time compiler read the log until they get no faster before anything counts. Ours verifies every checksum, the
 peers none.
 
