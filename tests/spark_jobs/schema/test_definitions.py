@@ -390,7 +390,7 @@ def test_declared_types_from_before_a_change_are_not_believed(tmp_path: Path) ->
     lake = Lake(str(tmp_path))
     store(lake, Recorded(cast(SparkSession, None), lake.definitions("shop"), READ_AT, (DECLARED,)))
     later = Position(READ_AT.file, READ_AT.offset + 1)
-    with pytest.raises(TableStopped, match="does not tell UUID, INET and VECTOR from BINARY, and .* run again"):
+    with pytest.raises(TableStopped, match=r"does not tell UUID, INET and VECTOR from BINARY, and .* run again"):
         named(lake, "shop", LOGGED, later)
 
 
