@@ -490,8 +490,8 @@ def test_the_log_fills_in_what_the_definition_leaves_open() -> None:
 
 
 def test_a_type_that_is_not_read_names_its_column() -> None:
-    table = Table("shop.t", id=INT, price=ColumnType(0, b"", bytes))
-    with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.price: type decimal before MySQL 5.0 is not read"):
+    table = Table("shop.t", id=INT, doc=ColumnType(0, b"", bytes))
+    with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.doc: type decimal before MySQL 5.0 is not read"):
         decode(content_of(Insert("shop.t", (1, None)), tables=(table,)))
 
 

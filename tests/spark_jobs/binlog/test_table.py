@@ -212,7 +212,7 @@ def test_a_type_that_is_not_read_has_a_name() -> None:
         assert Column("c", 0).arrow
 
 
-@pytest.mark.parametrize("version, declared", [("8.0.36", "time"), ("10.11.4-MariaDB", None)])
+@pytest.mark.parametrize("version, declared", [("5.6.51", "time"), ("8.0.36", "time"), ("10.11.4-MariaDB", None)])
 def test_whether_old_temporal_types_have_a_fraction(version: str, declared: str | None) -> None:
     """Only MariaDB's may, and its log does not tell."""
     assert with_fields(Table("shop.t", metadata=False, t=OLD_TIME), version).columns[0].declared == declared
