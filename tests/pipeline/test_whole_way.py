@@ -47,15 +47,16 @@ def test_documents_shapes_and_text_of_any_set_arrive(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute(
         "CREATE TABLE place (id INT PRIMARY KEY, doc JSON, at GEOMETRY, name VARCHAR(20) CHARSET big5, bits BIT(64))",
-        """INSERT INTO place VALUES
-           (1, '{"b": [1, 2.5, null, "ü"], "a": {}}', ST_GeomFromText('POINT(1 2)', 4326), '中文', ~0), (2, NULL, NULL, NULL, 1)""",
+        """INSERT INTO place VALUES (2, NULL, NULL, NULL, 1),
+           (1, '{"b": [1, 2.5, null, "ü"], "a": {}}', ST_GeomFromText('POINT(1 2)', 4326), '中文', ~0)""",
         "UPDATE place SET doc = JSON_SET(doc, '$.b[0]', 'one') WHERE id = 1",
     )
     shop.run(pipeline)
     shop.execute("UPDATE place SET at = ST_GeomFromText('LINESTRING(0 0, 1 1)') WHERE id = 2")
     shop.run(pipeline)
     truth = shop.database.execute(
-        "SELECT id, CAST(doc AS CHAR), ST_SRID(at), ST_AsWKB(at, 'axis-order=long-lat'), CONVERT(name USING utf8mb4), bits + 0 FROM place"
+        "SELECT id, CAST(doc AS CHAR), ST_SRID(at), ST_AsWKB(at, 'axis-order=long-lat'), CONVERT(name USING utf8mb4), "
+        "bits + 0 FROM place"
     )
     merged = [
         (id_, doc, at and at["srid"], at and bytes(at["wkb"]), name, bits)
