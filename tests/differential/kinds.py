@@ -47,8 +47,8 @@ class Column:
     """A column's declaration and values.
 
     odd: values that are stored, changed or not, only where sql_mode does not forbid it. needs: what a log must tell of
-    the column for that value, and bare: ``shown`` and ``read`` again for what a log says that does not. found: applied
-    to the decoder's value before comparing.
+    the column for that value, and bare: ``shown`` and ``read`` again for what a log says that does not, and barest for
+    one that does not tell character sets either. found: applied to the decoder's value before comparing.
     """
 
     declared: str
@@ -58,11 +58,14 @@ class Column:
     odd: Literal | None = None
     needs: str = ""
     bare: tuple[str, Callable[[str], Json]] | None = None
+    barest: tuple[str, Callable[[str], Json]] | None = None
     found: Callable[[Json], Json] | None = None
 
     def asked(self, knows: frozenset[str]) -> tuple[str, Callable[[str], Json]]:
         """Expression and reader, for a log that tells some of EVERYTHING."""
-        return (self.shown, self.read) if self.bare is None or self.needs in knows else self.bare
+        if self.bare is None or self.needs in knows:
+            return self.shown, self.read
+        return self.bare if self.barest is None or "charsets" in knows else self.barest
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,8 +357,13 @@ def json_(random: Random, dialect: Dialect) -> Column:
         return f"CONVERT({quoted(json.dumps(document(random), ensure_ascii=False))} USING utf8mb4)"
 
     column = Column("JSON", value, "CAST({c} AS CHAR)", str)
-    by_value = replace(column, read=json.loads, found=json.loads)
+    by_value = replace(column, read=canonical, found=canonical)
     return column if dialect.since((9,), None) else by_value
+
+
+def canonical(text: str) -> str:
+    """A JSON document whose text is the same where its value is."""
+    return json.dumps(json.loads(text), ensure_ascii=False, sort_keys=True)
 
 
 def geometry(random: Random, _: Dialect) -> Column:
@@ -390,7 +398,7 @@ def inet(size: int, _: Random, __: Dialect) -> Column:
             return "'" + ".".join(str(random.randrange(256)) for _ in range(4)) + "'"
         return f"INET6_NTOA({hexed(random.choice([bytes(15), random.randbytes(15)]) + random.randbytes(1))})"
 
-    return Column(f"INET{size}", value, "{c}", str, None, "declared types", ("{c}", packed_address))
+    return fixed_binary(f"INET{size}", value, packed_address)
 
 
 def packed_address(text: str) -> Json:
@@ -401,15 +409,20 @@ def uuid(_: Random, __: Dialect) -> Column:
     def value(random: Random) -> str:
         return f"LOWER(HEX({hexed(random.randbytes(16))}))"
 
-    return Column("UUID", value, "{c}", str, None, "declared types", ("{c}", packed_uuid))
+    return fixed_binary("UUID", value, packed_uuid)
+
+
+def fixed_binary(declared: str, value: Literal, packed: Callable[[str], Json]) -> Column:
+    """A type that is a BINARY in the log."""
+
+    def unknown(text: str) -> Json:
+        return unpadded(base64.b64decode(packed(text)["base64"]).hex())
+
+    return Column(declared, value, "{c}", str, None, "declared types", ("{c}", packed), ("{c}", unknown))
 
 
 def packed_uuid(text: str) -> Json:
-    """As stored: of versions 1 to 5 the groups in reverse order, the node first (plugin/type_uuid/sql_type_uuid.h)."""
-    wire = bytes.fromhex(text.replace("-", ""))
-    if 0 < wire[6] < 0x60 and wire[8] & 0x80:
-        wire = wire[10:] + wire[8:10] + wire[6:8] + wire[4:6] + wire[:4]
-    return bytes_of(wire.hex())
+    return bytes_of(text.replace("-", ""))
 
 
 def compressed(declared: str, _: Random, dialect: Dialect) -> Column:
@@ -459,9 +472,9 @@ KINDS: dict[str, Kind] = {
     "geometry": Kind(geometry, pending="GEOMETRY"),
     "vector": Kind(partial(vector, "STRING_TO_VECTOR"), lambda dialect: dialect.since((9,), None), "VECTOR"),
     "mariadb vector": Kind(partial(vector, "VEC_FromText"), _mariadb(11, 7), "VECTOR"),
-    "uuid": Kind(uuid, _mariadb(10, 7), "UUID"),
-    "inet4": Kind(partial(inet, 4), _mariadb(10, 10), "INET4"),
-    "inet6": Kind(partial(inet, 6), _mariadb(10, 5), "INET6"),
+    "uuid": Kind(uuid, _mariadb(10, 7)),
+    "inet4": Kind(partial(inet, 4), _mariadb(10, 10)),
+    "inet6": Kind(partial(inet, 6), _mariadb(10, 5)),
     "compressed varchar": Kind(partial(compressed, "VARCHAR(1000)"), _mariadb(10, 3), _COMPRESSED),
     "compressed text": Kind(partial(compressed, "TEXT"), _mariadb(10, 3), _COMPRESSED),
 }
