@@ -42,7 +42,7 @@ test: java lint delta mysql servers ## lint, then every test: minutes
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
 	@$(STEP) 'Tests without Spark and server'
-	@$(PY) -m pytest -q -m 'not spark and not mysql and not dagster and not slow'
+	@$(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow'
 
 .PHONY: lint
 lint: $(DEV) ## ruff, mypy --strict and the import contracts
