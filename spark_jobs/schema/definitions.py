@@ -13,7 +13,7 @@ column's type and metadata are those of the table map. Anything else stops the t
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -61,6 +61,11 @@ _BLOBS = {
 _ADDRESSES = {"uuid": 16, "inet4": 4, "inet6": 16}
 """MariaDB's types that the log holds as BINARY of so many bytes."""
 _COUNTED = {"char": 254, "binary": 254, "varchar": 15, "varbinary": 15}
+_COMPRESSED = "COMPRESSED*/"
+_DEFLATED = {252: 140, 15: 141}
+"""The codes of MariaDB's compressed columns. A VARCHAR's metadata counts the byte before each value."""
+_TEXTUAL = {*_COUNTED.values(), 252, *_DEFLATED.values(), *_LONG.values()}
+"""Codes of the types that servers count as character columns."""
 _ESCAPED = re.compile(r"''|\\.", re.DOTALL)
 """As information_schema writes labels (sql/sql_show.cc and field.cc, ``append_unescaped``)."""
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
@@ -111,13 +116,19 @@ def record(spark: SparkSession, lake: Lake, source: Source) -> Recorded:
 
 
 def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+    """The definition with what the log lacks, from the definitions that the lake keeps; as ``completed``."""
+    return completed(source, logged, _stored(lake.definitions(source), logged.name), last_change)
+
+
+def completed(
+    source: str, logged: TableDefinition, found: tuple[Position, TableDefinition] | None, last_change: Position | None
+) -> TableDefinition:
     """The definition with what the log lacks: names, key, labels, declared types.
 
     Raises TableStopped where names are missing and no definition can be believed, or an outdated one declares a type
-    that the log does not tell. ``last_change``: where the last statement of the range stands that names the table, if
-    one does.
+    that the log does not tell. ``found``: the server's definition and where in the log it was read. ``last_change``:
+    where the last statement of the range stands that names the table, if one does.
     """
-    found = _stored(lake.definitions(source), logged.name)
     if logged.named():
         return logged if found is None else _declared(source, logged, *found, last_change)
     missing = f"{source}: {logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
@@ -138,8 +149,8 @@ def named(lake: Lake, source: str, logged: TableDefinition, last_change: Positio
         raise TableStopped(
             f"{missing}, and the server's definition does not fit: the log has {logged}, the server {known}"
         )
-    columns = tuple(map(_completed, logged.columns, known.columns))
-    return TableDefinition(logged.name, columns, known.key)
+    columns = zip(logged.columns, known.columns, strict=True)
+    return TableDefinition(logged.name, tuple(replace(two, nullable=one.nullable) for one, two in columns), known.key)
 
 
 def _declared(
@@ -182,10 +193,6 @@ def _agrees(logged: Column, known: Column) -> bool:
     return same_sign and same_text and logged.nullable == known.nullable
 
 
-def _completed(logged: Column, known: Column) -> Column:
-    return replace(known, nullable=logged.nullable)
-
-
 def _stored(table: Table, name: TableName) -> tuple[Position, TableDefinition] | None:
     if table.head() is None:
         return None
@@ -207,13 +214,21 @@ def _from_json(text: str) -> TableDefinition:
 _ASK_COLUMNS = """
 SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA_TYPE kind, c.COLUMN_TYPE declared,
        c.CHARACTER_OCTET_LENGTH octets, c.NUMERIC_PRECISION digits, c.NUMERIC_SCALE scale,
-       c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, o.ID collation_id
+       c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, c.COLLATION_NAME collation
 FROM information_schema.COLUMNS c
 JOIN information_schema.TABLES t
   ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE'
-LEFT JOIN information_schema.COLLATIONS o ON o.COLLATION_NAME = c.COLLATION_NAME
 ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
 """
+_ASK_FULL_NAMES = """
+SELECT 1 FROM information_schema.COLUMNS
+WHERE TABLE_NAME = 'COLLATION_CHARACTER_SET_APPLICABILITY' AND COLUMN_NAME = 'FULL_COLLATION_NAME'
+"""
+_COLLATIONS, _FULL_COLLATIONS = (
+    "SELECT COLLATION_NAME name, ID id FROM information_schema.COLLATIONS WHERE ID IS NOT NULL",
+    "SELECT FULL_COLLATION_NAME name, ID id FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY",
+)
+"""MariaDB from 10.10 on has collations for several character sets; COLLATIONS has only the name that they share."""
 _ASK_KEYS = """
 SELECT TABLE_SCHEMA `schema`, TABLE_NAME `table`, COLUMN_NAME name
 FROM information_schema.STATISTICS WHERE INDEX_NAME = 'PRIMARY' ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX
@@ -222,12 +237,14 @@ FROM information_schema.STATISTICS WHERE INDEX_NAME = 'PRIMARY' ORDER BY TABLE_S
 
 def _from_server(source: Server, connection: Any) -> Iterator[TableDefinition]:
     columns = _by_table(source.ask(connection, _ASK_COLUMNS))
+    asked = _FULL_COLLATIONS if source.ask(connection, _ASK_FULL_NAMES) else _COLLATIONS
+    collations = {row["name"]: row["id"] for row in source.ask(connection, asked)}
     keys = _by_table(source.ask(connection, _ASK_KEYS))
     for name, rows in columns.items():
         if name.schema not in SYSTEM_SCHEMAS:
             names = [row["name"] for row in rows]
             key = tuple(names.index(row["name"]) for row in keys.get(name, ()))
-            yield TableDefinition(name, tuple(map(_column, rows)), key)
+            yield TableDefinition(name, tuple(_column(row, collations) for row in rows), key)
 
 
 def _by_table(rows: list[dict[str, Any]]) -> dict[TableName, list[dict[str, Any]]]:
@@ -237,17 +254,21 @@ def _by_table(rows: list[dict[str, Any]]) -> dict[TableName, list[dict[str, Any]
     return tables
 
 
-def _column(row: dict[str, Any]) -> Column:
-    """One row of information_schema.COLUMNS as TABLE_MAP would describe it; for unknown types the code is _UNKNOWN."""
+def _column(row: dict[str, Any], collations: Mapping[str, int]) -> Column:
+    """One row of information_schema.COLUMNS as TABLE_MAP would describe it.
+
+    For unknown types and collations the code is _UNKNOWN. collations: ids by name.
+    """
     code, meta = _layout(row)
-    text = code in _COUNTED.values() or code == 252 or code in _LONG.values()  # as servers count character columns
+    is_text = code in _TEXTUAL
+    collation = collations.get(row["collation"]) if row["collation"] else 63 if is_text else None
     return Column(
         name=row["name"],
-        type_code=code,
+        type_code=_UNKNOWN if row["collation"] and collation is None else code,
         meta=meta,
         unsigned="unsigned" in row["declared"],
         nullable=row["nullable"] == "YES",
-        charset=row["collation_id"] or (63 if text else None),
+        charset=collation,
         labels=_labels(row["declared"]) if code in (247, 248) else None,
         declared=row["declared"] if row["kind"] in _ADDRESSES or row["kind"] == "vector" else None,
     )
@@ -265,7 +286,9 @@ def _layout(row: dict[str, Any]) -> tuple[int, int]:
     """Type code and metadata number, as binlog.types reads them."""
     kind = row["kind"]
     if kind in _MEASURED:
-        return _MEASURED[kind](row)
+        code, meta = _MEASURED[kind](row)
+        is_compressed = row["declared"].endswith(_COMPRESSED)
+        return (_DEFLATED[code], meta + (code == _COUNTED["varchar"])) if is_compressed else (code, meta)
     return next(((codes[kind], meta) for codes, meta in _CONSTANT if kind in codes), (_UNKNOWN, 0))
 
 

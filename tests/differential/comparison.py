@@ -17,6 +17,7 @@ from spark_jobs.binlog.events import list_events
 from spark_jobs.changes import Complete, as_logged, changes_of_files, wanted_tables
 from spark_jobs.config import MySQL
 from spark_jobs.demo.server import MySQLServer
+from spark_jobs.position import Position
 from spark_jobs.schema import definitions
 from spark_jobs.source.server import Server
 from tests.differential.kinds import EVERYTHING, Dialect
@@ -120,24 +121,36 @@ def signs(tables: Sequence[RandomTable]) -> Complete:
 
 
 def from_server(server: MySQLServer) -> Complete:
-    """Tells all that the server's information_schema does."""
+    """Tells what the server's information_schema does, as the pipeline takes it."""
     settings = MySQL(host=server.host, port=server.port, user=server.user, password=SecretStr(server.password))
     source = Server("server", settings)
     with source.connect() as connection:
         known = {one.name: one for one in definitions._from_server(source, connection)}
-    return lambda logged: known[logged.name]
+    return lambda logged: definitions.completed("server", logged, (Position("log", 4), known[logged.name]), None)
 
 
 def compare_tables(
-    server: MySQLServer, connection: Connection, log: Log, tables: Sequence[RandomTable], knows: frozenset[str]
+    server: MySQLServer,
+    connection: Connection,
+    log: Log,
+    tables: Sequence[RandomTable],
+    knows: frozenset[str],
+    alone: bool,
 ) -> Compared:
     """Compares a log that tells so much of columns as it is, and where that is not all, with the server's definitions.
 
-    Fails at the first difference.
+    alone: whether it can be read without these at all. Fails at the first difference.
     """
-    compared = compare_rows(connection, log, tables, knows, as_logged if "signs" in knows else signs(tables))
-    if "names" not in knows:
-        compared.add(compare_rows(connection, log, tables, EVERYTHING | {"declared types"}, from_server(server)))
+    compared = Compared()
+    if alone:
+        compared.add(compare_rows(connection, log, tables, knows, as_logged if "signs" in knows else signs(tables)))
+    is_told = "names" in knows and not any(
+        column.is_undeclared for table in tables for column in table.columns.values()
+    )
+    if not alone or not is_told:
+        # A definition adds only declared types to a log that has names.
+        more = knows if "names" in knows else EVERYTHING
+        compared.add(compare_rows(connection, log, tables, more | {"declared types"}, from_server(server)))
     return compared
 
 

@@ -24,6 +24,8 @@ from spark_jobs.binlog.types.charsets import UTF8
 Json: TypeAlias = Any
 Make: TypeAlias = Callable[[Random, "Dialect"], "Column"]
 Literal: TypeAlias = Callable[[Random], str]
+Asked: TypeAlias = tuple[str, Callable[[str], Json]]
+"""An SQL expression over ``{c}``, and what reads its text."""
 EVERYTHING = frozenset({"names", "signs", "charsets", "labels", "labels beyond ASCII"})
 """What a log may tell of columns besides their types. "declared types" are told by servers only: UUID is a BINARY."""
 
@@ -46,9 +48,10 @@ class Dialect:
 class Column:
     """A column's declaration and values.
 
-    odd: values that are stored, changed or not, only where sql_mode does not forbid it. needs: what a log must tell of
-    the column for that value, and bare: ``shown`` and ``read`` again for what a log says that does not, and barest for
-    one that does not tell character sets either. found: applied to the decoder's value before comparing.
+    odd: values that are stored, changed or not, only where sql_mode does not forbid it. without: what a log must tell
+    of the column for that value, each with ``shown`` and ``read`` again for a log that does not tell it; the first such
+    counts. found: applied to the decoder's value before comparing. edit: an expression over ``{c}`` that changes a part
+    of a value.
     """
 
     declared: str
@@ -56,25 +59,26 @@ class Column:
     shown: str
     read: Callable[[str], Json]
     odd: Literal | None = None
-    needs: str = ""
-    bare: tuple[str, Callable[[str], Json]] | None = None
-    barest: tuple[str, Callable[[str], Json]] | None = None
+    without: tuple[tuple[str, Asked], ...] = ()
     found: Callable[[Json], Json] | None = None
+    edit: Literal | None = None
 
-    def asked(self, knows: frozenset[str]) -> tuple[str, Callable[[str], Json]]:
+    @property
+    def is_undeclared(self) -> bool:
+        """Whether no log tells its type."""
+        return any(need == "declared types" for need, _ in self.without)
+
+    def asked(self, knows: frozenset[str]) -> Asked:
         """Expression and reader, for a log that tells some of EVERYTHING."""
-        if self.bare is None or self.needs in knows:
-            return self.shown, self.read
-        return self.bare if self.barest is None or "charsets" in knows else self.barest
+        return next((asked for need, asked in self.without if need not in knows), (self.shown, self.read))
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A family of columns. here: on which servers. pending: why the decoder does not read it yet."""
+    """A family of columns. here: on which servers."""
 
     make: Make
     here: Callable[[Dialect], bool] = lambda _: True
-    pending: str | None = None
 
 
 def hexed(data: bytes) -> str:
@@ -268,7 +272,7 @@ def text(name: str, longest: Sequence[int], random: Random, dialect: Dialect) ->
     def value(random: Random) -> str:
         return quoted(words(dialect.characters[charset], longest_here, random))
 
-    return Column(declared, value, "{c}", str, None, "charsets", ("HEX({c})", unknown_text))
+    return Column(declared, value, "{c}", str, None, (("charsets", ("HEX({c})", unknown_text)),))
 
 
 def binary(name: str, longest: Sequence[int], random: Random, _: Dialect) -> Column:
@@ -280,7 +284,7 @@ def binary(name: str, longest: Sequence[int], random: Random, _: Dialect) -> Col
         return hexed((random.randbytes(length) + tail)[:longest_here])
 
     read = unpadded if name.startswith("BINARY") else unknown_text
-    return Column(name.format(longest_here), value, "HEX({c})", bytes_of, None, "charsets", ("HEX({c})", read))
+    return Column(name.format(longest_here), value, "HEX({c})", bytes_of, None, (("charsets", ("HEX({c})", read)),))
 
 
 def unpadded(text: str) -> Json:
@@ -318,8 +322,7 @@ def enum(most: Sequence[int], random: Random, dialect: Dialect) -> Column:
         "{c}",
         str,
         one_of("'no such label'", value(random)),
-        needs_of(names),
-        ("{c} + 0", int),
+        ((needs_of(names), ("{c} + 0", int)),),
     )
 
 
@@ -330,7 +333,7 @@ def set_(most: Sequence[int], random: Random, dialect: Dialect) -> Column:
     value = mostly(lambda random: str(random.randint(0, full)), *edges)
     declared = declared_labels("SET", charset, names)
     odd = one_of("'no such label'", "'0x,nonsense'")
-    return Column(declared, value, "{c}", str, odd, needs_of(names), ("CAST({c} AS UNSIGNED)", int))
+    return Column(declared, value, "{c}", str, odd, ((needs_of(names), ("CAST({c} AS UNSIGNED)", int)),))
 
 
 # JSON and what has no plain text
@@ -356,14 +359,22 @@ def json_(random: Random, dialect: Dialect) -> Column:
     def value(random: Random) -> str:
         return f"CONVERT({quoted(json.dumps(document(random), ensure_ascii=False))} USING utf8mb4)"
 
-    column = Column("JSON", value, "CAST({c} AS CHAR)", str)
-    by_value = replace(column, read=canonical, found=canonical)
-    return column if dialect.since((9,), None) else by_value
+    def edit(random: Random) -> str:
+        path = random.choice(["$.k", "$.é", '$."new one"', "$[0]", "$[1]", "$.k[2]"])
+        number = random.choice([0, 1, 300, 70000, 2**40, 1.5])
+        changed = f"'{path}', {random.choice([str(number), quoted('été'), 'NULL', 'JSON_ARRAY(1, 2)'])}"
+        return random.choice([
+            f"JSON_SET({{c}}, {changed})", f"JSON_REPLACE({{c}}, {changed}, '$[0]', 'x')", f"JSON_REMOVE({{c}}, '{path}')",
+            f"JSON_SET(JSON_REMOVE({{c}}, '$[0]'), {changed})",
+        ])  # fmt: skip
+
+    column = Column("JSON", value, "CAST({c} AS CHAR)", str, edit=edit)
+    return column if dialect.since((9,), None) else replace(column, read=same_json, found=same_json)
 
 
-def canonical(text: str) -> str:
-    """A JSON document whose text is the same where its value is."""
-    return json.dumps(json.loads(text), ensure_ascii=False, sort_keys=True)
+def same_json(text: str) -> str:
+    """A document's text, alike for servers that write numbers otherwise than MySQL 9."""
+    return json.dumps(json.loads(text), ensure_ascii=False)
 
 
 def geometry(random: Random, _: Dialect) -> Column:
@@ -389,7 +400,17 @@ def vector(function: str, random: Random, _: Dialect) -> Column:
     def read(text: str) -> Json:
         return [float(str(one)) for one in np.frombuffer(bytes.fromhex(text), "<f4")]
 
-    return Column(f"VECTOR({size})", value, "HEX({c})", read)
+    without = () if function == "STRING_TO_VECTOR" else undeclared("HEX({c})", bytes.fromhex)
+    return Column(f"VECTOR({size})", value, "HEX({c})", read, None, without)
+
+
+def undeclared(shown: str, stored: Callable[[str], bytes], *, padded: bool = False) -> tuple[tuple[str, Asked], ...]:
+    """A type of MariaDB's for a log that tells it as BINARY or VARBINARY (padded: BINARY), or only as text or bytes."""
+    as_text = unpadded if padded else unknown_text
+    return (
+        ("charsets", (shown, lambda text: as_text(stored(text).hex()))),
+        ("declared types", (shown, lambda text: bytes_of(stored(text).hex()))),
+    )
 
 
 def inet(size: int, _: Random, __: Dialect) -> Column:
@@ -398,46 +419,43 @@ def inet(size: int, _: Random, __: Dialect) -> Column:
             return "'" + ".".join(str(random.randrange(256)) for _ in range(4)) + "'"
         return f"INET6_NTOA({hexed(random.choice([bytes(15), random.randbytes(15)]) + random.randbytes(1))})"
 
-    return fixed_binary(f"INET{size}", value, packed_address)
-
-
-def packed_address(text: str) -> Json:
-    return bytes_of(ip_address(text).packed.hex())
+    without = undeclared("{c}", lambda text: ip_address(text).packed, padded=True)
+    return Column(f"INET{size}", value, "{c}", str, None, without)
 
 
 def uuid(_: Random, __: Dialect) -> Column:
     def value(random: Random) -> str:
-        return f"LOWER(HEX({hexed(random.randbytes(16))}))"
+        return f"LOWER(HEX({hexed(random.randbytes(random.choice([15, 16])).ljust(16, bytes(1)))}))"
 
-    return fixed_binary("UUID", value, packed_uuid)
-
-
-def fixed_binary(declared: str, value: Literal, packed: Callable[[str], Json]) -> Column:
-    """A type that is a BINARY in the log."""
-
-    def unknown(text: str) -> Json:
-        return unpadded(base64.b64decode(packed(text)["base64"]).hex())
-
-    return Column(declared, value, "{c}", str, None, "declared types", ("{c}", packed), ("{c}", unknown))
+    return Column(
+        "UUID",
+        value,
+        "{c}",
+        str,
+        None,
+        undeclared("{c}", lambda text: bytes.fromhex(text.replace("-", "")), padded=True),
+    )
 
 
-def packed_uuid(text: str) -> Json:
-    return bytes_of(text.replace("-", ""))
+def compressed(name: str, random: Random, dialect: Dialect) -> Column:
+    """Short values are stored as they are, long ones deflated; which way is up to session variables."""
+    is_text = "BLOB" not in name and "BINARY" not in name
+    characters = dialect.characters["utf8mb4"]
 
-
-def compressed(declared: str, _: Random, dialect: Dialect) -> Column:
     def value(random: Random) -> str:
-        return quoted(words(dialect.characters["utf8mb4"], 300, random) * random.randint(1, 3))
+        repeated = words(characters, 30, random) * random.choice([1, 3, 9])
+        return quoted(repeated) if is_text else hexed(repeated.encode()[:250])
 
-    text = ("HEX({c})", unknown_text)
-    return Column(f"{declared} COMPRESSED CHARACTER SET utf8mb4", value, "{c}", str, None, "charsets", text)
+    declared = f"{name} COMPRESSED{' CHARACTER SET utf8mb4' if is_text else ''}"
+    by_hex = ("HEX({c})", unknown_text)
+    if is_text:
+        return Column(declared, value, "{c}", str, None, (("charsets", by_hex),))
+    return Column(declared, value, "HEX({c})", bytes_of, None, (("charsets", by_hex),))
 
 
 def _mariadb(*first: int) -> Callable[[Dialect], bool]:
     return lambda dialect: dialect.since(None, first)
 
-
-_COMPRESSED = "MariaDB's compressed columns"
 
 KINDS: dict[str, Kind] = {
     "tinyint": Kind(partial(integer, "TINYINT", 8)),
@@ -468,17 +486,19 @@ KINDS: dict[str, Kind] = {
     "longblob": Kind(partial(binary, "LONGBLOB", [300])),
     "enum": Kind(partial(enum, [1, 2, 5, 255, 256, 300])),
     "set": Kind(partial(set_, [1, 3, 8, 9, 17, 25, 33, 63, 64])),
-    "json": Kind(json_, lambda dialect: dialect.since((5, 7, 8), None), "JSON"),
-    "geometry": Kind(geometry, pending="GEOMETRY"),
-    "vector": Kind(partial(vector, "STRING_TO_VECTOR"), lambda dialect: dialect.since((9,), None), "VECTOR"),
-    "mariadb vector": Kind(partial(vector, "VEC_FromText"), _mariadb(11, 7), "VECTOR"),
+    "json": Kind(json_, lambda dialect: dialect.since((5, 7, 8), None)),
+    "geometry": Kind(geometry),
+    "vector": Kind(partial(vector, "STRING_TO_VECTOR"), lambda dialect: dialect.since((9,), None)),
+    "mariadb vector": Kind(partial(vector, "VEC_FromText"), _mariadb(11, 7)),
     "uuid": Kind(uuid, _mariadb(10, 7)),
     "inet4": Kind(partial(inet, 4), _mariadb(10, 10)),
     "inet6": Kind(partial(inet, 6), _mariadb(10, 5)),
-    "compressed varchar": Kind(partial(compressed, "VARCHAR(1000)"), _mariadb(10, 3), _COMPRESSED),
-    "compressed text": Kind(partial(compressed, "TEXT"), _mariadb(10, 3), _COMPRESSED),
+    "compressed varchar": Kind(partial(compressed, "VARCHAR(1000)"), _mariadb(10, 3)),
+    "compressed text": Kind(partial(compressed, "TEXT"), _mariadb(10, 3)),
+    "compressed binary": Kind(partial(compressed, "VARBINARY(250)"), _mariadb(10, 3)),
+    "compressed blob": Kind(partial(compressed, "TINYBLOB"), _mariadb(10, 3)),
 }
-"""Every type of MySQL and MariaDB. A type that the decoder learns loses its ``pending``."""
+"""Every type of MySQL and MariaDB."""
 
 
 def candidates(charset: str) -> str:

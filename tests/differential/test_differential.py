@@ -8,9 +8,11 @@ Put here: servers, settings and cases. Not here: tables and statements (workload
 (comparison.py).
 """
 
+import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random, SystemRandom
 
@@ -21,13 +23,12 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import DecodeError, Unsupported
 from tests.differential.comparison import (
     Compared,
+    Log,
     assert_same,
     compare_events,
-    compare_rows,
     compare_tables,
     connected,
     logged,
-    signs,
     unlogged,
     variables,
 )
@@ -53,19 +54,21 @@ def _before_metadata(dialect: Dialect) -> bool:
     return dialect.vendor == "mysql" and not dialect.since((8, 0, 1), None)
 
 
-_NOT_YET = (Unsupported, AssertionError)
-"""What is refused by name, and what the log does not tell as it is."""
 _metadata = _since((8, 0, 1), (10, 5))
+
+
+_leaves_generated_out = _since(None, (11, 5))
+"""Whether updates and deletes are logged without the values of generated columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Global variables. knows: what a log then tells of columns, see EVERYTHING. pending: why it is not read yet."""
+    """Global variables. knows: what a log then tells of columns, see EVERYTHING. refused: why not without a server."""
 
     variables: dict[str, object]
     here: Callable[[Dialect], bool] = _metadata
     knows: frozenset[str] = EVERYTHING
-    pending: str | None = None
+    refused: str | None = None
 
 
 SETTINGS: dict[str, Setting] = {
@@ -74,34 +77,17 @@ SETTINGS: dict[str, Setting] = {
     "minimal metadata": Setting({"binlog_row_metadata": "MINIMAL"}, knows=frozenset({"signs", "charsets"})),
     "MySQL before metadata": Setting({}, _before_metadata, frozenset()),
     "MariaDB without metadata": Setting({"binlog_row_metadata": "NO_LOG"}, _since(None, (10, 5)), frozenset()),
-    "minimal row images": Setting(_FULL | {"binlog_row_image": "MINIMAL"}, pending="partial row images"),
-    "row images without blobs": Setting(_FULL | {"binlog_row_image": "NOBLOB"}, pending="partial row images"),
+    "minimal row images": Setting(_FULL | {"binlog_row_image": "MINIMAL"}),
+    "row images without blobs": Setting(_FULL | {"binlog_row_image": "NOBLOB"}),
     "compressed events": Setting(
-        _FULL | {"log_bin_compress": "ON", "log_bin_compress_min_len": 10},
-        _since(None, (10, 5)),
-        pending="MariaDB's compressed row events",
+        _FULL | {"log_bin_compress": "ON", "log_bin_compress_min_len": 10}, _since(None, (10, 5))
     ),
-    "compressed transactions": Setting(
-        _FULL | {"binlog_transaction_compression": "ON"},
-        _since((8, 0, 20), None),
-        pending="compressed transactions: their rows are left out without a word",
-    ),
-    "partial JSON": Setting(
-        _FULL | {"binlog_row_value_options": "PARTIAL_JSON"}, _since((8, 0, 3), None), pending="PARTIAL_UPDATE_ROWS"
-    ),
+    "compressed transactions": Setting(_FULL | {"binlog_transaction_compression": "ON"}, _since((8, 0, 20), None)),
+    "partial JSON": Setting(_FULL | {"binlog_row_value_options": "PARTIAL_JSON"}, _since((8, 0, 3), None)),
     "old temporal formats": Setting(
-        _FULL | {"mysql56_temporal_format": "OFF"}, _since(None, (10, 5)), pending="temporal types before MySQL 5.6"
+        _FULL | {"mysql56_temporal_format": "OFF"}, _since(None, (10, 5)), refused="the log does not tell its digits"
     ),
 }
-"""A setting that the decoder learns loses its ``pending``."""
-
-_UCA = "collations that MariaDB's information_schema names otherwise than its COLLATIONS: text is taken for bytes"
-PENDING: dict[tuple[str, str], str] = {
-    ("mariadb-11.8", "minimal metadata"): _UCA,
-    ("mariadb-11.8", "MariaDB without metadata"): _UCA,
-    ("mariadb-11.8", "generated columns"): "columns that MariaDB 11.8 leaves out of updates and deletes",
-}
-"""What is not read yet on one server only."""
 
 _BOTH = [(server, setting) for server in SERVERS for setting in SETTINGS]
 
@@ -125,15 +111,12 @@ def test_changes_of_random_tables(
     servers: Servers,
     dialects: dict[str, Dialect],
     summary: list[str],
-    request: pytest.FixtureRequest,
 ) -> None:
     server, chosen = servers.get(name), SETTINGS[setting]
     with connected(server) as connection:
         what = dialect(name, connection, dialects)
         if not chosen.here(what):
             pytest.skip(f"{name} has no setting of that kind")
-        if why := chosen.pending or PENDING.get((name, setting)):
-            request.applymarker(pytest.mark.xfail(raises=(*_NOT_YET, DecodeError), reason=why, strict=True))
         total, until, runs = Compared(), time.monotonic() + SOAK, 0
         while runs < RUNS or time.monotonic() < until:
             total.add(one_run(SEED + runs, server, connection, what, chosen))
@@ -149,7 +132,8 @@ def one_run(seed: int, server: MySQLServer, connection: Connection, what: Dialec
             tables = create(random, session, what, schema, [some_kinds(random, what) for _ in range(4)])
             write(random, session, tables, 20)
         compared = Compared(statements=session.statements, refused=session.refused)
-        compared.add(compare_tables(server, connection, log, tables, setting.knows - unlogged(what)))
+        knows = setting.knows - unlogged(what)
+        compared.add(compare_tables(server, connection, log, tables, knows, setting.refused is None))
         compared.add(compare_events(connection, log))
     except (AssertionError, DecodeError) as error:
         error.add_note(f"STRATALOG_SEED={seed} STRATALOG_RUNS=1")
@@ -159,37 +143,14 @@ def one_run(seed: int, server: MySQLServer, connection: Connection, what: Dialec
     return compared
 
 
-_KINDS = [(server, kind) for server in SERVERS for kind in KINDS if KINDS[kind].pending]
-
-
-@pytest.mark.parametrize("name, kind", _KINDS, ids=["-".join(one) for one in _KINDS])
-def test_a_type_that_is_not_read_yet(
-    name: str, kind: str, servers: Servers, dialects: dict[str, Dialect], request: pytest.FixtureRequest
-) -> None:
-    """A type that is read loses its ``pending`` in KINDS and takes part in the random tables."""
-    server = servers.get(name)
-    with connected(server) as connection:
-        what = dialect(name, connection, dialects)
-        if not KINDS[kind].here(what):
-            pytest.skip(f"{name} has no {kind}")
-        request.applymarker(pytest.mark.xfail(raises=_NOT_YET, reason=KINDS[kind].pending or "", strict=True))
-        try:
-            with connected(server) as session, logged(server, session) as log:
-                tables = create(Random(1), session, what, "pending", [[kind]])
-                write(Random(1), session, tables, 10)
-            compare_rows(connection, log, tables, EVERYTHING, signs(tables))
-        finally:
-            connection.execute("DROP DATABASE IF EXISTS pending")
-
-
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Statements about a table ``t`` of whole numbers and text, and what of it to compare."""
+    """Statements about a table ``t`` of whole numbers, and what of it to compare. refused: why it is not read."""
 
     statements: tuple[str, ...]
     columns: str = "id, a"
     here: Callable[[Dialect], bool] = lambda _: True
-    pending: str | None = None
+    refused: str | None = None
 
 
 _T = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"
@@ -199,8 +160,6 @@ _ROWS = (
     "UPDATE t SET a = 7 WHERE id < 3",
     "DELETE FROM t WHERE id = 2",
 )
-
-_XA = "rows between XA PREPARE and its end"
 
 CASES: dict[str, Case] = {
     "a hidden column of a functional index": Case(
@@ -223,7 +182,7 @@ CASES: dict[str, Case] = {
             *(*_ROWS, "UPDATE t SET id = id + 9, a = 8"),
         ),
         "id, a, b, c",
-        _since((8, 0), (10, 5)),
+        lambda dialect: _metadata(dialect) and not _leaves_generated_out(dialect),
     ),
     "a failed statement": Case((_T, *_ROWS, "!INSERT INTO t VALUES (8, 8), (1, 1)", "INSERT INTO t VALUES (9, 9)")),
     "rows undone up to a savepoint": Case(
@@ -232,30 +191,42 @@ CASES: dict[str, Case] = {
             *("INSERT INTO m VALUES (1)", "ROLLBACK TO s", "INSERT INTO t VALUES (3, 3)", "COMMIT"),
         ),
         here=_since(None, (10, 5)),
-        pending="ROLLBACK past logged rows",
+        refused="a ROLLBACK past",
     ),
     "a transaction undone but for MyISAM": Case(
         (_T, _M, "BEGIN", "INSERT INTO t VALUES (1, 1)", "INSERT INTO m VALUES (1)", "ROLLBACK", *_ROWS),
         here=_since(None, (10, 5)),
     ),
-    "XA, committed": Case((_T, "XA START 'x'", *_ROWS, "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'"), pending=_XA),
-    "XA, rolled back": Case(
-        (_T, "XA START 'x'", *_ROWS, "XA END 'x'", "XA PREPARE 'x'", "XA ROLLBACK 'x'"), pending=_XA
-    ),
+    "XA, committed": Case((_T, "XA START 'x'", *_ROWS, "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")),
+    "XA, rolled back": Case((_T, "XA START 'x'", *_ROWS, "XA END 'x'", "XA PREPARE 'x'", "XA ROLLBACK 'x'")),
     "XA in one phase": Case(
-        (_T, "XA START 'x'", *_ROWS, "XA END 'x'", "XA COMMIT 'x' ONE PHASE"), here=_since((5, 7), None), pending=_XA
+        (_T, "XA START 'x'", *_ROWS, "XA END 'x'", "XA COMMIT 'x' ONE PHASE"), here=_since((5, 7), None)
     ),
     "XA in one phase (MariaDB)": Case(
         (_T, "XA START 'x'", *_ROWS, "XA END 'x'", "XA COMMIT 'x' ONE PHASE"), here=_since(None, (10, 5))
     ),
 }
+
+
+@contextmanager
+def done(server: MySQLServer, connection: Connection, statements: Sequence[str]) -> Iterator[Log]:
+    """The log of statements in a schema of their own; those behind a ``!`` fail."""
+    connection.execute("CREATE DATABASE cases")
+    try:
+        with connected(server) as session, logged(server, session) as log:
+            session.execute("USE cases")
+            for statement in statements:
+                session.attempt(statement[1:]) if statement.startswith("!") else session.execute(statement)
+        yield log
+    finally:
+        connection.execute("DROP DATABASE cases")
+
+
 _EACH = [(server, case) for server in SERVERS for case in CASES]
 
 
 @pytest.mark.parametrize("name, case", _EACH, ids=["-".join(one) for one in _EACH])
-def test_changes_of(
-    name: str, case: str, servers: Servers, dialects: dict[str, Dialect], request: pytest.FixtureRequest
-) -> None:
+def test_changes_of(name: str, case: str, servers: Servers, dialects: dict[str, Dialect]) -> None:
     server, chosen = servers.get(name), CASES[case]
     with connected(server) as connection:
         what = dialect(name, connection, dialects)
@@ -263,19 +234,50 @@ def test_changes_of(
             pytest.skip(f"{name} has no such case")
         if not _metadata(what):
             pytest.skip(f"{name} logs no names and no signs")
-        if why := chosen.pending or PENDING.get((name, case)):
-            request.applymarker(pytest.mark.xfail(raises=_NOT_YET, reason=why, strict=True))
-        replica = Replica()
-        connection.execute("CREATE DATABASE cases")
-        try:
-            with connected(server) as session, logged(server, session) as log:
-                session.execute("USE cases")
-                for statement in chosen.statements:
-                    session.attempt(statement[1:]) if statement.startswith("!") else session.execute(statement)
-            replica.apply(changes_of_files(log.chunks(), wanted_tables(["cases.t"])))
+        with done(server, connection, chosen.statements) as log:
             rows = connection.execute(f"SELECT {chosen.columns} FROM cases.t")
-        finally:
-            connection.execute("DROP DATABASE cases")
+    changes = changes_of_files(log.chunks(), wanted_tables(["cases.t"]))
+    if chosen.refused:
+        with pytest.raises(Unsupported, match=chosen.refused):
+            list(changes)
+        return
+    replica = Replica()
+    replica.apply(changes)
     names = chosen.columns.split(", ")
     expected = [{n: None if v is None else int(v) for n, v in zip(names, row, strict=True)} for row in rows]
     assert_same(case, replica.table("cases", "t"), expected)
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_generated_columns_that_an_update_leaves_out_are_absent(
+    name: str, servers: Servers, dialects: dict[str, Dialect]
+) -> None:
+    server = servers.get(name)
+    with connected(server) as connection:
+        if not _leaves_generated_out(dialect(name, connection, dialects)):
+            pytest.skip(f"{name} logs generated columns in every image")
+        create = "CREATE TABLE t (id INT PRIMARY KEY, a INT, v INT AS (a + 1) VIRTUAL, s INT AS (a * 2) STORED)"
+        changes = ("INSERT INTO t (id, a) VALUES (1, 5)", "UPDATE t SET a = 7", "DELETE FROM t")
+        with done(server, connection, (create, *changes)) as log:
+            lines = [json.loads(line) for line in changes_of_files(log.chunks(), wanted_tables(["cases.t"]))]
+    assert [(line["before"], line["after"]) for line in lines] == [
+        (None, {"id": 1, "a": 5, "v": 6, "s": 10}),
+        ({"id": 1, "a": 5}, {"id": 1, "a": 7}),
+        ({"id": 1, "a": 7}, None),
+    ]
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_what_only_a_definition_tells_is_refused_without_one(
+    name: str, servers: Servers, dialects: dict[str, Dialect]
+) -> None:
+    chosen = SETTINGS["old temporal formats"]
+    server = servers.get(name)
+    with connected(server) as connection:
+        if not chosen.here(dialect(name, connection, dialects)):
+            pytest.skip(f"{name} has no such setting")
+        statements = ("CREATE TABLE t (id INT PRIMARY KEY, a TIME(2))", "INSERT INTO t VALUES (1, '10:00:00.5')")
+        with variables(connection, chosen.variables), done(server, connection, statements) as log:
+            pass
+    with pytest.raises(Unsupported, match=rf"cases.t.a: .*{chosen.refused}"):
+        list(changes_of_files(log.chunks(), wanted_tables(["cases.t"])))

@@ -50,13 +50,14 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class RandomTable:
-    """``columns`` by name; ``id``, ``k`` and ``g`` besides, the last one generated where it can be."""
+    """``columns`` by name; ``id`` and ``k`` before them, and ``g`` behind where it is ``generated``."""
 
     schema: str
     name: str
     columns: dict[str, Column]
     nullable: frozenset[str]
     id_type: str
+    generated: bool
     create: str
 
     @property
@@ -65,7 +66,7 @@ class RandomTable:
 
     def declared(self) -> list[str]:
         """The declared type of every column, in the order of the table."""
-        return [self.id_type, "", *(column.declared for column in self.columns.values()), ""]
+        return [self.id_type, "", *(column.declared for column in self.columns.values()), *[""] * self.generated]
 
 
 @dataclass(slots=True)
@@ -119,18 +120,18 @@ def table_of(random: Random, dialect: Dialect, name: tuple[str, str], engine: st
     nullable = frozenset(one for one in columns if random.random() < 0.7)
     id_type, stored = random.choice(_IDS), random.choice(["VIRTUAL", "STORED"])
     # MariaDB 11.8 leaves generated columns out of the images of updates and deletes.
-    generated = "DEFAULT 1" if dialect.since(None, (11, 5)) else f"GENERATED ALWAYS AS (id % 7) {stored}"
+    generated = not dialect.since(None, (11, 5))
     parts = [
         f"id {id_type} NOT NULL",
         "k VARCHAR(9) CHARACTER SET latin1 NOT NULL",
         *(f"`{one}` {column.declared}{_nulls(column, one in nullable)}" for one, column in columns.items()),
-        f"g BIGINT {generated}",
+        *[f"g BIGINT GENERATED ALWAYS AS (id % 7) {stored}"] * generated,
         random.choice(_KEYS),
     ]
     create = f"CREATE TABLE `{name[0]}`.`{name[1]}` ({', '.join(parts)}) ENGINE={engine} CHARACTER SET utf8mb4"
     if engine == "InnoDB" and "geometry" not in kinds and random.random() < 0.2:
         create += " PARTITION BY HASH (id) PARTITIONS 3"
-    return RandomTable(*name, columns, nullable, id_type, create)
+    return RandomTable(*name, columns, nullable, id_type, generated, create)
 
 
 def _name(random: Random, at: int) -> str:
@@ -145,7 +146,7 @@ def _nulls(column: Column, nullable: bool) -> str:
 
 def some_kinds(random: Random, dialect: Dialect) -> list[str]:
     """Kinds for a table: several times the same, now and then very many."""
-    usual = [name for name, kind in KINDS.items() if kind.here(dialect) and not kind.pending]
+    usual = [name for name, kind in KINDS.items() if kind.here(dialect)]
     if random.random() < 0.15:
         narrow = ["tinyint", "int", "bigint", "decimal", "bit", "date", "time", "varbinary", "year"]
         return random.choices(narrow, k=random.randint(30, 130))
@@ -220,7 +221,11 @@ class Writer:
     def _assignment(self) -> str:
         names = list(self.table.columns)
         chosen = self.random.sample(names, self.random.randint(0, min(3, len(names))))
-        return ",".join(["k = k", *(f"`{name}`={self._value(name)}" for name in chosen)])
+        return ",".join(["k = k", *(f"`{name}`={self._edited(name)}" for name in chosen)])
+
+    def _edited(self, name: str) -> str:
+        edit = self.table.columns[name].edit
+        return edit(self.random).format(c=f"`{name}`") if edit and self.random.random() < 0.7 else self._value(name)
 
     def _rows(self, count: int) -> str:
         return ",".join(self._row(self.numbers.next()) for _ in range(count))
@@ -268,7 +273,7 @@ def held(connection: Connection, table: RandomTable, knows: frozenset[str]) -> l
     """The table's rows as the server tells them, in the form of ``stratalog changes``, for a log that tells so much."""
     asked = {name: column.asked(knows) for name, column in table.columns.items()}
     plain: dict[str, tuple[str, Callable[[str], Json]]] = {"id": ("{c}", int), "k": ("{c}", str)}
-    asked = {**plain, **asked, "g": ("{c}", int)}
+    asked = {**plain, **asked, **({"g": plain["id"]} if table.generated else {})}
     shown = ",".join(expression.format(c=f"`{name}`") for name, (expression, _) in asked.items())
     names = list(asked) if "names" in knows else [f"@{place}" for place in range(1, len(asked) + 1)]
     readers = [read for _, read in asked.values()]

@@ -8,6 +8,7 @@ Put here: the registry. Not here: what any type does.
 
 from spark_jobs.binlog.types.addresses import INET4, INET6, UUID
 from spark_jobs.binlog.types.base import ColumnType, Refused
+from spark_jobs.binlog.types.compressed import COMPRESSED_BLOB, COMPRESSED_VARCHAR
 from spark_jobs.binlog.types.decimal import DECIMAL
 from spark_jobs.binlog.types.documents import JSON
 from spark_jobs.binlog.types.labels import ENUM, SET
@@ -43,6 +44,8 @@ TYPES: dict[int, ColumnType] = {
     17: TIMESTAMP,
     18: DATETIME,
     19: TIME,
+    140: COMPRESSED_BLOB,
+    141: COMPRESSED_VARCHAR,
     VECTOR_CODE: VECTOR,
     245: JSON,
     246: DECIMAL,

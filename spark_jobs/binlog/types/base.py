@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.errors import Unsupported
+from spark_jobs.errors import DecodeError, Unsupported
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -206,6 +206,18 @@ class ColumnType(ABC):
     def arrow(self, column: Declared) -> pa.DataType:
         """The type of the column in Arrow, and so in the lake."""
         return self.reading(column).arrow
+
+
+class Counted(ColumnType):
+    """A type whose values come behind their length, metadata: bytes of the length, 1 to 4."""
+
+    meta_size: int = 1
+
+    def meta(self, wire: bytes) -> int:
+        """Raises DecodeError where no value has a length of so many bytes."""
+        if wire[0] not in WITH_LENGTH:
+            raise DecodeError(f"a length of {wire[0]} bytes for values, where 1 to 4 are possible")
+        return wire[0]
 
 
 class Refused(ColumnType):

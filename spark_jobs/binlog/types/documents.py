@@ -13,7 +13,7 @@ from spark_jobs.binlog.types.base import (
     MOST_TEXT,
     WITH_LENGTH,
     BadValue,
-    ColumnType,
+    Counted,
     Declared,
     Filled,
     Finished,
@@ -26,10 +26,8 @@ _LONGEST = 8
 _SLACK = 1 << 10
 
 
-class Json(ColumnType):
-    """JSON, metadata: bytes of the length, 4."""
-
-    meta_size: int = 1
+class Json(Counted):
+    """JSON: a document in MySQL's binary form."""
 
     def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
         return "json"

@@ -14,6 +14,7 @@ from spark_jobs.binlog.types.base import (
     WITH_LENGTH,
     BadValue,
     ColumnType,
+    Counted,
     Declared,
     Filled,
     Finished,
@@ -27,13 +28,11 @@ VECTOR_TYPE = pa.list_(pa.float32())
 _FLOAT_SIZE = 4
 
 
-class Geometry(ColumnType):
-    """Any spatial type, metadata: bytes of the length. Four bytes of SRID, then WKB as stored (x before y).
+class Geometry(Counted):
+    """Any spatial type. Four bytes of SRID, then WKB as stored (x before y).
 
     A value without an SRID (an implicit default is empty), or with one beyond 2^31, is NULL with its hex beside it.
     """
-
-    meta_size: int = 1
 
     def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
         return "geometry"
@@ -55,10 +54,8 @@ def _finish_geometry(filled: Filled) -> Finished:
     return array, exact_hex(filled, bad) if count else None
 
 
-class Vector(ColumnType):
-    """VECTOR of MySQL 9, metadata: bytes of the length. Floats, IEEE 754, little-endian."""
-
-    meta_size: int = 1
+class Vector(Counted):
+    """VECTOR of MySQL 9. Floats, IEEE 754, little-endian."""
 
     def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
         return "vector"

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import WITH_LENGTH, ColumnType, Declared, Reading, as_is
+from spark_jobs.binlog.types.base import WITH_LENGTH, ColumnType, Counted, Declared, Reading, as_is
 from spark_jobs.binlog.types.charsets import BINARY, charset_of, finish_for, width_of
 
 
@@ -25,10 +25,10 @@ def _reading(column: Declared, length_size: int) -> Reading:
     return Reading(kind, (0,), 4, arrow, finish, skip)
 
 
-def _length(column: Declared) -> int:
-    """The declared length, in characters where there is a character set."""
+def _length(column: Declared, size: int) -> int:
+    """The declared length of a column of ``size`` bytes, in characters where there is a character set."""
     charset = _charset(column)
-    return column.meta // (1 if charset is None else width_of(charset))
+    return size // (1 if charset is None else width_of(charset))
 
 
 class Varchar(ColumnType):
@@ -38,7 +38,11 @@ class Varchar(ColumnType):
     is_character: ClassVar[bool] = True
 
     def sql(self, column: Declared) -> str:
-        return f"{'varbinary' if _charset(column) == BINARY else 'varchar'}({_length(column)})"
+        return self.sized(column, column.meta)
+
+    def sized(self, column: Declared, size: int) -> str:
+        """As declared with so many bytes."""
+        return f"{'varbinary' if _charset(column) == BINARY else 'varchar'}({_length(column, size)})"
 
     def reading(self, column: Declared) -> Reading:
         return _reading(column, 1 if column.meta < 256 else 2)
@@ -54,7 +58,7 @@ class Char(ColumnType):
         return packed_length(wire)
 
     def sql(self, column: Declared) -> str:
-        return f"{'binary' if _charset(column) == BINARY else 'char'}({_length(column)})"
+        return f"{'binary' if _charset(column) == BINARY else 'char'}({_length(column, column.meta)})"
 
     def reading(self, column: Declared) -> Reading:
         if _charset(column) == BINARY:
@@ -64,10 +68,9 @@ class Char(ColumnType):
         return _reading(column, 1 if column.meta < 256 else 2)
 
 
-class Blob(ColumnType):
-    """TINYTEXT to LONGTEXT, TINYBLOB to LONGBLOB, metadata: bytes of the length, 1 to 4."""
+class Blob(Counted):
+    """TINYTEXT to LONGTEXT, TINYBLOB to LONGBLOB."""
 
-    meta_size: int = 1
     is_character: ClassVar[bool] = True
 
     def sql(self, column: Declared) -> str:

@@ -415,6 +415,28 @@ def test_a_log_with_names_goes_without_a_definition(tmp_path: Path, known: Table
 def test_columns_of_types_that_the_log_does_not_tell(
     row: dict[str, object], code: int, meta: int, declared: str | None
 ) -> None:
-    column = definitions._column({"name": "c", "nullable": "YES", "collation_id": None} | row)
+    column = definitions._column({"name": "c", "nullable": "YES", "collation": None} | row, {})
     assert (column.type_code, column.meta, column.declared) == (code, meta, declared)
     assert column.charset == 63
+
+
+@pytest.mark.parametrize(
+    "row, code, meta",
+    [
+        ({"kind": "varchar", "octets": 100}, 141, 101),
+        ({"kind": "varbinary", "octets": 255}, 141, 256),
+        ({"kind": "text", "octets": 65535}, 140, 2),
+        ({"kind": "longblob", "octets": 2**32 - 1}, 140, 4),
+    ],
+)
+def test_compressed_columns(row: dict[str, object], code: int, meta: int) -> None:
+    told = {"name": "c", "nullable": "YES", "collation": None, "declared": f"{row['kind']}(…) /*M!100301 COMPRESSED*/"}
+    column = definitions._column(told | row, {})
+    assert (column.type_code, column.meta, column.charset) == (code, meta, 63)
+
+
+def test_text_of_an_unknown_collation_is_not_taken_for_bytes() -> None:
+    told = {"name": "c", "nullable": "YES", "kind": "text", "declared": "text", "collation": "klingon_ci"}
+    assert definitions._column(told, {"latin1_bin": 47}).type_code == definitions._UNKNOWN
+    assert definitions._column(told, {"klingon_ci": 47}).type_code == 252
+    assert definitions._column(told, {"klingon_ci": 47}).charset == 47
