@@ -56,7 +56,7 @@ def measure(server: MySQLServer, logs: list[Log], folder: Path) -> None:
     spark = spark_session(Spark(master="local[*]"))
     readers.whole_path(
         spark, logs[0], folder / "warm"
-    )  # a JVM's first commits take several times as long as later ones
+    )  # the first commits of a JVM take longest
     for log in logs:
         say(f"the whole path of the {log.shape} log")
         rows += compared(log, lambda log: readers.whole_path(spark, log, folder / "measured"), server)
