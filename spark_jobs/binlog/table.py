@@ -159,6 +159,8 @@ def _parse_body(name: TableName, body: bytes, head: FormatDescription) -> TableD
     for _ in ("schema", "table"):
         wire.take(wire.number(1) + 1)
     codes = wire.take(wire.packed())
+    if not codes:
+        raise DecodeError("no columns in it")
     columns = _plain_columns(codes, _Bytes(wire.text()), wire.take((len(codes) + 7) // 8))
     if head.flavor != "mariadb":  # there, old temporal types may have a fraction that the log does not tell
         columns = [replace(c, declared=c.type.sql(c)) if c.type_code in OLD_TWINS.values() else c for c in columns]

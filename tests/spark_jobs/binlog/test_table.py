@@ -190,9 +190,35 @@ def test_an_unknown_type_is_refused() -> None:
         parsed(Table("shop.t", metadata=False, a=ColumnType(200, b"", bytes)))
 
 
+def test_a_table_without_columns_is_an_error() -> None:
+    with pytest.raises(DecodeError, match=r"^log.000001:200: TABLE_MAP of shop.t: no columns in it"):
+        parsed(Table("shop.t", metadata=False))
+
+
 def test_left_over_type_metadata_is_an_error() -> None:
     with pytest.raises(DecodeError, match="bytes of type metadata left over"):
         parsed(Table("shop.t", metadata=False, a=ColumnType(3, b"\1", bytes)))
+
+
+@pytest.mark.parametrize(
+    "code, meta, why",
+    [
+        (252, b"\0", "a length of 0 bytes for values"),
+        (252, b"\5", "a length of 5 bytes for values"),
+        (140, b"\5", "a length of 5 bytes for values"),
+        (245, b"\xff", "a length of 255 bytes for values"),
+        (255, b"\0", "a length of 0 bytes for values"),
+        (17, b"\7", "timestamp with 7 digits of a second"),
+        (18, b"\7", "datetime with 7 digits of a second"),
+        (19, b"\xff", "time with 255 digits of a second"),
+        (246, b"\0\0", r"decimal\(0,0\) is not possible"),
+        (246, b"\x42\0", r"decimal\(66,0\) is not possible"),
+        (246, b"\5\6", r"decimal\(5,6\) is not possible"),
+    ],
+)
+def test_type_metadata_that_no_column_has_is_an_error(code: int, meta: bytes, why: str) -> None:
+    with pytest.raises(DecodeError, match=rf"^log.000001:200: TABLE_MAP of shop.t: {why}"):
+        parsed(Table("shop.t", metadata=False, a=ColumnType(code, meta, bytes)))
 
 
 @pytest.mark.parametrize(
