@@ -208,14 +208,14 @@ class _Block:
         if program == BEFORE:  # rows that are no updates leave their slots alone: no mark may be found there
             np.frombuffer(buffer, np.uint8)[:] = 0
         self.slots[program, ordinal] = buffer
-        self.slot_addresses[program, ordinal] = buffer.address
+        self.slot_addresses[program, ordinal] = kernels.address_of(buffer)
 
     def _allocate_text(self, program: int, ordinal: int, reading: Reading, rows: int, room: int) -> None:
         expected = int(min(self.plan.expected[program, ordinal] * rows * 1.25, _MOST_TEXT)) + room
         size = reading.bounded * rows + _PADDING if reading.bounded else expected
         buffer = pa.allocate_buffer(size)
         self.texts[program, ordinal] = buffer
-        self.text_addresses[program, ordinal] = buffer.address
+        self.text_addresses[program, ordinal] = kernels.address_of(buffer)
         self.capacity[program, ordinal] = size
 
     def run(self, events: _Events, state: Numbers, *, partial: bool) -> int:
@@ -227,7 +227,7 @@ class _Block:
                 plan.kinds, plan.parameters, plan.widths, self.slot_addresses, self.text_addresses,
                 self.used, self.capacity, self.variable, len(self.op), self.nulls, bool(plan.kept[BEFORE]), self.marked,
                 self.op, self.offset, self.row, self.committed, self.source,
-                kernels.MONTH_START.ctypes.data, kernels.MONTH_LENGTH.ctypes.data,
+                kernels.address_of(kernels.MONTH_START), kernels.address_of(kernels.MONTH_LENGTH),
             )
         )  # fmt: skip
 
@@ -295,7 +295,7 @@ def _events(file: str, found: Scan, chosen: Numbers, footer: int) -> _Events:
     if len(late):
         first = offsets[late[0]]
         tail = np.concatenate([found.buffer[first:], np.zeros(_PADDING, np.uint8)])
-        addresses[late] = tail.ctypes.data + offsets[late] - first
+        addresses[late] = kernels.address_of(tail) + offsets[late] - first
     transactions = found.transaction[chosen]
     commits = found.transactions[transactions, kernels.TX_COMMITTED]
     return _Events(file, found, footer, addresses, lengths, offsets + found.base, commits, transactions, tail)
@@ -352,7 +352,11 @@ def _differences(known: Column, said: Column) -> Iterator[tuple[str, object, obj
 
 
 def _charset(column: Column) -> str | None:
-    return None if column.charset is None else charset_of(column.charset)
+    """A name to compare: two collations that are not known are the same set only where they are the same."""
+    try:
+        return None if column.charset is None else charset_of(column.charset)
+    except Unsupported:
+        return f"collation {column.charset}"
 
 
 def _completed(known: Column, said: Column) -> Column:

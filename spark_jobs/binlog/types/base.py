@@ -75,7 +75,7 @@ class Filled:
     @property
     def text_address(self) -> int:
         """Where the text lies; 0 where there is none."""
-        return self.text.address if self.text else 0
+        return kernels.address_of(self.text) if self.text else 0
 
     def numbers(self, kind: str) -> Numbers:
         """The slots as numbers of a numpy type."""
@@ -183,6 +183,10 @@ class ColumnType(ABC):
     def meta(self, wire: bytes) -> int:
         """The metadata bytes of TABLE_MAP as one number."""
         return int.from_bytes(wire, "little")
+
+    def allows(self, meta: int) -> bool:  # noqa: ARG002 - every type is asked alike
+        """Whether a server writes such metadata; with others its values have no layout."""
+        return True
 
     @abstractmethod
     def sql(self, column: Declared) -> str:

@@ -31,6 +31,9 @@ class Json(ColumnType):
 
     meta_size: int = 1
 
+    def allows(self, meta: int) -> bool:
+        return meta in WITH_LENGTH
+
     def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
         return "json"
 
@@ -49,7 +52,7 @@ def _finish(filled: Filled) -> Finished:
     out = np.empty(min(2 * int(offsets[-1]) + 8 * filled.rows + _SLACK, MOST_TEXT), np.uint8)
     while True:
         reason = kernels.json_text(
-            offsets, filled.text_address, nulls, state, new_offsets, out.ctypes.data, len(out), stack
+            offsets, filled.text_address, nulls, state, new_offsets, kernels.address_of(out), len(out), stack
         )
         row, used = state.tolist()
         if reason == 0:

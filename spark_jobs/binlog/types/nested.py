@@ -35,6 +35,9 @@ class Geometry(ColumnType):
 
     meta_size: int = 1
 
+    def allows(self, meta: int) -> bool:
+        return meta in WITH_LENGTH
+
     def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
         return "geometry"
 
@@ -59,6 +62,9 @@ class Vector(ColumnType):
     """VECTOR of MySQL 9, metadata: bytes of the length. Floats, IEEE 754, little-endian."""
 
     meta_size: int = 1
+
+    def allows(self, meta: int) -> bool:
+        return meta in WITH_LENGTH
 
     def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
         return "vector"

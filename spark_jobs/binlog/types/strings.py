@@ -11,9 +11,19 @@ import pyarrow as pa
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.base import WITH_LENGTH, ColumnType, Declared, Reading, as_is
 from spark_jobs.binlog.types.charsets import BINARY, charset_of, finish_for, width_of
+from spark_jobs.errors import Unsupported
+
 
 def _charset(column: Declared) -> str | None:
     return None if column.charset is None else charset_of(column.charset)
+
+
+def _named_charset(column: Declared) -> str | None:
+    """As _charset, for a name: a collation that is not known stops who reads the column, not who names it."""
+    try:
+        return _charset(column)
+    except Unsupported:
+        return None
 
 
 def _reading(column: Declared, length_size: int) -> Reading:
@@ -26,7 +36,7 @@ def _reading(column: Declared, length_size: int) -> Reading:
 
 def _length(column: Declared) -> int:
     """The declared length, in characters where there is a character set."""
-    charset = _charset(column)
+    charset = _named_charset(column)
     return column.meta // (1 if charset is None else width_of(charset))
 
 
@@ -37,7 +47,7 @@ class Varchar(ColumnType):
     is_character: ClassVar[bool] = True
 
     def sql(self, column: Declared) -> str:
-        return f"{'varbinary' if _charset(column) == BINARY else 'varchar'}({_length(column)})"
+        return f"{'varbinary' if _named_charset(column) == BINARY else 'varchar'}({_length(column)})"
 
     def reading(self, column: Declared) -> Reading:
         return _reading(column, 1 if column.meta < 256 else 2)
@@ -53,7 +63,7 @@ class Char(ColumnType):
         return packed_length(wire)
 
     def sql(self, column: Declared) -> str:
-        return f"{'binary' if _charset(column) == BINARY else 'char'}({_length(column)})"
+        return f"{'binary' if _named_charset(column) == BINARY else 'char'}({_length(column)})"
 
     def reading(self, column: Declared) -> Reading:
         if _charset(column) == BINARY:
@@ -69,9 +79,12 @@ class Blob(ColumnType):
     meta_size: int = 1
     is_character: ClassVar[bool] = True
 
+    def allows(self, meta: int) -> bool:
+        return meta in WITH_LENGTH
+
     def sql(self, column: Declared) -> str:
         size = ("", "tiny", "", "medium", "long")[column.meta]
-        return f"{size}{'blob' if _charset(column) == BINARY else 'text'}"
+        return f"{size}{'blob' if _named_charset(column) == BINARY else 'text'}"
 
     def reading(self, column: Declared) -> Reading:
         return _reading(column, column.meta)
