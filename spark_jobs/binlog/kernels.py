@@ -29,7 +29,7 @@ Array = NDArray[Any]
 # ---- the head: how kernels are compiled, and how they read and write memory ---------------------------------------
 
 
-CHECKED = bool(numba.config.DISABLE_JIT)
+CHECKED = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
 """NUMBA_DISABLE_JIT=1: kernels run as plain Python, and memory.py checks every byte that they touch."""
 
 address_of: Callable[[memory.Memory], int] = memory.note if CHECKED else memory.address
@@ -127,7 +127,7 @@ def _memcpy() -> Any:
     return copy
 
 
-memcpy = memory.copy if CHECKED else _memcpy()
+memcpy: Any = memory.copy if CHECKED else _memcpy()
 
 
 @kernel
@@ -2047,7 +2047,7 @@ def _high() -> Any:
     return multiply
 
 
-high64 = memory.high64 if CHECKED else _high()
+high64: Any = memory.high64 if CHECKED else _high()
 
 
 @kernel

@@ -11,13 +11,12 @@ import ctypes
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
-Memory = NDArray[Any] | pa.Buffer
+Memory: TypeAlias = Any
+"""A numpy array or a pyarrow.Buffer."""
 
 _UNSIGNED: dict[int, type[np.unsignedinteger[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -88,7 +87,8 @@ def touch(place: int, count: int, *, write: bool = False) -> int:
 
 def load(size: int, *, big_endian: bool = False) -> Callable[[int], Any]:
     """``load(address)`` of so many bytes as an unsigned number."""
-    number, order = _UNSIGNED[size], "big" if big_endian else "little"
+    number = _UNSIGNED[size]
+    order: Literal["big", "little"] = "big" if big_endian else "little"
 
     def load(place: int) -> Any:
         return number(int.from_bytes(ctypes.string_at(touch(place, size, write=False), size), order))

@@ -11,12 +11,13 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog.events import list_events, summarize
-from spark_jobs.binlog.framing import TableMaps, open_slice
+from spark_jobs.binlog.framing import FormatDescription, TableMaps, open_slice
 from spark_jobs.binlog.rows import Changes, Decoder
 from spark_jobs.binlog.table import TableDefinition, parse_table_map
 from spark_jobs.binlog.transactions import Slicer
@@ -92,15 +93,15 @@ def _judge_account(content: bytes) -> None:
         raise Wrong(f"an error without file and offset: {summary.error}")
 
 
-def _slices(content: bytes) -> list[dict[str, object]]:
+def _slices(content: bytes) -> list[dict[str, Any]]:
     """The slices that could be cut, which must be the file again up to where they end."""
     slicer = Slicer(FILE, 0, None, target=300)
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     with refusing():
         for piece in chunked(content, 400):
             rows += [row for batch in slicer.feed(piece) for row in batch.to_pylist()]
         rows += [row for batch in slicer.finish() for row in batch.to_pylist()]
-    joined = b"".join(bytes(row["payload"]) for row in rows)  # type: ignore[call-overload]
+    joined = b"".join(row["payload"] for row in rows)
     same = bytearray(content[: len(joined)])
     if len(same) > 21:
         same[21] &= 0xFE  # the in-use flag is stored cleared
@@ -109,18 +110,18 @@ def _slices(content: bytes) -> list[dict[str, object]]:
     return rows
 
 
-def _definitions(maps: TableMaps, head: object) -> Iterator[TableDefinition]:
+def _definitions(maps: TableMaps, head: FormatDescription) -> Iterator[TableDefinition]:
     seen = set()
     for event in maps.events:
         with refusing():
-            definition = parse_table_map(event, head, f"{FILE}:0")  # type: ignore[arg-type]
+            definition = parse_table_map(event, head, f"{FILE}:0")
             if definition.name not in seen:
                 seen.add(definition.name)
                 str(definition)
                 yield definition
 
 
-def _judge_rows(content: bytes, slices: list[dict[str, object]], definition: TableDefinition) -> None:
+def _judge_rows(content: bytes, slices: list[dict[str, Any]], definition: TableDefinition) -> None:
     whole, complete = _decoded(Decoder(definition, before="all", rows=5, partial=True), content)
     if complete and _twin_reads(definition):
         with contextlib.suppress(AssertionError, KeyError, IndexError, ValueError, OverflowError, UnicodeDecodeError):
@@ -134,24 +135,24 @@ def _judge_rows(content: bytes, slices: list[dict[str, object]], definition: Tab
             with refusing():
                 for _ in decoder.decode(
                     FILE,
-                    row["start"],  # type: ignore[arg-type]
-                    row["context"],  # type: ignore[arg-type]
-                    row["payload"],  # type: ignore[arg-type]
-                    transaction_start=row["transaction_start"],  # type: ignore[arg-type]
+                    row["start"],
+                    row["context"],
+                    row["payload"],
+                    transaction_start=row["transaction_start"],
                 ):
                     pass
 
 
 def _decoded(decoder: Decoder, content: bytes) -> tuple[list[Changes], bool]:
     """The batches before the first error, and whether there was none."""
-    found = []
+    found, complete = [], False
     with refusing():
         for changes in decoder.decode(FILE, 0, None, content):
             changes.after.validate(full=True)
             changes.before.validate(full=True)
             found.append(changes)
-        return found, True
-    return found, False
+        complete = True
+    return found, complete
 
 
 def _twin_reads(definition: TableDefinition) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from spark_jobs.binlog.transactions import Slicer
 from tests import segment_types as types
 from tests.segment_spec import (
+    Change,
     Commit,
     Delete,
     Insert,
@@ -143,16 +144,17 @@ _FAMILIES: dict[str, dict[str, tuple[types.ColumnType, Any]]] = {
 
 def _family(name: str, **settings: Any) -> bytes:
     columns = {key: kind for key, (kind, _) in _FAMILIES[name].items()}
+    key = [next(iter(columns))]
     row = tuple(value for _, value in _FAMILIES[name].values())
     blank = tuple(None if place % 2 else value for place, value in enumerate(row))
-    table = Table("s.t", key=["a"] if "a" in columns else (), **columns)
-    changes = [Rows("s.t", Insert, [row, blank]), Update("s.t", row, blank), Delete("s.t", row), Commit()]
+    table = Table("s.t", key, metadata=True, **columns)
+    changes: list[Change] = [Rows("s.t", Insert, [row, blank]), Update("s.t", row, blank), Delete("s.t", row), Commit()]
     return SegmentSpec([table], changes, rotate_to="", **settings).to_bytes()
 
 
 def _partial() -> bytes:
     table = Table("s.t", key=["a"], a=types.INT, b=types.VARCHAR(20), c=types.INT, d=types.TEXT)
-    changes = [
+    changes: list[Change] = [
         Insert("s.t", (1, b"x", ..., ...)),
         Update("s.t", (1, ..., ..., ...), (..., b"y", None, ...)),
         Delete("s.t", (1, ..., ..., ...)),
@@ -167,7 +169,7 @@ def _around() -> bytes:
     tagged = [(0, varlen(1)), (1, b"".join(map(varlen, range(16)))), (2, varlen(2 * 9)), (3, varlen(2) + b"ab")]
     message = b"".join(varlen(number) + content for number, content in tagged)
     xid = struct.pack("<BIII", 0, 1, 1, 1) + b"ab"
-    changes = [
+    changes: list[Change] = [
         Statement("s", "CREATE TABLE t (a int)"),
         Rows("s.t", Insert, [(1,), (2,)], last=False),
         Insert("s.u", (3, b"abc")),
@@ -212,7 +214,7 @@ def logs() -> list[bytes]:
 
 def of(target: str) -> list[bytes]:
     """The seeds of a target, and what was found by it before."""
-    seeds = {"log": logs, "json": lambda: list(DOCUMENTS)}[target]()
+    seeds = logs() if target == "log" else list(DOCUMENTS)
     return seeds + [file.read_bytes() for file in sorted(FINDINGS.glob(f"{target}-*"))]
 
 

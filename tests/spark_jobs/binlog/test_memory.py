@@ -89,9 +89,9 @@ def test_many_may_be_touched() -> None:
 
 
 def test_arrays_given_to_a_kernel_are_noted_and_numbers_typed() -> None:
-    def kernel(array: np.ndarray, count: int) -> Any:
+    def kernel(array: np.ndarray, count: Any) -> Any:
         assert isinstance(count, np.int64)
-        return memory.load(2)(array.ctypes.data + count)
+        return memory.load(2)(array.ctypes.data + int(count))
 
     assert memory.checked(kernel)(np.frombuffer(WIRE, np.uint8), 2) == 0x8483
 

@@ -211,7 +211,7 @@ def test_metadata_that_no_server_writes_is_an_error(code: int, meta: bytes) -> N
 
 def test_more_columns_than_a_table_has_are_an_error() -> None:
     with pytest.raises(DecodeError, match=r"TABLE_MAP of shop.t: 4097 columns"):
-        parsed(Table("shop.t", metadata=False, **{f"c{place}": INT for place in range(4097)}))
+        parsed(Table("shop.t", (), metadata=False, **{f"c{place}": INT for place in range(4097)}))
 
 
 PLAIN = Table("shop.t", metadata=False, a=VARCHAR(5))
