@@ -17,6 +17,9 @@ _BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """Bytes of a group by its number of digits."""
 
 
+_MOST_DIGITS = 65
+
+
 def _groups(precision: int, scale: int) -> tuple[list[int], int]:
     """Digits of each group on the wire, and how many groups stand before the point; a short group leads and trails."""
     whole, short = divmod(precision - scale, 9)
@@ -33,6 +36,10 @@ class Decimal(ColumnType):
 
     def meta(self, wire: bytes) -> int:
         return wire[0] << 8 | wire[1]
+
+    def allows(self, meta: int) -> bool:
+        precision, scale = meta >> 8, meta & 255
+        return 1 <= precision <= _MOST_DIGITS and scale <= precision
 
     def sql(self, column: Declared) -> str:
         text = f"decimal({column.meta >> 8},{column.meta & 255})"

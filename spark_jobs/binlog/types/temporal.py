@@ -142,6 +142,9 @@ class Fractional(ColumnType):
         self.size = size
         self.type = arrow
 
+    def allows(self, meta: int) -> bool:
+        return meta <= 6
+
     def sql(self, column: Declared) -> str:
         return f"{self.name}({column.meta})" if column.meta else self.name
 

@@ -132,6 +132,33 @@ def test_notes(code: int, body: bytes, note: str) -> None:
     assert events[2].note == note
 
 
+@pytest.mark.parametrize(
+    "code, body",
+    [
+        (35, b"\1" + bytes(6)),
+        (35, b"\1" + bytes(8)),
+        (35, b"\1" + bytes(23) + b"\xff" * 8),
+        (35, struct.pack("<Q", 1 << 55)),
+        (163, b"\1\0\0"),
+        (163, b"\2\0\0\0" + bytes(31)),
+    ],
+)
+def test_a_set_of_gtids_that_is_cut(code: int, body: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"mysql-bin.000001:\d+: a set of GTIDs of \d+ bytes in \d+"):
+        listed(replace(SPEC, changes=[RawEvent(code, body)]).to_bytes())
+
+
+def test_the_note_of_a_long_set_of_gtids_is_its_length() -> None:
+    count = 1 << 16
+    body = (
+        b"\1"
+        + bytes(23)
+        + struct.pack("<Q", count)
+        + b"".join(struct.pack("<QQ", 2 * k + 1, 2 * k + 2) for k in range(count))
+    )
+    assert listed(replace(SPEC, changes=[RawEvent(35, body)]).to_bytes())[2].note == f"({len(body) + 23} bytes)"
+
+
 def test_an_unknown_ignorable_event() -> None:
     events = listed(replace(SPEC, changes=[RawEvent(77, b"x", flags=0x80)]).to_bytes())
     assert (events[2].type, events[2].note) == ("Unknown(77)", "")

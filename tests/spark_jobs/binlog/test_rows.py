@@ -489,6 +489,17 @@ def test_the_log_fills_in_what_the_definition_leaves_open() -> None:
     assert changes.after.to_pylist() == [{"id": 1, "note": "abc"}]
 
 
+def test_a_collation_that_is_not_known_is_refused_by_place() -> None:
+    table = Table("shop.t", id=INT, note=VARCHAR(10, 65023))
+    content = content_of(Insert("shop.t", (1, None)), tables=(table,))
+    with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.note: collation 65023 belongs to no known"):
+        decode(content)
+    known = replace(definition_of(content).columns[1], charset=LATIN1)
+    definition = replace(definition_of(content), columns=(definition_of(content).columns[0], known))
+    with pytest.raises(DecodeError, match="character set collation 65023 in the log, latin1 expected"):
+        decode(content, definition)
+
+
 def test_a_type_that_is_not_read_names_its_column() -> None:
     table = Table("shop.t", id=INT, doc=ColumnType(0, b"", bytes))
     with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.doc: type decimal before MySQL 5.0 is not read"):
