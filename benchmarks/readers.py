@@ -18,8 +18,8 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.pipeline import run_source
 
 
-def peer(server: MySQLServer, log: Log, *, fold: bool) -> tuple[int, float]:
-    """Changes and seconds for python-mysql-replication; with ``fold`` also the last row of every key, in a dict."""
+def peer(server: MySQLServer, log: Log) -> tuple[int, float]:
+    """Changes and seconds for python-mysql-replication, with the last row of every key in a dict."""
     began, changes = time.perf_counter(), 0
     state: dict[tuple[str, object], object] = {}
     stream = _stream(server, log)
@@ -27,9 +27,8 @@ def peer(server: MySQLServer, log: Log, *, fold: bool) -> tuple[int, float]:
         for event in stream:
             for row in event.rows:
                 changes += 1
-                if fold:
-                    values = row.get("values") or row["after_values"]
-                    state[event.table, values["id"]] = None if isinstance(event, DeleteRowsEvent) else values
+                values = row.get("values") or row["after_values"]
+                state[event.table, values["id"]] = None if isinstance(event, DeleteRowsEvent) else values
             if changes >= log.changes:
                 break
     finally:

@@ -19,4 +19,5 @@ def compile_decoder() -> int:
     """Decodes a recorded log; how many changes it holds. Raises DecodeError where the recording is damaged."""
     scope = Scope.parse(TABLES)
     log = [(_LOG.name, iter([_LOG.read_bytes()]))]
-    return sum(1 for _ in changes_of_files(log, lambda name: scope.holds(name.schema, name.table)))
+    pieces = changes_of_files(log, lambda name: scope.holds(name.schema, name.table))
+    return sum(piece.endswith("\n") for piece in pieces)

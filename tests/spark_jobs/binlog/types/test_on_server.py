@@ -125,8 +125,8 @@ def test_json_is_what_the_server_prints(database: Database) -> None:
     database.execute("UPDATE j SET j = JSON_SET(j, '$.bb', '') WHERE JSON_TYPE(j) = 'OBJECT'")
     database.execute("FLUSH BINARY LOGS")
     content = (database.server.data / file).read_bytes()
-    lines = changes_of_files([(file, iter([content]))], wanted_tables([f"{database.name}.j"]))
-    found = {row["id"]: row["j"] for row in (json.loads(line)["after"] for line in lines)}
+    pieces = changes_of_files([(file, iter([content]))], wanted_tables([f"{database.name}.j"]))
+    found = {row["id"]: row["j"] for row in (json.loads(line)["after"] for line in "".join(pieces).splitlines())}
     assert found == dict(database.execute("SELECT id, CAST(j AS CHAR) FROM j"))
 
 
