@@ -84,7 +84,7 @@ def test_every_character_is_the_servers(database: Database, charset: str) -> Non
     joined = np.frombuffer(b"".join(stored) + bytes(64), np.uint8)
     ends = np.cumsum([len(one) for one in stored])
     offsets = np.concatenate([[0], ends]).astype(np.int32)
-    new_offsets, out, bad = _converted(_converter(charset)[0], offsets, joined.ctypes.data)
+    new_offsets, out, bad = _converted(_converter(charset)[0], offsets, kernels.address_of(joined))
     text = bytes(out)
     found = [None if bad[k] else text[new_offsets[k] : new_offsets[k + 1]] for k in range(len(stored))]
     expected = list(as_the_server_has_them(database, charset, stored))
