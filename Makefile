@@ -44,6 +44,18 @@ test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
 	@$(STEP) 'Tests without Spark and server'
 	@$(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow'
 
+.PHONY: test-checked
+test-checked: $(DEV) ## the decoder's tests with every load and store of its kernels checked: minutes
+	@$(STEP) 'Tests of the decoder, bounds checked'
+	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not slow' tests/spark_jobs/binlog tests/fuzz
+
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: $(DEV) ## the fuzzer for FUZZ_SECONDS=60; what it learns stays in .fuzz, and what it finds as .fuzz/*/found-*
+	@$(STEP) 'Fuzzing for $(FUZZ_SECONDS) seconds'
+	@$(PY) -m tests.fuzz json $$(( $(FUZZ_SECONDS) / 4 )) .fuzz/json
+	@$(PY) -m tests.fuzz log $$(( $(FUZZ_SECONDS) * 3 / 4 )) .fuzz/log
+
 .PHONY: lint
 lint: $(DEV) ## ruff, mypy --strict and the import contracts
 	@$(STEP) 'Lint'
@@ -78,7 +90,7 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 
 .PHONY: clean
 clean: ## removes what was made in this tree: .venv, caches, demo; the user's cache stays
-	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz
 	find . -name __pycache__ -not -path './.git/*' -type d -exec rm -rf {} +
 
 # Set-up

@@ -77,7 +77,7 @@ class TableMaps:
         self._kept.append(np.frombuffer(body[6:], np.uint8))
         if ordinal == len(self.bodies):
             self.bodies = np.concatenate([self.bodies, np.zeros_like(self.bodies)])
-        self.bodies[ordinal] = self._kept[-1].ctypes.data, len(body) - 6
+        self.bodies[ordinal] = kernels.address_of(self._kept[-1]), len(body) - 6
         if 2 * len(self) > len(self.slots):
             self._rehash()
         else:
@@ -129,7 +129,7 @@ class Scan:
     @property
     def address(self) -> int:
         """Of the buffer's first byte; valid while ``buffer`` lives."""
-        return int(self.buffer.ctypes.data)
+        return kernels.address_of(self.buffer)
 
     def gtid(self, transaction: int) -> str | None:
         """GTID of a row of ``transactions``; None where it has none, or where it lies in an earlier slice."""

@@ -22,13 +22,27 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from spark_jobs.binlog import memory
+
 Array = NDArray[Any]
 
 # ---- the head: how kernels are compiled, and how they read and write memory ---------------------------------------
 
 
+CHECKED = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
+"""NUMBA_DISABLE_JIT=1: kernels run as plain Python, and memory.py checks every byte that they touch."""
+
+address_of: Callable[[memory.Memory], int] = memory.note if CHECKED else memory.address
+"""Where an array's or a buffer's first byte lies: the only way in which memory becomes an address for a kernel."""
+
+address_of_parts: Callable[[memory.Memory, Array, Array], int] = memory.note_parts if CHECKED else memory.part_address
+"""The same of memory in parts, places and sizes in bytes, where a kernel that leaves one has gone astray."""
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """The one decorator of every kernel. numpy's error model: a division by zero is no exception."""
+    if CHECKED:
+        return memory.checked(function)
     return numba.njit(cache=True, boundscheck=False, nogil=True, error_model="numpy")(function)
 
 
@@ -37,11 +51,15 @@ def part(function: Callable[..., Any]) -> Any:
 
     A call costs more than it looks: the vectors that the caller keeps in registers are loaded again after each.
     """
+    if CHECKED:
+        return memory.checked(function)
     return numba.njit(boundscheck=False, nogil=True, error_model="numpy", forceinline=True)(function)
 
 
 def _load(result: Any, bits: int, *, big_endian: bool = False) -> Any:
     """An intrinsic ``load(address) -> unsigned`` that needs no alignment."""
+    if CHECKED:
+        return memory.load(bits // 8, big_endian=big_endian)
 
     @intrinsic
     def load(_typing: Any, _address: Any) -> Any:
@@ -57,6 +75,8 @@ def _load(result: Any, bits: int, *, big_endian: bool = False) -> Any:
 
 def _store(value_type: Any, bits: int) -> Any:
     """An intrinsic ``store(address, unsigned)`` that needs no alignment."""
+    if CHECKED:
+        return memory.store(bits // 8)
 
     @intrinsic
     def store(_typing: Any, _address: Any, _value: Any) -> Any:
@@ -72,6 +92,8 @@ def _store(value_type: Any, bits: int) -> Any:
 
 def _copy(count: int) -> Any:
     """An intrinsic ``copy(target, source)`` of exactly ``count`` bytes in one vector."""
+    if CHECKED:
+        return lambda target, source: memory.copy(target, source, count)
 
     @intrinsic
     def copy(_typing: Any, _target: Any, _source: Any) -> Any:
@@ -118,7 +140,7 @@ def _memcpy() -> Any:
     return copy
 
 
-memcpy = _memcpy()
+memcpy: Any = memory.copy if CHECKED else _memcpy()
 
 
 @part
@@ -142,7 +164,7 @@ def _crc_tables() -> np.ndarray[Any, np.dtype[np.uint32]]:
 
 
 _CRC = _crc_tables()
-HAS_CLMUL = bool(llvmlite.binding.get_host_cpu_features().get("pclmul"))
+HAS_CLMUL = bool(llvmlite.binding.get_host_cpu_features().get("pclmul")) and not CHECKED
 """Whether this processor multiplies polynomials (x86 PCLMULQDQ); elsewhere the tables do the work."""
 
 _FOLD_64 = (0x154442BD4, 0x1C6E41596)
@@ -2428,7 +2450,7 @@ def _high() -> Any:
     return multiply
 
 
-high64 = _high()
+high64: Any = memory.high64 if CHECKED else _high()
 
 
 @kernel
@@ -2540,7 +2562,7 @@ def _put_unsigned(out: int, number: Any) -> Any:
 def _put_signed(out: int, number: int) -> Any:
     if number < 0:
         store8(out, np.uint8(45))
-        return _put_unsigned(out + 1, np.uint64(0) - np.uint64(number))
+        return _put_unsigned(out + 1, np.uint64(-number))
     return _put_unsigned(out, np.uint64(number))
 
 
@@ -2707,8 +2729,10 @@ def _put_clock(out: int, clock: int, fraction: int) -> Any:
 @kernel
 def _put_moment(kind: int, source: int, count: int, out: int) -> Any:
     """A date or time (my_time.cc, TIME_from_longlong_…_packed) in quotes; or JSON_BAD."""
+    if count != 8:
+        return JSON_BAD
     packed = np.int64(load64(source))
-    if count != 8 or packed == -9223372036854775808:
+    if packed == -9223372036854775808:
         return JSON_BAD
     store8(out, np.uint8(34))
     out += 1

@@ -114,7 +114,7 @@ class Payloads:
     def _together(self, found: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> Opened:
         """Several payloads: inflated side by side into one buffer and scanned in one go."""
         contents = self._contents(found, events, heads)
-        buffer = np.frombuffer(b"".join([*contents, bytes(PADDING)]), np.uint8)
+        buffer = _padded(b"".join([*contents, bytes(PADDING)]))
         stops = np.cumsum(heads[:, kernels.PH_CLAIMED])
         scanner = self._scanner(found, events, np.concatenate([[0], stops[:-1]]))
         inner = scanner.whole(buffer[: stops[-1]], 0)
@@ -163,7 +163,7 @@ class Payloads:
         begins, stop = [], []
         for piece in self._pieces(found, event, head):
             content = rest + piece
-            buffer = np.frombuffer(content + bytes(PADDING), np.uint8)
+            buffer = _padded(content + bytes(PADDING))
             inner = scanner.scan(buffer[: len(content)], base)
             if inner.error:
                 raise inner.error
@@ -229,12 +229,19 @@ def payload_note(event: bytes, footer: int, _where: str) -> str:
     """What SHOW BINLOG EVENTS says of a payload event; nothing where its header does not make sense."""
     heads = np.zeros((1, kernels.PH_COLUMNS), np.int64)
     wire = np.frombuffer(event, np.uint8)
-    if not kernels.payload_heads(np.array([wire.ctypes.data]), np.array([len(wire) - footer]), heads):
+    if not kernels.payload_heads(np.array([kernels.address_of(wire)]), np.array([len(wire) - footer]), heads):
         return ""
     kind, claimed = int(heads[0, kernels.PH_TYPE]), int(heads[0, kernels.PH_CLAIMED])
     names = {kernels.PAYLOAD_ZSTD: "ZSTD", kernels.PAYLOAD_NONE: "NONE"}
     size = claimed if claimed >= 0 else int(heads[0, kernels.PH_SIZE])
     return f"compression='{names.get(kind, kind)}', decompressed_size={size} bytes"
+
+
+def _padded(content: bytes) -> NDArray[np.uint8]:
+    """The array whose parts are scanned; the row kernel may read the padding behind them too."""
+    buffer = np.frombuffer(content, np.uint8)
+    kernels.address_of(buffer)
+    return buffer
 
 
 def _edges(inner: Scan, mark: int) -> NDArray[np.int64]:

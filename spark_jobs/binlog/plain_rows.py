@@ -217,7 +217,7 @@ def _replaced(events: RowEvents, first: int, after: int, made: dict[int, bytes])
     lengths = np.array([len(event) for event in made.values()])
     buffer = np.frombuffer(b"".join([*made.values(), bytes(PADDING)]), np.uint8)
     run.addresses, run.lengths, run.codes = (array.copy() for array in (run.addresses, run.lengths, run.codes))
-    run.addresses[places] = buffer.ctypes.data + np.cumsum(lengths) - lengths
+    run.addresses[places] = kernels.address_of(buffer) + np.cumsum(lengths) - lengths
     run.lengths[places] = lengths
     run.codes[places] = [event[4] for event in made.values()]
     run.kept.append(buffer)
@@ -234,7 +234,7 @@ def _apply_partial(events: RowEvents, definition: TableDefinition) -> None:
     events.addresses, events.lengths, events.codes = (
         array.copy() for array in (events.addresses, events.lengths, events.codes)
     )
-    events.addresses[partial] = buffer.ctypes.data + starts[:-1]
+    events.addresses[partial] = kernels.address_of(buffer) + starts[:-1]
     events.lengths[partial] = np.diff(starts)
     events.codes[partial] = 31
     events.kept.append(buffer)
@@ -258,10 +258,10 @@ class _Rewriting:
         made = [self._document(cell) for cell in cells.tolist()]
         contents = np.array([[0, len(document)] for document in made], np.int64).reshape(-1, 2)
         joined = np.frombuffer(b"".join(made) or b"\0", np.uint8)
-        contents[:, 0] = joined.ctypes.data + np.cumsum(contents[:, 1]) - contents[:, 1]
+        contents[:, 0] = kernels.address_of(joined) + np.cumsum(contents[:, 1]) - contents[:, 1]
         self._run(cells, contents, starts, 0)
         buffer = np.zeros(int(starts[-1]) + PADDING, np.uint8)
-        self._run(cells, contents, starts, buffer.ctypes.data)
+        self._run(cells, contents, starts, kernels.address_of(buffer))
         return buffer, starts
 
     def _run(self, cells: Numbers, contents: Numbers, starts: Numbers, out: int) -> int:

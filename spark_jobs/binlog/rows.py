@@ -196,8 +196,9 @@ class _Block:
             for kind, place in zip(_OWN, self.own, strict=False)
         )
         self.steps = plan.steps.copy()
-        self.steps[:programs, :, kernels.STEP_SLOT] = self.places[:, 0] + self.memory.address
-        self.steps[:programs, :, kernels.STEP_TEXT] = self.places[:, 1] + self.memory.address
+        address = kernels.address_of_parts(self.memory, self.places, sizes)
+        self.steps[:programs, :, kernels.STEP_SLOT] = self.places[:, 0] + address
+        self.steps[:programs, :, kernels.STEP_TEXT] = self.places[:, 1] + address
         self.steps[:programs, :, kernels.STEP_CAPACITY] = sizes[:, 1]
         if self.has_before and events.updates < len(events.addresses):
             # Rows that are no updates leave their slots alone: no mark may be found there.
@@ -214,7 +215,7 @@ class _Block:
                 len(plan.readings), self.steps, plan.variable[plan.variable[:, 0] < programs], plan.padding,
                 len(self.op), self.nulls, self.has_before, self.marked,
                 self.op, self.offset, self.row, self.committed, self.source,
-                kernels.MONTH_START.ctypes.data, kernels.MONTH_LENGTH.ctypes.data,
+                kernels.address_of(kernels.MONTH_START), kernels.address_of(kernels.MONTH_LENGTH),
             )
         )  # fmt: skip
 
@@ -239,7 +240,7 @@ class _Block:
             return {}
         size = (rows + 511) // 512 * 64
         bitmaps, counts = pa.allocate_buffer(size * len(ordinals)), np.empty(len(ordinals), np.int64)
-        kernels.validities(self.nulls[program], rows, np.array(ordinals), bitmaps.address, size, counts)
+        kernels.validities(self.nulls[program], rows, np.array(ordinals), kernels.address_of(bitmaps), size, counts)
         return {
             ordinal: (bitmaps.slice(size * k, size), nulls)
             for k, (ordinal, nulls) in enumerate(zip(ordinals, counts.tolist(), strict=True))
@@ -305,7 +306,7 @@ def _outer_events(file: str, found: Scan, chosen: Numbers, footer: int) -> RowEv
     if len(late):
         first = offsets[late[0]]
         tail = np.concatenate([found.buffer[first:], np.zeros(PADDING, np.uint8)])
-        addresses[late] = tail.ctypes.data + offsets[late] - first
+        addresses[late] = kernels.address_of(tail) + offsets[late] - first
         kept.append(tail)
     commits, transactions = _owners(found, chosen)
     leads = np.zeros(len(chosen), np.int64)
@@ -375,7 +376,11 @@ def _differences(known: Column, said: Column) -> Iterator[tuple[str, object, obj
 
 
 def _charset(column: Column) -> str | None:
-    return None if column.charset is None else charset_of(column.charset)
+    """A name to compare: two collations that are not known are the same set only where they are the same."""
+    try:
+        return None if column.charset is None else charset_of(column.charset)
+    except Unsupported:
+        return f"collation {column.charset}"
 
 
 def _completed(known: Column, said: Column) -> Column:

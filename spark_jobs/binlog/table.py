@@ -149,7 +149,7 @@ def parse_table_map(event: bytes, head: FormatDescription, where: str) -> TableD
         return _parse_body(name, body, head)
     except DecodeError as error:
         raise type(error)(f"{where}: TABLE_MAP of {name}: {error}") from None
-    except (UnicodeDecodeError, IndexError, KeyError) as error:
+    except (ValueError, IndexError, KeyError) as error:
         raise DecodeError(f"{where}: TABLE_MAP of {name}: its metadata does not fit its columns ({error!r})") from None
 
 
@@ -158,13 +158,20 @@ def _parse_body(name: TableName, body: bytes, head: FormatDescription) -> TableD
     wire.take(8)
     for _ in ("schema", "table"):
         wire.take(wire.number(1) + 1)
-    codes = wire.take(wire.packed())
+    count = wire.packed()
+    if count > _MOST_COLUMNS:
+        raise DecodeError(f"{count} columns; servers have {_MOST_COLUMNS} at most")
+    codes = wire.take(count)
     if not codes:
         raise DecodeError("no columns in it")
     columns = _plain_columns(codes, _Bytes(wire.text()), wire.take((len(codes) + 7) // 8))
     if head.flavor != "mariadb":  # there, old temporal types may have a fraction that the log does not tell
         columns = [replace(c, declared=c.type.sql(c)) if c.type_code in OLD_TWINS.values() else c for c in columns]
     return _Metadata(name, columns, head.flavor == "mariadb", _year_counts(head)).read(wire)
+
+
+_MOST_COLUMNS = 4096
+"""MySQL sql/sql_const.h and MariaDB, MAX_FIELDS: more would make a few bytes claim gigabytes of slots."""
 
 
 def _plain_columns(codes: bytes, metadata: _Bytes, nullable: bytes) -> list[Column]:
@@ -176,7 +183,10 @@ def _plain_columns(codes: bytes, metadata: _Bytes, nullable: bytes) -> list[Colu
         kind = real_code(code, meta)
         may_be_null = bool(nullable[ordinal >> 3] >> (ordinal & 7) & 1)
         unsigned = None if TYPES[kind].is_numeric and TYPES[kind] is not YEAR else False
-        columns.append(Column(None, kind, TYPES[kind].meta(meta), unsigned, may_be_null))
+        number = TYPES[kind].meta(meta)
+        if not TYPES[kind].allows(number):
+            raise DecodeError(f"column {ordinal + 1} of type number {kind} has the metadata {meta.hex()}")
+        columns.append(Column(None, kind, number, unsigned, may_be_null))
     if metadata:
         raise DecodeError(f"{len(metadata.wire) - metadata.place} bytes of type metadata left over")
     return columns
@@ -202,6 +212,8 @@ class _Metadata:
                 _FIELDS[kind](self, content)
         for code, content in self.labels:
             self._set_labels(code, content)
+        if self.key and max(self.key) >= len(self.columns):
+            raise DecodeError(f"column {max(self.key) + 1} is in the key of {len(self.columns)} columns")
         if self.named and self.key is None:
             self.key = ()  # a server that logs names logs the key too, where there is one
         return TableDefinition(self.name, tuple(self.columns), self.key)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.errors import DecodeError, Unsupported
+from spark_jobs.errors import Unsupported
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -75,7 +75,7 @@ class Filled:
     @property
     def text_address(self) -> int:
         """Where the text lies; 0 where there is none."""
-        return self.text.address if self.text else 0
+        return kernels.address_of(self.text) if self.text else 0
 
     def numbers(self, kind: str) -> Numbers:
         """The slots as numbers of a numpy type."""
@@ -195,6 +195,10 @@ class ColumnType(ABC):
         """The metadata bytes of TABLE_MAP as one number."""
         return int.from_bytes(wire, "little")
 
+    def allows(self, meta: int) -> bool:  # noqa: ARG002 - every type is asked alike
+        """Whether a server writes such metadata; with others its values have no layout."""
+        return True
+
     @abstractmethod
     def sql(self, column: Declared) -> str:
         """The type as SHOW CREATE TABLE would print it."""
@@ -217,11 +221,8 @@ class Counted(ColumnType):
 
     meta_size: int = 1
 
-    def meta(self, wire: bytes) -> int:
-        """Raises DecodeError where no value has a length of so many bytes."""
-        if wire[0] not in WITH_LENGTH:
-            raise DecodeError(f"a length of {wire[0]} bytes for values, where 1 to 4 are possible")
-        return wire[0]
+    def allows(self, meta: int) -> bool:
+        return meta in WITH_LENGTH
 
 
 class Refused(ColumnType):

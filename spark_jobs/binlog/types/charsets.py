@@ -64,7 +64,7 @@ def text_of(wire: bytes, charset: str) -> str:
     if charset in UTF8 or charset == BINARY:
         return wire.decode()
     stored = np.frombuffer(wire, np.uint8)
-    _, out, bad = _converted(_converter(charset)[0], np.array([0, len(wire)], np.int32), stored.ctypes.data)
+    _, out, bad = _converted(_converter(charset)[0], np.array([0, len(wire)], np.int32), kernels.address_of(stored))
     if bad.any():
         raise UnicodeDecodeError(charset, wire, 0, len(wire), "these bytes are no text of the set")
     return bytes(out).decode()
@@ -76,7 +76,7 @@ def _converted(convert: _Convert, offsets: Numbers, address: int) -> tuple[Numbe
     require_fits(size)
     out = pa.allocate_buffer(size + _SLACK)
     new_offsets, bad = np.empty(len(offsets), np.int32), np.zeros(len(offsets) - 1, np.uint8)
-    convert(offsets, address, new_offsets, out.address, bad)
+    convert(offsets, address, new_offsets, kernels.address_of(out), bad)
     return new_offsets, out.slice(0, int(new_offsets[-1])), bad
 
 

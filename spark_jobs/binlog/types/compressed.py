@@ -27,6 +27,9 @@ without its head and checksum where r is set."""
 class CompressedVarchar(Varchar):
     """VARCHAR and VARBINARY, metadata: the most bytes of a value and one more."""
 
+    def allows(self, meta: int) -> bool:
+        return meta > 0
+
     def sql(self, column: Declared) -> str:
         return f"{self.sized(column, column.meta - 1)} compressed"
 

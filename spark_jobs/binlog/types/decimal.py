@@ -12,10 +12,12 @@ import pyarrow as pa
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.base import BadValue, ColumnType, Declared, Filled, Finished, Reading, fixed
-from spark_jobs.errors import DecodeError
 
 _BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """Bytes of a group by its number of digits."""
+
+
+_MOST_DIGITS = 65
 
 
 def _groups(precision: int, scale: int) -> tuple[list[int], int]:
@@ -26,9 +28,6 @@ def _groups(precision: int, scale: int) -> tuple[list[int], int]:
     return before + [9] * whole + ([short] if short else []), len(before)
 
 
-_MOST_DIGITS = 65
-
-
 class Decimal(ColumnType):
     """DECIMAL(p, s), metadata: p, s. Text where p > 38."""
 
@@ -36,11 +35,11 @@ class Decimal(ColumnType):
     is_numeric: ClassVar[bool] = True
 
     def meta(self, wire: bytes) -> int:
-        """Raises DecodeError where no column has such digits."""
-        precision, scale = wire
-        if not 0 < precision <= _MOST_DIGITS or scale > precision:
-            raise DecodeError(f"decimal({precision},{scale}) is not possible")
-        return precision << 8 | scale
+        return wire[0] << 8 | wire[1]
+
+    def allows(self, meta: int) -> bool:
+        precision, scale = meta >> 8, meta & 255
+        return 1 <= precision <= _MOST_DIGITS and scale <= precision
 
     def sql(self, column: Declared) -> str:
         text = f"decimal({column.meta >> 8},{column.meta & 255})"

@@ -47,7 +47,7 @@ def _finish(filled: Filled) -> Finished:
     out = np.empty(min(2 * int(offsets[-1]) + 8 * filled.rows + _SLACK, MOST_TEXT), np.uint8)
     while True:
         reason = kernels.json_text(
-            offsets, filled.text_address, nulls, state, new_offsets, out.ctypes.data, len(out), stack
+            offsets, filled.text_address, nulls, state, new_offsets, kernels.address_of(out), len(out), stack
         )
         row, used = state.tolist()
         if reason == 0:

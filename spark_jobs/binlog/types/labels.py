@@ -63,6 +63,9 @@ class Enum(ColumnType):
     def meta(self, wire: bytes) -> int:
         return wire[1]
 
+    def allows(self, meta: int) -> bool:
+        return meta in {1, 2}
+
     def sql(self, column: Declared) -> str:
         return _quoted("enum", column)
 
@@ -79,6 +82,9 @@ class Set(ColumnType):
 
     def meta(self, wire: bytes) -> int:
         return wire[1]
+
+    def allows(self, meta: int) -> bool:
+        return meta in {1, 2, 3, 4, 8}
 
     def sql(self, column: Declared) -> str:
         return _quoted("set", column)

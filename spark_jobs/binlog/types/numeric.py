@@ -64,6 +64,9 @@ class Bit(ColumnType):
     def meta(self, wire: bytes) -> int:
         return wire[1] * 8 + wire[0]
 
+    def allows(self, meta: int) -> bool:
+        return 1 <= meta <= 64
+
     def sql(self, column: Declared) -> str:
         return f"bit({column.meta})"
 

@@ -11,10 +11,19 @@ import pyarrow as pa
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.base import WITH_LENGTH, ColumnType, Counted, Declared, Reading, as_is
 from spark_jobs.binlog.types.charsets import BINARY, charset_of, finish_for, width_of
+from spark_jobs.errors import Unsupported
 
 
 def _charset(column: Declared) -> str | None:
     return None if column.charset is None else charset_of(column.charset)
+
+
+def _named_charset(column: Declared) -> str | None:
+    """As _charset, for a name: a collation that is not known stops who reads the column, not who names it."""
+    try:
+        return _charset(column)
+    except Unsupported:
+        return None
 
 
 def _reading(column: Declared, length_size: int) -> Reading:
@@ -27,7 +36,7 @@ def _reading(column: Declared, length_size: int) -> Reading:
 
 def _length(column: Declared, size: int) -> int:
     """The declared length of a column of ``size`` bytes, in characters where there is a character set."""
-    charset = _charset(column)
+    charset = _named_charset(column)
     return size // (1 if charset is None else width_of(charset))
 
 
@@ -42,7 +51,7 @@ class Varchar(ColumnType):
 
     def sized(self, column: Declared, size: int) -> str:
         """As declared with so many bytes."""
-        return f"{'varbinary' if _charset(column) == BINARY else 'varchar'}({_length(column, size)})"
+        return f"{'varbinary' if _named_charset(column) == BINARY else 'varchar'}({_length(column, size)})"
 
     def reading(self, column: Declared) -> Reading:
         return _reading(column, 1 if column.meta < 256 else 2)
@@ -58,7 +67,7 @@ class Char(ColumnType):
         return packed_length(wire)
 
     def sql(self, column: Declared) -> str:
-        return f"{'binary' if _charset(column) == BINARY else 'char'}({_length(column, column.meta)})"
+        return f"{'binary' if _named_charset(column) == BINARY else 'char'}({_length(column, column.meta)})"
 
     def reading(self, column: Declared) -> Reading:
         if _charset(column) == BINARY:
@@ -75,7 +84,7 @@ class Blob(Counted):
 
     def sql(self, column: Declared) -> str:
         size = ("", "tiny", "", "medium", "long")[column.meta]
-        return f"{size}{'blob' if _charset(column) == BINARY else 'text'}"
+        return f"{size}{'blob' if _named_charset(column) == BINARY else 'text'}"
 
     def reading(self, column: Declared) -> Reading:
         return _reading(column, column.meta)

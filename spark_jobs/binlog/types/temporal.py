@@ -24,7 +24,6 @@ from spark_jobs.binlog.types.base import (
     fixed,
     validity_of,
 )
-from spark_jobs.errors import DecodeError
 
 MICROSECONDS = pa.timestamp("us")
 FRACTION_UNIT = (1_000_000, 10_000, 100, 1)
@@ -143,11 +142,8 @@ class Fractional(ColumnType):
         self.size = size
         self.type = arrow
 
-    def meta(self, wire: bytes) -> int:
-        """Raises DecodeError where no column has so many digits."""
-        if wire[0] > 6:
-            raise DecodeError(f"{self.name} with {wire[0]} digits of a second, where 6 are the most")
-        return wire[0]
+    def allows(self, meta: int) -> bool:
+        return meta <= 6
 
     def sql(self, column: Declared) -> str:
         return f"{self.name}({column.meta})" if column.meta else self.name

@@ -1,4 +1,4 @@
-"""FORMAT.md cannot fall behind the registry: its list of events is compared with it."""
+"""FORMAT.md cannot fall behind the registries: its lists of events, types and metadata are compared with them."""
 
 import re
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 from spark_jobs import binlog
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
+from spark_jobs.binlog.table import _FIELDS
+from spark_jobs.binlog.types import TYPES
 
 PAGE = (Path(str(binlog.__file__)).parent / "FORMAT.md").read_text(encoding="utf-8")
 
@@ -41,6 +43,43 @@ def test_every_layout_that_is_read_has_a_table() -> None:
     }
     read = {code for code, event in EVENT_TYPES.items() if treatment(event) in {"decoded", "statement"}}
     assert read - codes == {code for code in read if EVENT_TYPES[code].meaning == kernels.XID}
+
+
+def rows_of(section: str, head: str) -> list[list[str]]:
+    """The cells of the rows of a section's table whose head begins so."""
+    text = PAGE.partition(f"## {section}")[2].partition("\n## ")[0]
+    _, _, table = text.partition(f"\n| {head} |")
+    lines = table.partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_list_of_column_types() -> None:
+    listed = [int(code) for cells in rows_of("Values", "type") for code in cells[1].split(",")]
+    assert sorted(listed) == sorted(TYPES)
+
+
+def test_types_have_the_metadata_that_is_listed() -> None:
+    """As many cells of it as bytes, but for those whose two bytes are one thing, which the list says."""
+    without = {int(code) for cells in rows_of("Values", "type") for code in cells[1].split(",") if not cells[2]}
+    assert without == {code for code, kind in TYPES.items() if not kind.meta_size}
+
+
+def test_the_list_of_optional_metadata() -> None:
+    listed = {int(cells[0]): cells[3] for cells in rows_of("TABLE_MAP", "field")}
+    assert set(listed.values()) == {"read", "passed over"}
+    assert {number for number, treatment in listed.items() if treatment == "read"} == set(_FIELDS)
+
+
+def test_the_list_of_json_types() -> None:
+    listed = {int(code) for cells in rows_of("JSON documents", "type") for code in cells[0].split(",")}
+    assert listed == {*range(kernels.JSON_SMALL_OBJECT, kernels.JSON_STRING + 1), kernels.JSON_OPAQUE}
+
+
+def test_every_layout_has_its_source() -> None:
+    """Beside its table or in the list at the head of the page."""
+    for title in ("FORMAT_DESCRIPTION", "XID", "TABLE_MAP", "Row events", "Values", "JSON documents"):
+        section = PAGE.partition(f"## {title}")[2].partition("\n## ")[0]
+        assert re.search(r"Sources?: .*`\S+\.(h|cc)`", section), title
 
 
 def test_tables_are_whole() -> None:

@@ -14,7 +14,7 @@ from tests.segment_spec import varlen
 def address(content: bytes) -> tuple[int, np.ndarray]:
     """Where a copy of the bytes lies, and what keeps it there. Bytes that must not be read stand around it."""
     array = np.frombuffer(b"\xaa" * 32 + content + b"\x55" * 32, np.uint8)
-    return array.ctypes.data + 32, array
+    return kernels.address_of(array) + 32, array
 
 
 @given(content=st.binary(max_size=400), skip=st.integers(0, 15))

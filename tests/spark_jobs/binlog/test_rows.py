@@ -496,6 +496,45 @@ def test_the_log_fills_in_what_the_definition_leaves_open() -> None:
     assert changes.after.to_pylist() == [{"id": 1, "note": "abc"}]
 
 
+@pytest.mark.parametrize("values", [(1, 2, None), (1, None, 2), (None, None, 1)])
+def test_a_null_in_any_row_of_an_event(values: tuple[int | None, ...]) -> None:
+    table = Table("shop.t", id=INT)
+    [changes] = decode(content_of(Rows("shop.t", Insert, [(value,) for value in values]), tables=(table,)))
+    assert changes.after["id"].to_pylist() == list(values)
+
+
+def test_checksums_may_change_from_file_to_file() -> None:
+    files = [
+        SegmentSpec([PLAIN], [Insert("shop.t", (number, "a"))], checksum=checksum).to_bytes()
+        for number, checksum in enumerate([True, False, True])
+    ]
+    decoder = Decoder(definition_of(files[0]))
+    found = [changes.after["id"].to_pylist() for content in files for changes in decoder.decode(FILE, 0, None, content)]
+    assert found == [[0], [1], [2]]
+
+
+def test_a_table_id_may_mean_another_table_later() -> None:
+    """As after FLUSH TABLES or a restart: the map in force is the last one of the statement."""
+    other = Table("shop.u", id=INT, note=VARCHAR(40))
+    one = SegmentSpec([PLAIN], [Insert("shop.t", (1, "a"))], rotate_to="")
+    two = SegmentSpec([other, PLAIN], [Insert("shop.u", (2, "b")), Insert("shop.t", (3, "c"))])
+    content = one.to_bytes() + b"".join(two.events()[2:])
+    assert one.first_table_id == two.first_table_id
+    found = decode(content, definition_of(one.to_bytes()))
+    assert [changes.after["id"].to_pylist() for changes in found] == [[1, 3]]
+
+
+def test_a_collation_that_is_not_known_is_refused_by_place() -> None:
+    table = Table("shop.t", id=INT, note=VARCHAR(10, 65023))
+    content = content_of(Insert("shop.t", (1, None)), tables=(table,))
+    with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.note: collation 65023 belongs to no known"):
+        decode(content)
+    known = replace(definition_of(content).columns[1], charset=LATIN1)
+    definition = replace(definition_of(content), columns=(definition_of(content).columns[0], known))
+    with pytest.raises(DecodeError, match="character set collation 65023 in the log, latin1 expected"):
+        decode(content, definition)
+
+
 def test_a_type_that_is_not_read_names_its_column() -> None:
     table = Table("shop.t", id=INT, doc=ColumnType(0, b"", bytes))
     with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.doc: type decimal before MySQL 5.0 is not read"):

@@ -201,24 +201,47 @@ def test_left_over_type_metadata_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "code, meta, why",
+    "code, meta",
     [
-        (252, b"\0", "a length of 0 bytes for values"),
-        (252, b"\5", "a length of 5 bytes for values"),
-        (140, b"\5", "a length of 5 bytes for values"),
-        (245, b"\xff", "a length of 255 bytes for values"),
-        (255, b"\0", "a length of 0 bytes for values"),
-        (17, b"\7", "timestamp with 7 digits of a second"),
-        (18, b"\7", "datetime with 7 digits of a second"),
-        (19, b"\xff", "time with 255 digits of a second"),
-        (246, b"\0\0", r"decimal\(0,0\) is not possible"),
-        (246, b"\x42\0", r"decimal\(66,0\) is not possible"),
-        (246, b"\5\6", r"decimal\(5,6\) is not possible"),
+        *((code, bytes([size])) for code in (252, 245, 255, 242) for size in (0, 5)),
+        *((246, bytes(digits)) for digits in ((0, 0), (5, 6), (66, 1))),
+        *((16, bytes(bits)) for bits in ((0, 0), (1, 8))),
+        *((code, b"\7") for code in (17, 18, 19)),
+        *((254, bytes(label)) for label in ((247, 0), (247, 3), (248, 5), (248, 9))),
     ],
 )
-def test_type_metadata_that_no_column_has_is_an_error(code: int, meta: bytes, why: str) -> None:
-    with pytest.raises(DecodeError, match=rf"^log.000001:200: TABLE_MAP of shop.t: {why}"):
+def test_metadata_that_no_server_writes_is_an_error(code: int, meta: bytes) -> None:
+    with pytest.raises(DecodeError, match=rf"log.000001:200: TABLE_MAP of shop.t: column 1 .* metadata {meta.hex()}"):
         parsed(Table("shop.t", metadata=False, a=ColumnType(code, meta, bytes)))
+
+
+def test_more_columns_than_a_table_has_are_an_error() -> None:
+    with pytest.raises(DecodeError, match=r"TABLE_MAP of shop.t: 4097 columns"):
+        parsed(Table("shop.t", (), metadata=False, **{f"c{place}": INT for place in range(4097)}))
+
+
+PLAIN = Table("shop.t", metadata=False, a=VARCHAR(5))
+
+
+@pytest.mark.parametrize(
+    "kind, content, message",
+    [
+        (2, b"", "does not fit its columns"),
+        (2, b"\x08\0", "does not fit its columns"),
+        (8, b"\1", "column 2 is in the key of 1 columns"),
+        (9, b"\7\0", "column 8 is in the key of 1 columns"),
+    ],
+)
+def test_optional_metadata_that_does_not_fit_is_an_error(kind: int, content: bytes, message: str) -> None:
+    with pytest.raises(DecodeError, match=rf"log.000001:200: TABLE_MAP of shop.t: .*{message}"):
+        with_fields(PLAIN, "8.0.36", (kind, content))
+
+
+def test_a_collation_that_is_not_known_does_not_keep_a_table_from_being_named() -> None:
+    definition = with_fields(PLAIN, "8.0.36", (3, b"\xfc\xff\xff"))
+    assert str(definition) == "shop.t (@1 varchar(20))"
+    with pytest.raises(Unsupported, match="collation 65535"):
+        assert definition.columns[0].arrow
 
 
 @pytest.mark.parametrize(

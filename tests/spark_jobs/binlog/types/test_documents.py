@@ -166,8 +166,8 @@ def test_random_documents_read_as_the_twin_has_them(values: list[Any], large: bo
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_doubles_as_the_twin_has_them(value: float) -> None:
     out = np.zeros(40, np.uint8)
-    end = kernels.put_double(out.ctypes.data, np.float64(value).view(np.uint64))
-    found = out[: end - out.ctypes.data].tobytes().decode()
+    end = kernels.put_double(kernels.address_of(out), np.float64(value).view(np.uint64))
+    found = out[: end - kernels.address_of(out)].tobytes().decode()
     assert found == double_text(value)
     assert struct.pack("<d", float(found)) == struct.pack("<d", value)
 

@@ -1,5 +1,6 @@
 # ruff: noqa: DTZ001 - DATETIME has no zone
 
+import time
 from datetime import UTC, date, datetime
 
 import pyarrow as pa
@@ -79,6 +80,28 @@ def test_timestamp(digits: int, wire: str, value: datetime | None, raw: str | No
 )
 def test_time(digits: int, wire: str, value: str) -> None:
     check(TIME(digits), wire, value)
+
+
+@pytest.mark.parametrize("year", [1, 12, 69, 99, 999])
+def test_early_years_stay_as_they_are(year: int) -> None:
+    """No century is added to a year of one or two digits."""
+    assert read(DATE, DATE.encode(f"{year}-12-31")) == (date(year, 12, 31), None)
+    assert read(DATETIME(), DATETIME().encode(f"{year}-12-31 23:59:59")) == (datetime(year, 12, 31, 23, 59, 59), None)
+
+
+def test_a_date_of_zeros_keeps_its_year_and_its_time() -> None:
+    assert read(DATETIME(), DATETIME().encode("0003-00-00 00:00:01")) == (None, "0003-00-00 00:00:01")
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kathmandu", "UTC"])
+def test_the_zone_of_the_reader_does_not_matter(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert read(TIMESTAMP(), bytes.fromhex("65000000")) == (datetime(2023, 9, 12, 6, 6, 56, tzinfo=UTC), None)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("wire, value", [("00", 0), ("01", 1901), ("ff", 2155)])

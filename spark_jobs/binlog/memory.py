@@ -1,0 +1,163 @@
+"""Memory as kernels see it where they run as plain Python (NUMBA_DISABLE_JIT=1): every load and store is checked.
+
+Compiled kernels read and write by address and check nothing that their own logic does not. Here the same loads and
+stores ask first whether all their bytes lie in one array or buffer that lives and that address_of was asked about, or
+that a kernel was given; a store, whether it may be written to. Slow, and meant for tests and fuzzing.
+
+Put here: plain twins of the intrinsics at the head of kernels.py, and what they may touch. Not here: numba.
+"""
+
+import ctypes
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+Memory: TypeAlias = Any
+"""A numpy array or a pyarrow.Buffer."""
+
+_UNSIGNED: dict[int, type[np.unsignedinteger[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class OutOfBounds(AssertionError):
+    """A kernel went beyond the memory that it was given."""
+
+
+class _Range:
+    """Bytes that belong to one object; ``lives()`` is None once that is gone."""
+
+    __slots__ = ("end", "lives", "start", "writable")
+
+    def __init__(self, owner: Memory, place: int = 0, size: int | None = None) -> None:
+        is_array = isinstance(owner, np.ndarray)
+        self.start = address(owner) + place
+        self.end = self.start + (size if size is not None else owner.nbytes if is_array else owner.size)
+        self.writable = bool(owner.flags.writeable if is_array else owner.is_mutable)
+        self.lives = weakref.ref(owner)
+
+
+_ranges: list[_Range] = []
+"""What may be touched, what was touched last in front."""
+_known: dict[int, list[_Range]] = {}
+"""The same by the object's id, which another one may have later. Never empty: a whole, or parts."""
+_MANY = 256
+
+
+def address(memory: Memory) -> int:
+    """Of the first byte."""
+    return int(memory.ctypes.data if isinstance(memory, np.ndarray) else memory.address)
+
+
+def note(memory: Memory) -> int:
+    """As ``address``; its bytes may be touched from now on, for as long as the object lives."""
+    found = _known.get(id(memory))
+    if found is None or found[0].lives() is None:
+        _add(memory, [_Range(memory)])
+    return address(memory)
+
+
+def part_address(memory: Memory, _places: Any, _sizes: Any) -> int:
+    """As ``address``."""
+    return address(memory)
+
+
+def note_parts(memory: Memory, places: Any, sizes: Any) -> int:
+    """As ``note``, of arrays of parts; nothing may be touched across their ends, nor between them."""
+    parts = zip(places.ravel().tolist(), sizes.ravel().tolist(), strict=True)
+    _add(memory, [_Range(memory, place, size) for place, size in parts] or [_Range(memory, 0, 0)])
+    return address(memory)
+
+
+def _add(memory: Memory, found: list[_Range]) -> None:
+    if len(_ranges) > _MANY:
+        _forget()
+    _known[id(memory)] = found
+    _ranges[:0] = found
+
+
+def _forget() -> None:
+    """Drops what is gone."""
+    for key in [key for key, found in _known.items() if found[0].lives() is None]:
+        del _known[key]
+    _ranges[:] = [each for found in _known.values() for each in found]
+
+
+def touch(place: int, count: int, *, write: bool = False) -> int:
+    """Moves the range of these bytes to the front. Raises OutOfBounds where there is none."""
+    place = int(place)
+    if _ranges:
+        last = _ranges[0]
+        if last.start <= place and place + count <= last.end and last.writable >= write and last.lives() is not None:
+            return place
+    for k, each in enumerate(_ranges):
+        if each.start <= place and place + count <= each.end and each.lives() is not None and each.writable >= write:
+            if k:
+                _ranges.insert(0, _ranges.pop(k))
+            return place
+    near = sorted((each for each in _ranges if each.lives() is not None), key=lambda each: abs(each.start - place))[:2]
+    there = ", ".join(f"[{each.start:#x}, {each.end:#x})" for each in near)
+    raise OutOfBounds(f"{'store to' if write else 'load of'} {count} bytes at {place:#x}; near: {there or 'nothing'}")
+
+
+def load(size: int, *, big_endian: bool = False) -> Callable[[int], Any]:
+    """``load(address)`` of so many bytes as an unsigned number."""
+    number = _UNSIGNED[size]
+    order: Literal["big", "little"] = "big" if big_endian else "little"
+
+    def load(place: int) -> Any:
+        return number(int.from_bytes(ctypes.string_at(touch(place, size, write=False), size), order))
+
+    return load
+
+
+def store(size: int) -> Callable[[int, Any], None]:
+    """``store(address, number)`` of so many bytes, little-endian."""
+
+    def store(place: int, value: Any) -> None:
+        wire = (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+        ctypes.memmove(touch(place, size, write=True), wire, size)
+
+    return store
+
+
+def copy(target: int, source: int, count: int) -> None:
+    """As C's memmove."""
+    count = int(count)
+    if count < 0:
+        raise OutOfBounds(f"copy of {count} bytes")
+    if count:
+        ctypes.memmove(touch(target, count, write=True), touch(source, count, write=False), count)
+
+
+def high64(left: Any, right: Any) -> Any:
+    """The upper 64 of the 128 bits of a product."""
+    return np.uint64(int(left) * int(right) >> 64)
+
+
+_inside = False
+
+
+def checked(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel as it is, with the arrays that it is given noted; an index beyond one of them is OutOfBounds too."""
+
+    @functools.wraps(kernel)
+    def run(*arguments: Any) -> Any:
+        global _inside  # noqa: PLW0603 - one kernel at a time: this is for tests
+        if _inside:
+            return kernel(*arguments)
+        for argument in arguments:
+            if isinstance(argument, np.ndarray):
+                note(argument)
+        _inside = True
+        typed = [np.int64(each) if type(each) is int else each for each in arguments]  # as numba has them
+        try:
+            with np.errstate(over="ignore"):  # compiled numbers wrap around silently
+                return kernel(*typed)
+        except IndexError as error:
+            raise OutOfBounds(f"{kernel.__name__}: {error}") from error
+        finally:
+            _inside = False
+
+    return run

@@ -1,0 +1,77 @@
+"""The fuzzer: ``python -m tests.fuzz log|json SECONDS [FOLDER [SEED]]``. ``make fuzz`` runs both targets.
+
+libFuzzer by way of atheris, guided by coverage. Kernels run as plain Python (NUMBA_DISABLE_JIT=1 is set here): slow,
+but their branches count as coverage, and their loads and stores are checked (spark_jobs/binlog/memory.py). Compiled,
+they would be a black box that reads wherever it likes.
+
+FOLDER keeps the corpus from one run to the next; what fails is written there as ``found-…``. SEED makes a run the
+same again, as far as the machine's speed lets it. Exits with 0 where nothing was found.
+"""
+
+import contextlib
+import ctypes
+import os
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+os.environ["NUMBA_DISABLE_JIT"] = "1"
+
+import atheris
+
+with atheris.instrument_imports(include=["spark_jobs.binlog"]):
+    from spark_jobs.binlog import kernels, memory
+    from tests.fuzz import oracle
+from tests.fuzz import mutations, seeds
+
+_LONGEST = {"log": 1 << 13, "json": 1 << 12}
+_SECONDS_OF_ONE = 30
+_MEGABYTES = 2048
+
+JUDGES = {"log": oracle.judge_log, "json": oracle.judge_document}
+MUTATORS = {"log": mutations.mutated_log, "json": mutations.mutated_document}
+
+
+def _fast_crc32(address: int, count: int) -> Any:
+    """zlib's in place of the kernel's, which has tests of its own and would take most of the time here."""
+    memory.touch(address, count)
+    return zlib.crc32(ctypes.string_at(int(address), int(count)))
+
+
+def _engine_change(content: bytes, most: int) -> bytes:
+    changed: bytes = atheris.Mutate(content, max(most, len(content), 1))
+    return changed
+
+
+def main(target: str, seconds: str, folder: str, seed: str = "0") -> None:
+    kernels.crc32 = _fast_crc32
+    seeds.write(target, Path(folder) / "seeds")
+    corpus = Path(folder) / "corpus"
+    corpus.mkdir(parents=True, exist_ok=True)
+    judge, mutate = JUDGES[target], MUTATORS[target]
+
+    def mutator(content: bytes, most: int, chance: int) -> bytes:
+        return mutate(content, most, chance, _engine_change)
+
+    options = {
+        "max_total_time": seconds,
+        "max_len": str(_LONGEST[target]),
+        "timeout": str(_SECONDS_OF_ONE),
+        "rss_limit_mb": str(_MEGABYTES),
+        "seed": seed,
+        "artifact_prefix": f"{folder}/found-",
+        "print_final_stats": "1",
+    }
+    arguments = [f"-{name}={value}" for name, value in options.items()]
+    atheris.Setup([sys.argv[0], *arguments, str(corpus), f"{folder}/seeds"], judge, custom_mutator=mutator)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    target, seconds, *rest = sys.argv[1:]
+    with contextlib.ExitStack() as stack:
+        if not rest:
+            rest = [stack.enter_context(tempfile.TemporaryDirectory(prefix="fuzz-"))]
+        main(target, seconds, *rest)

@@ -1,0 +1,219 @@
+"""What must hold of any bytes at all, however damaged: the judges of the fuzzer and of its seeds.
+
+Every reader of the package either reads on or raises a DecodeError that begins with the file and, behind its magic
+bytes, an offset; the bytes add up; slices are the file again; and where the plain twin reads a table's rows too, both
+read the same. Where kernels run as plain Python (NUMBA_DISABLE_JIT=1), memory.py judges each of their loads and stores.
+
+Put here: the judges. Not here: where the bytes come from (seeds.py, mutations.py).
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.binlog.events import list_events, summarize
+from spark_jobs.binlog.framing import FormatDescription, TableMaps, open_slice
+from spark_jobs.binlog.rows import Changes, Decoder
+from spark_jobs.binlog.table import TableDefinition, parse_table_map
+from spark_jobs.binlog.transactions import Slicer
+from spark_jobs.binlog.types.base import BadValue, Filled
+from spark_jobs.binlog.types.documents import JSON
+from spark_jobs.errors import DecodeError
+from tests import slow_decoder
+from tests.segment_spec import chunked
+
+FILE = "log.000001"
+MOST_MEMORY = 1 << 29
+"""Bytes of Arrow's memory that an input may take at once, whatever its lengths claim."""
+_SAID = re.compile(rf"{re.escape(FILE)}:( |\d+: )")
+_TWIN_COLLATIONS = {None, 8, 11, 33, 45, 63, 255}
+_TABLES = 4
+
+
+class Wrong(Exception):
+    """The decoder did what it must never do."""
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """A DecodeError is in order if it says where."""
+    try:
+        yield
+    except DecodeError as error:
+        if not _SAID.match(str(error)):
+            raise Wrong(f"an error without file and offset: {error}") from error
+
+
+def judge_log(content: bytes) -> None:
+    """Raises where anything that reads a file fails to behave on this one."""
+    before = pa.default_memory_pool().max_memory()
+    with refusing():
+        list(list_events(chunked(content, 1000), FILE))
+    _judge_account(content)
+    slices = _slices(content)
+    maps = TableMaps()
+    with refusing():
+        scanner, _ = open_slice(FILE, 0, None, content, maps)
+        definitions = list(_definitions(maps, scanner.format))
+        for definition in definitions[:_TABLES]:
+            _judge_rows(content, slices, definition)
+    peak = pa.default_memory_pool().max_memory()
+    if peak > max(before, MOST_MEMORY):
+        raise Wrong(f"{peak} bytes of memory for {len(content)} bytes of log")
+
+
+def refusal(content: bytes) -> str | None:
+    """What the first reader says against a file, if anything."""
+    return summarize(chunked(content, 1000), FILE).error or _first_refusal(content)
+
+
+def _first_refusal(content: bytes) -> str | None:
+    maps = TableMaps()
+    try:
+        scanner, _ = open_slice(FILE, 0, None, content, maps)
+        for event in maps.events:
+            definition = parse_table_map(event, scanner.format, f"{FILE}:0")
+            list(Decoder(definition, before="all", partial=True).decode(FILE, 0, None, content))
+    except DecodeError as error:
+        return str(error)
+    return None
+
+
+def _judge_account(content: bytes) -> None:
+    summary = summarize(chunked(content, 777), FILE)
+    counted = summary.magic + sum(each.bytes for each in summary.types) + summary.rest
+    if counted != len(content) or summary.size != len(content):
+        raise Wrong(f"an account of {counted} bytes of {len(content)}")
+    if summary.error is not None and not _SAID.match(summary.error):
+        raise Wrong(f"an error without file and offset: {summary.error}")
+
+
+def _slices(content: bytes) -> list[dict[str, Any]]:
+    """The slices that could be cut, which must be the file again up to where they end."""
+    slicer = Slicer(FILE, 0, None, target=300)
+    rows: list[dict[str, Any]] = []
+    with refusing():
+        for piece in chunked(content, 400):
+            rows += [row for batch in slicer.feed(piece) for row in batch.to_pylist()]
+        rows += [row for batch in slicer.finish() for row in batch.to_pylist()]
+    joined = b"".join(row["payload"] for row in rows)
+    same = bytearray(content[: len(joined)])
+    if len(same) > 21:
+        same[21] &= 0xFE  # the in-use flag is stored cleared
+    if joined != bytes(same):
+        raise Wrong("the slices are not the file")
+    return rows
+
+
+def _definitions(maps: TableMaps, head: FormatDescription) -> Iterator[TableDefinition]:
+    seen = set()
+    for event in maps.events:
+        with refusing():
+            definition = parse_table_map(event, head, f"{FILE}:0")
+            if definition.name not in seen:
+                seen.add(definition.name)
+                str(definition)
+                yield definition
+
+
+def _judge_rows(content: bytes, slices: list[dict[str, Any]], definition: TableDefinition) -> None:
+    whole, complete = _decoded(Decoder(definition, before="all", rows=5, partial=True), content)
+    if complete and _twin_reads(definition):
+        with contextlib.suppress(AssertionError, KeyError, IndexError, ValueError, OverflowError, UnicodeDecodeError):
+            expected = list(slow_decoder.decode(content, definition))
+            found = [row for changes in whole for row in _listed(changes)]
+            if found != [_comparable(row) for row in expected]:
+                raise Wrong(f"not what the plain twin reads of {definition}: {found} {expected}")
+    for row in slices:
+        if row["kind"] != "control":
+            decoder = Decoder(definition, before="key", partial=True, prepared=True)
+            with refusing():
+                for _ in decoder.decode(
+                    FILE,
+                    row["start"],
+                    row["context"],
+                    row["payload"],
+                    transaction_start=row["transaction_start"],
+                ):
+                    pass
+
+
+def _decoded(decoder: Decoder, content: bytes) -> tuple[list[Changes], bool]:
+    """The batches before the first error, and whether there was none."""
+    found, complete = [], False
+    with refusing():
+        for changes in decoder.decode(FILE, 0, None, content):
+            changes.after.validate(full=True)
+            changes.before.validate(full=True)
+            found.append(changes)
+        complete = True
+    return found, complete
+
+
+def _twin_reads(definition: TableDefinition) -> bool:
+    return all(
+        column.type_code in slow_decoder.READERS
+        and column.charset in _TWIN_COLLATIONS
+        and (column.labels is not None or not column.type.has_labels)
+        for column in definition.columns
+    )
+
+
+def _listed(changes: Changes) -> Iterator[tuple[object, ...]]:
+    after, before = (
+        list(zip(*(array.to_pylist() for array in batch.columns), strict=True)) or [()] * len(changes)
+        for batch in (changes.after, changes.before)
+    )
+    for place, op in enumerate(changes.op.to_pylist()):
+        raw, before_raw = (
+            dict(texts[place].as_py() or []) if texts is not None else {} for texts in (changes.raw, changes.before_raw)
+        )
+        yield (
+            op,
+            changes.offset[place].as_py(),
+            changes.row[place].as_py(),
+            _plain(after[place]),
+            _plain(before[place]) if op == 2 else None,
+            raw,
+            before_raw,
+        )
+
+
+def _comparable(row: slow_decoder.Row) -> tuple[object, ...]:
+    before = None if row.before is None else _plain(row.before)
+    return row.op, row.offset, row.row, _plain(row.after), before, row.raw, row.before_raw
+
+
+def _plain(image: Sequence[object]) -> list[object]:
+    """NaN equals itself here, -0.0 and 0.0 differ; a value that is not there is null."""
+    return [repr(value) if isinstance(value, float) else None if value is ... else value for value in image]
+
+
+def judge_document(content: bytes) -> None:
+    """Raises where bytes that claim to be a JSON document become anything but JSON or a refusal."""
+    offsets = np.array([0, 0, len(content), len(content)], np.int32)
+    text = pa.allocate_buffer(len(content))  # exact, so that a load behind the document is one behind the buffer
+    np.frombuffer(text, np.uint8)[:] = np.frombuffer(content, np.uint8)
+    validity = pa.py_buffer(np.array([0b110], np.uint8))
+    filled = Filled(3, pa.py_buffer(offsets), text, validity, 1, marked=False)
+    reading = JSON.reading(_JsonColumn())
+    try:
+        texts, exact = reading.finish(filled)
+    except BadValue as error:
+        if error.row != 1:
+            raise Wrong(f"the document of row 1 is bad in row {error.row}") from error
+        return
+    texts.validate(full=True)
+    if exact is not None or texts[0].as_py() is not None or texts[2].as_py() != "null":
+        raise Wrong(f"rows around a document: {texts}")
+    if len(content):
+        json.loads(texts[1].as_py())
+
+
+class _JsonColumn:
+    type_code, meta, unsigned, charset, labels, declared = 245, 4, None, None, None, None

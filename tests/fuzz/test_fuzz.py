@@ -1,0 +1,73 @@
+"""The fuzzer's seeds and findings pass its judges, its damage gets past checksums, and a short run finds nothing."""
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import mutations, oracle, seeds
+
+ROOT = Path(__file__).parents[2]
+SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
+
+
+def same(content: bytes, _most: int) -> bytes:
+    return content
+
+
+def test_seeds_and_findings_of_logs() -> None:
+    for content in seeds.of("log"):
+        oracle.judge_log(content)
+
+
+@pytest.mark.parametrize("content", seeds.of("json"), ids=bytes.hex)
+def test_seeds_and_findings_of_documents(content: bytes) -> None:
+    oracle.judge_document(content)
+
+
+def test_an_untouched_file_comes_together_again() -> None:
+    for content in seeds.logs():
+        assert mutations.joined(mutations.split(content)) == content
+
+
+def test_damage_passes_the_checksums() -> None:
+    """Most damaged files are read beyond their checksums."""
+    chance = random.Random(1)
+    content = seeds.logs()[0]
+    texts = [oracle.refusal(mutations.mutated_log(content, 1 << 13, chance.getrandbits(32), same)) for _ in range(200)]
+    refused = [text for text in texts if text]
+    assert sum("CRC32" in text for text in refused) < 30
+    assert len({re.sub(r"\d+", "", text) for text in refused}) > 10
+
+
+def test_compiled_kernels_stand_some_damage() -> None:
+    """What the fuzzer does at length to kernels in plain Python, a little, to those that were compiled."""
+    chance = random.Random(2)
+    logs = seeds.logs()
+    for _ in range(300):
+        oracle.judge_log(mutations.mutated_log(chance.choice(logs), 1 << 13, chance.getrandbits(32), same))
+    for _ in range(3000):
+        content = chance.choice(seeds.DOCUMENTS)
+        oracle.judge_document(mutations.mutated_document(content, 1 << 12, chance.getrandbits(32), same))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target, share", [("log", 0.75), ("json", 0.25)])
+def test_a_run_finds_nothing(target: str, share: float, tmp_path: Path) -> None:
+    """Of FUZZ_SECONDS, with a fixed seed; ``make fuzz`` keeps what it learns for the next run."""
+    pytest.importorskip("atheris", reason="atheris is published for Linux on x86-64 alone")
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", target, str(max(round(SECONDS * share), 1)), str(tmp_path), "1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-6000:]
+    executed = re.search(r"number_of_executed_units: (\d+)", run.stderr)
+    assert executed
+    assert int(executed[1]) > len(seeds.of(target))

@@ -1,0 +1,121 @@
+"""Checked memory holds what compiled kernels hold, and nothing outside of what was noted may be touched."""
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_jobs.binlog import memory
+
+WIRE = bytes(range(0x81, 0x91))
+
+
+def noted(content: bytes = WIRE) -> tuple[int, np.ndarray]:
+    array = np.frombuffer(content, np.uint8).copy()
+    return memory.note(array), array
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_loads(size: int) -> None:
+    place, _kept = noted()
+    value = memory.load(size)(place + 1)
+    assert (int(value), value.nbytes) == (int.from_bytes(WIRE[1 : 1 + size], "little"), size)
+    assert int(memory.load(size, big_endian=True)(place + 1)) == int.from_bytes(WIRE[1 : 1 + size], "big")
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_stores_take_the_low_bytes(size: int) -> None:
+    place, array = noted(bytes(16))
+    memory.store(size)(place + 3, -2)
+    assert array.tobytes() == bytes(3) + (2 ** (8 * size) - 2).to_bytes(size, "little") + bytes(13 - size)
+
+
+def test_copy() -> None:
+    place, array = noted()
+    memory.copy(place + 4, place, 8)
+    assert array.tobytes() == WIRE[:4] + WIRE[:8] + WIRE[12:]
+    memory.copy(0, 0, 0)
+
+
+def test_high64() -> None:
+    assert memory.high64(np.uint64(2**63), np.uint64(6)) == 3
+
+
+@pytest.mark.parametrize(
+    "touch",
+    [
+        lambda place: memory.load(1)(place - 1),
+        lambda place: memory.load(1)(place + 16),
+        lambda place: memory.load(8)(place + 9),
+        lambda place: memory.store(2)(place + 15, 0),
+        lambda place: memory.copy(place, place + 8, 9),
+        lambda place: memory.copy(place + 8, place, 9),
+        lambda place: memory.copy(place, place, -1),
+    ],
+)
+def test_nothing_outside_is_touched(touch: Callable[[int], Any]) -> None:
+    place, array = noted()
+    with pytest.raises(memory.OutOfBounds):
+        touch(place)
+    assert array.tobytes() == WIRE
+
+
+def test_what_is_gone_may_not_be_touched() -> None:
+    place, array = noted(bytes(4096))
+    memory.touch(place, 1)
+    del array
+    gc.collect()
+    with pytest.raises(memory.OutOfBounds, match="load of 1 bytes"):
+        memory.touch(place, 1)
+
+
+def test_what_is_read_only_is_not_written() -> None:
+    place = memory.note(kept := pa.py_buffer(WIRE))
+    memory.touch(place, len(kept))
+    with pytest.raises(memory.OutOfBounds, match="store to 1 bytes"):
+        memory.touch(place, 1, write=True)
+
+
+def test_many_may_be_touched() -> None:
+    kept = [noted() for _ in range(600)]
+    for place, _ in kept:
+        memory.touch(place, len(WIRE))
+
+
+def test_arrays_given_to_a_kernel_are_noted_and_numbers_typed() -> None:
+    def kernel(array: np.ndarray, count: Any) -> Any:
+        assert isinstance(count, np.int64)
+        return memory.load(2)(array.ctypes.data + int(count))
+
+    assert memory.checked(kernel)(np.frombuffer(WIRE, np.uint8), 2) == 0x8483
+
+
+def test_an_index_beyond_an_array_is_out_of_bounds() -> None:
+    with pytest.raises(memory.OutOfBounds, match="index 1"):
+        memory.checked(lambda array: array[1])(np.zeros(1))
+
+
+SCRIPT = """
+import numpy, zlib
+from spark_jobs.binlog import kernels, memory
+content = numpy.frombuffer(bytes(range(200)), numpy.uint8)
+assert kernels.CHECKED
+assert kernels.crc32(kernels.address_of(content), 200) == zlib.crc32(content)
+try: kernels.crc32(kernels.address_of(content), 201)
+except memory.OutOfBounds as error: print(error)
+"""
+
+
+def test_kernels_run_as_python_where_they_are_told_to() -> None:
+    """In a process of its own; one byte too far is seen."""
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    said = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert said.startswith("load of 1 bytes")
