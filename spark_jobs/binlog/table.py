@@ -162,8 +162,6 @@ def _parse_body(name: TableName, body: bytes, head: FormatDescription) -> TableD
     if not 1 <= count <= _MOST_COLUMNS:
         raise DecodeError(f"{count} columns; servers have 1 to {_MOST_COLUMNS}")
     codes = wire.take(count)
-    if not codes:
-        raise DecodeError("no columns in it")
     columns = _plain_columns(codes, _Bytes(wire.text()), wire.take((len(codes) + 7) // 8))
     if head.flavor != "mariadb":  # there, old temporal types may have a fraction that the log does not tell
         columns = [replace(c, declared=c.type.sql(c)) if c.type_code in OLD_TWINS.values() else c for c in columns]
