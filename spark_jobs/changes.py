@@ -496,7 +496,7 @@ def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:  # noqa
     if pa.types.is_binary(arrow):
         return _base64
     if pa.types.is_timestamp(arrow):
-        digits = column.meta
+        digits = column.type.digits(column)
         return (lambda value: _instant(value, digits)) if arrow.tz else (lambda value: _local(value, digits))
     if pa.types.is_date(arrow):
         return date.isoformat

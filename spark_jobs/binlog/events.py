@@ -182,8 +182,9 @@ def _note(event: bytes, footer: int, where: str, length: int) -> str:
     if length == len(event) or meaning == kernels.ROWS:
         return note(event, footer, where) if note else ""
     whole = f"({length} bytes)"
-    cannot_be_cut = meaning == kernels.QUERY_COMPRESSED or event[4] in _SETS
-    return whole if note is None or cannot_be_cut else f"{note(event, 0, where)} … {whole}"
+    if note is None or note in _OF_ALL or meaning == kernels.QUERY_COMPRESSED:
+        return whole
+    return f"{note(event, 0, where)} … {whole}"
 
 
 def _body(event: bytes, footer: int) -> bytes:
@@ -230,32 +231,24 @@ def _annotation(event: bytes, footer: int, _where: str) -> str:
     return _body(event, footer).decode("utf-8", "backslashreplace")
 
 
-def _require_whole(body: bytes, size: int, where: str) -> None:
-    if size > len(body):
-        raise DecodeError(f"{where}: a set of GTIDs of {size} bytes in {len(body)}")
-
-
 def _previous_gtids(event: bytes, footer: int, where: str) -> str:
     """A count, then for each UUID its intervals [start, stop) (sql/rpl_gtid_set.cc). Tagged sets begin otherwise."""
     body = _body(event, footer)
-    _require_whole(body, 8, where)
-    if body[7:8] != b"\0":
+    if body[7:8] not in (b"\0", b""):
         return "a set with tags"
     sets, place = [], 8
-    for _ in range(int.from_bytes(body[:8], "little")):
-        _require_whole(body, place + 24, where)
-        source = uuid.UUID(bytes=body[place : place + 16])
-        count = int.from_bytes(body[place + 16 : place + 24], "little")
-        place += 24
-        _require_whole(body, place + 16 * count, where)
-        intervals = [_interval(body[at : at + 16]) for at in range(place, place + 16 * count, 16)]
-        sets.append(":".join([str(source), *intervals]))
-        place += 16 * count
+    try:
+        for _ in range(*struct.unpack_from("<Q", body)):
+            raw, count = struct.unpack_from("<16sQ", body, place)
+            intervals = (struct.unpack_from("<QQ", body, place + 24 + 16 * at) for at in range(count))
+            sets.append(":".join([str(uuid.UUID(bytes=raw)), *(_interval(*one) for one in intervals)]))
+            place += 24 + 16 * count
+    except struct.error:
+        raise DecodeError(f"{where}: PREVIOUS_GTIDS: {len(body)} bytes are not the sets that it announces") from None
     return ",".join(sets)
 
 
-def _interval(raw: bytes) -> str:
-    first, after = int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
+def _interval(first: int, after: int) -> str:
     return f"{first}" if after == first + 1 else f"{first}-{after - 1}"
 
 
@@ -263,7 +256,8 @@ def _gtid_list(event: bytes, footer: int, where: str) -> str:
     """MariaDB: a count in 28 bits, then domain 4, server 4, number 8 for each."""
     body = _body(event, footer)
     count = int.from_bytes(body[:4], "little") & 0x0FFFFFFF
-    _require_whole(body, 4 + 16 * count, where)
+    if len(body) < 4 + 16 * count:
+        raise DecodeError(f"{where}: GTID_LIST: {len(body)} bytes are not the {count} GTIDs that it announces")
     entries = [struct.unpack_from("<IIQ", body, 4 + 16 * k) for k in range(count)]
     return ",".join("-".join(map(str, entry)) for entry in entries)
 
@@ -271,7 +265,8 @@ def _gtid_list(event: bytes, footer: int, where: str) -> str:
 _Note = Callable[[bytes, int, str], str]
 
 _NOTES: dict[int, _Note] = {4: _rotate, 29: _rows_query, 35: _previous_gtids, 160: _annotation, 163: _gtid_list}
-_SETS = {35, 163}
+_OF_ALL = (_previous_gtids, _gtid_list)
+"""Notes that cannot be made of an event's beginning."""
 _NOTES_BY_MEANING: dict[int, _Note] = {
     kernels.FORMAT: _format,
     kernels.QUERY: _query,

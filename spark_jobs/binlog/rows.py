@@ -569,8 +569,14 @@ class Decoder:
             raise DecodeError(f"{where}: the log's table is not the one expected: {met} instead of {self.definition}")
         pairs = list(zip(self.definition.columns, met.columns, strict=True))
         for (known, said), name in zip(pairs, self.definition.column_names(), strict=True):
-            for what, one, other in _differences(known, said):
-                raise DecodeError(f"{where}: {self.definition.name}.{name}: {what} {other} in the log, {one} expected")
+            place = f"{where}: {self.definition.name}.{name}"
+            try:
+                different = next(_differences(known, said), None)
+            except Unsupported as error:
+                raise Unsupported(f"{place}: {error}") from None
+            if different:
+                what, one, other = different
+                raise DecodeError(f"{place}: {what} {other} in the log, {one} expected")
         if self._plan is None:
             columns = tuple(_completed(known, said) for known, said in pairs)
             self.definition = replace(self.definition, columns=columns)

@@ -159,8 +159,8 @@ def _parse_body(name: TableName, body: bytes, head: FormatDescription) -> TableD
     for _ in ("schema", "table"):
         wire.take(wire.number(1) + 1)
     count = wire.packed()
-    if count > _MOST_COLUMNS:
-        raise DecodeError(f"{count} columns; servers have {_MOST_COLUMNS} at most")
+    if not 0 < count <= _MOST_COLUMNS:
+        raise DecodeError(f"{count} columns; servers have 1 to {_MOST_COLUMNS}")
     codes = wire.take(count)
     columns = _plain_columns(codes, _Bytes(wire.text()), wire.take((len(codes) + 7) // 8))
     if head.flavor != "mariadb":  # there, old temporal types may have a fraction that the log does not tell

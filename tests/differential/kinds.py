@@ -364,7 +364,9 @@ def json_(random: Random, dialect: Dialect) -> Column:
         number = random.choice([0, 1, 300, 70000, 2**40, 1.5])
         changed = f"'{path}', {random.choice([str(number), quoted('été'), 'NULL', 'JSON_ARRAY(1, 2)'])}"
         return random.choice([
-            f"JSON_SET({{c}}, {changed})", f"JSON_REPLACE({{c}}, {changed}, '$[0]', 'x')", f"JSON_REMOVE({{c}}, '{path}')",
+            f"JSON_SET({{c}}, {changed})",
+            f"JSON_REPLACE({{c}}, {changed}, '$[0]', 'x')",
+            f"JSON_REMOVE({{c}}, '{path}')",
             f"JSON_SET(JSON_REMOVE({{c}}, '$[0]'), {changed})",
         ])  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 Row: TypeAlias = dict[str, Any]
@@ -10,6 +10,16 @@ Row: TypeAlias = dict[str, Any]
 
 def text_of(row: Row) -> str:
     return json.dumps(row, ensure_ascii=False, sort_keys=True)
+
+
+def lines_of(pieces: Iterable[str]) -> Iterator[str]:
+    """Lines from their pieces, each of which lies within one line."""
+    begun: list[str] = []
+    for piece in pieces:
+        begun.append(piece)
+        if piece.endswith("\n"):
+            yield "".join(begun)
+            begun = []
 
 
 class Replica:
@@ -20,9 +30,9 @@ class Replica:
         self.found = 0
         self.changes = 0
 
-    def apply(self, lines: Iterable[str]) -> None:
-        """Applies JSON lines. Fails where a before-image fits no row."""
-        for line in lines:
+    def apply(self, pieces: Iterable[str]) -> None:
+        """Applies JSON lines, long ones in several pieces. Fails where a before-image fits no row."""
+        for line in lines_of(pieces):
             change = json.loads(line)
             rows = self.rows[change["schema"], change["table"]]
             old = self._take(rows, change["before"], line) if change["before"] is not None else {}

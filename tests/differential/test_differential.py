@@ -32,7 +32,7 @@ from tests.differential.comparison import (
     unlogged,
     variables,
 )
-from tests.differential.kinds import EVERYTHING, KINDS, Dialect
+from tests.differential.kinds import EVERYTHING, Dialect
 from tests.differential.replica import Replica
 from tests.differential.workload import Connection, create, dialect_of, some_kinds, write
 from tests.fix_servers import Servers

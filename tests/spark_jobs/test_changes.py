@@ -13,7 +13,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog import Slicer, TableName, list_events, transactions
+from spark_jobs.binlog import Slicer, TableDefinition, TableName, list_events, transactions
 from spark_jobs.changes import JsonChanges, _cut, changes_of_files, wanted_tables
 from spark_jobs.errors import ChecksumMismatch, ConfigError, DecodeError, Truncated, Unsupported
 from spark_jobs.position import Position
@@ -146,6 +146,24 @@ def test_values_whose_meaning_the_log_leaves_out(kind: t.ColumnType, value: Any,
     table = Table("s.t", metadata=False, v=kind)
     (change,) = told(SegmentSpec(tables=[table], changes=[Insert("s.t", (value,))]))
     assert change["after"] == {"@1": shown}
+
+
+@pytest.mark.parametrize(
+    "code, declared, wire, shown",
+    [
+        (7, "timestamp(1)", "0000000105", "1970-01-01T00:00:01.5Z"),
+        (12, "datetime(6)", "01027abd25e0db10", "2024-02-29 12:13:14.250000"),
+        (7, "timestamp", "01000000", "1970-01-01T00:00:01Z"),
+    ],
+)
+def test_an_old_temporal_type_has_the_digits_of_its_definition(code: int, declared: str, wire: str, shown: str) -> None:
+    def complete(logged: TableDefinition) -> TableDefinition:
+        return replace(logged, columns=(replace(logged.columns[0], declared=declared),))
+
+    table = Table("s.t", v=t.ColumnType(code, b"", bytes))
+    content = SegmentSpec(tables=[table], changes=[Insert("s.t", (Raw(bytes.fromhex(wire)),))]).to_bytes()
+    (line,) = changes_of_files([("mysql-bin.000001", iter([content]))], ANY, complete)
+    assert json.loads(line)["after"] == {"v": shown}
 
 
 ORDERS = Table("bench.orders", key=["id"], id=t.INT.NOT_NULL, price=t.DECIMAL(8, 2))

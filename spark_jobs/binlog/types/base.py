@@ -207,6 +207,10 @@ class ColumnType(ABC):
     def reading(self, column: Declared) -> Reading:
         """Raises Unsupported where values of it cannot be read in this version."""
 
+    def digits(self, column: Declared) -> int:  # noqa: ARG002 - every type is asked alike
+        """Digits of a second's fraction. Raises as ``reading``."""
+        return 0
+
     def arrow(self, column: Declared) -> pa.DataType:
         """The type of the column in Arrow, and so in the lake."""
         return self.reading(column).arrow

@@ -42,7 +42,6 @@ class Old(ColumnType):
         return column.declared or self.name
 
     def digits(self, column: Declared) -> int:
-        """Raises Unsupported where they are not known."""
         if column.declared is None:
             raise Unsupported(
                 f"MariaDB wrote it as {self.name} of mysql56_temporal_format=OFF, and the log does not tell its digits "

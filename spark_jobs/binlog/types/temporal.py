@@ -148,6 +148,9 @@ class Fractional(ColumnType):
     def sql(self, column: Declared) -> str:
         return f"{self.name}({column.meta})" if column.meta else self.name
 
+    def digits(self, column: Declared) -> int:
+        return column.meta
+
     def reading(self, column: Declared) -> Reading:
         fraction = (column.meta + 1) // 2
         parameters = (self.size + fraction, fraction, FRACTION_UNIT[fraction])

@@ -482,6 +482,13 @@ def test_the_log_must_agree_with_the_definition(columns: dict[str, ColumnType], 
         decode(INSERT, definition)
 
 
+def test_a_collation_that_is_not_known_names_its_column() -> None:
+    definition = definition_of(INSERT)
+    known = replace(definition, columns=(definition.columns[0], replace(definition.columns[1], charset=9999)))
+    with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.note: collation 9999 belongs to no known"):
+        decode(INSERT, known)
+
+
 def test_the_log_fills_in_what_the_definition_leaves_open() -> None:
     definition = definition_of(INSERT)
     open_columns = tuple(Column(None, column.type_code, column.meta, None) for column in definition.columns)

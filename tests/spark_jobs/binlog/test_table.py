@@ -190,6 +190,11 @@ def test_an_unknown_type_is_refused() -> None:
         parsed(Table("shop.t", metadata=False, a=ColumnType(200, b"", bytes)))
 
 
+def test_a_table_without_columns_is_an_error() -> None:
+    with pytest.raises(DecodeError, match=r"^log.000001:200: TABLE_MAP of shop.t: 0 columns; servers have 1 to 4096"):
+        parsed(Table("shop.t", metadata=False))
+
+
 def test_left_over_type_metadata_is_an_error() -> None:
     with pytest.raises(DecodeError, match="bytes of type metadata left over"):
         parsed(Table("shop.t", metadata=False, a=ColumnType(3, b"\1", bytes)))
@@ -198,7 +203,8 @@ def test_left_over_type_metadata_is_an_error() -> None:
 @pytest.mark.parametrize(
     "code, meta",
     [
-        *((code, bytes([size])) for code in (252, 245, 255, 242) for size in (0, 5)),
+        *((code, bytes([size])) for code in (252, 245, 255, 242, 140) for size in (0, 5)),
+        (141, bytes(2)),
         *((246, bytes(digits)) for digits in ((0, 0), (5, 6), (66, 1))),
         *((16, bytes(bits)) for bits in ((0, 0), (1, 8))),
         *((code, b"\7") for code in (17, 18, 19)),
