@@ -54,9 +54,7 @@ def measure(server: MySQLServer, logs: list[Log], folder: Path) -> None:
     rows: list[str] = []
     say("starting Spark")
     spark = spark_session(Spark(master="local[*]"))
-    readers.whole_path(
-        spark, logs[0], folder / "warm"
-    )  # the first commits of a JVM take longest
+    readers.whole_path(spark, logs[0], folder / "warm")  # the first commits of a JVM take longest
     for log in logs:
         say(f"the whole path of the {log.shape} log")
         rows += compared(log, lambda log: readers.whole_path(spark, log, folder / "measured"), server)

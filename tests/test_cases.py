@@ -30,6 +30,6 @@ def test_every_named_test_exists() -> None:
 
 
 def test_a_case_without_a_test_says_so() -> None:
-    said = re.compile("pending|not yet|does not apply", re.IGNORECASE)
+    said = re.compile("not yet|does not apply", re.IGNORECASE)
     silent = {case for case, _, text in ROWS if "::" not in text and not said.match(text)}
     assert not silent

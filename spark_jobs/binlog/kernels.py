@@ -313,9 +313,13 @@ _crc_state = _crc_folded if HAS_CLMUL else _crc_rest
 
 
 @part
-def crc32(address: int, count: int) -> Any:
+def _crc32(address: int, count: int) -> Any:
     """What ``zlib.crc32`` gives for ``count`` bytes."""
     return _crc_state(address, count, np.uint32(0xFFFFFFFF)) ^ np.uint32(0xFFFFFFFF)
+
+
+crc32: Any = memory.crc32 if CHECKED else _crc32
+"""In plain Python this loop would take longer than all others together."""
 
 
 # ---- the scan: one walk over event headers ------------------------------------------------------------------------

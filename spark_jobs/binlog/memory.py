@@ -10,6 +10,7 @@ Put here: plain twins of the intrinsics at the head of kernels.py, and what they
 import ctypes
 import functools
 import weakref
+import zlib
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
@@ -129,6 +130,11 @@ def copy(target: int, source: int, count: int) -> None:
         raise OutOfBounds(f"copy of {count} bytes")
     if count:
         ctypes.memmove(touch(target, count, write=True), touch(source, count, write=False), count)
+
+
+def crc32(place: int, count: int) -> Any:
+    """zlib's own."""
+    return np.uint32(zlib.crc32(ctypes.string_at(touch(place, int(count)), int(count))))
 
 
 def high64(left: Any, right: Any) -> Any:

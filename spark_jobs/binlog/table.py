@@ -159,7 +159,7 @@ def _parse_body(name: TableName, body: bytes, head: FormatDescription) -> TableD
     for _ in ("schema", "table"):
         wire.take(wire.number(1) + 1)
     count = wire.packed()
-    if not 0 < count <= _MOST_COLUMNS:
+    if not 1 <= count <= _MOST_COLUMNS:
         raise DecodeError(f"{count} columns; servers have 1 to {_MOST_COLUMNS}")
     codes = wire.take(count)
     columns = _plain_columns(codes, _Bytes(wire.text()), wire.take((len(codes) + 7) // 8))

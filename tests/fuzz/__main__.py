@@ -9,20 +9,16 @@ same again, as far as the machine's speed lets it. Exits with 0 where nothing wa
 """
 
 import contextlib
-import ctypes
 import os
 import sys
 import tempfile
-import zlib
 from pathlib import Path
-from typing import Any
 
 os.environ["NUMBA_DISABLE_JIT"] = "1"
 
 import atheris
 
 with atheris.instrument_imports(include=["spark_jobs.binlog"]):
-    from spark_jobs.binlog import kernels, memory
     from tests.fuzz import oracle
 from tests.fuzz import mutations, seeds
 
@@ -34,19 +30,12 @@ JUDGES = {"log": oracle.judge_log, "json": oracle.judge_document}
 MUTATORS = {"log": mutations.mutated_log, "json": mutations.mutated_document}
 
 
-def _fast_crc32(address: int, count: int) -> Any:
-    """zlib's in place of the kernel's, which has tests of its own and would take most of the time here."""
-    memory.touch(address, count)
-    return zlib.crc32(ctypes.string_at(int(address), int(count)))
-
-
 def _engine_change(content: bytes, most: int) -> bytes:
     changed: bytes = atheris.Mutate(content, max(most, len(content), 1))
     return changed
 
 
 def main(target: str, seconds: str, folder: str, seed: str = "0") -> None:
-    kernels.crc32 = _fast_crc32
     seeds.write(target, Path(folder) / "seeds")
     corpus = Path(folder) / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)

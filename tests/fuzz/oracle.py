@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.binlog.definitions import definitions_of
 from spark_jobs.binlog.events import list_events, summarize
 from spark_jobs.binlog.framing import FormatDescription, TableMaps, open_slice
 from spark_jobs.binlog.rows import Changes, Decoder
@@ -23,6 +24,7 @@ from spark_jobs.binlog.table import TableDefinition, parse_table_map
 from spark_jobs.binlog.transactions import Slicer
 from spark_jobs.binlog.types.base import BadValue, Filled
 from spark_jobs.binlog.types.documents import JSON
+from spark_jobs.binlog.xa import xa_step
 from spark_jobs.errors import DecodeError
 from tests import slow_decoder
 from tests.segment_spec import chunked
@@ -131,6 +133,7 @@ def _judge_rows(content: bytes, slices: list[dict[str, Any]], definition: TableD
                 raise Wrong(f"not what the plain twin reads of {definition}: {found} {expected}")
     for row in slices:
         if row["kind"] != "control":
+            _judge_what_a_slice_says(row)
             decoder = Decoder(definition, before="key", partial=True, prepared=True)
             with refusing():
                 for _ in decoder.decode(
@@ -141,6 +144,14 @@ def _judge_rows(content: bytes, slices: list[dict[str, Any]], definition: TableD
                     transaction_start=row["transaction_start"],
                 ):
                     pass
+
+
+def _judge_what_a_slice_says(row: dict[str, Any]) -> None:
+    with refusing():
+        definitions_of(FILE, row["start"], row["context"], row["payload"])
+    for inside in (False, True):
+        with refusing():
+            xa_step(FILE, row["start"], row["context"], row["payload"], row["transaction_start"], inside=inside)
 
 
 def _decoded(decoder: Decoder, content: bytes) -> tuple[list[Changes], bool]:

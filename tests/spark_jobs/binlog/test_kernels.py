@@ -22,14 +22,14 @@ def test_crc32(content: bytes, skip: int) -> None:
     place, _kept = address(content)
     rest = content[skip:]
     if len(content) >= skip:
-        assert kernels.crc32(place + skip, len(rest)) == zlib.crc32(rest)
+        assert kernels._crc32(place + skip, len(rest)) == zlib.crc32(rest)
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 127, 128, 4096, 65537])
 def test_crc32_of_long_runs(count: int) -> None:
     content = np.random.default_rng(count).bytes(count)
     place, _kept = address(content)
-    assert kernels.crc32(place, count) == zlib.crc32(content)
+    assert kernels._crc32(place, count) == zlib.crc32(content)
 
 
 @given(content=st.binary(max_size=200), state=st.integers(0, 0xFFFFFFFF))

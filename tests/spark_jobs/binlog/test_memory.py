@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,13 @@ def test_copy() -> None:
     memory.copy(place + 4, place, 8)
     assert array.tobytes() == WIRE[:4] + WIRE[:8] + WIRE[12:]
     memory.copy(0, 0, 0)
+
+
+def test_crc32() -> None:
+    place, _kept = noted()
+    assert memory.crc32(place, 16) == zlib.crc32(WIRE)
+    with pytest.raises(memory.OutOfBounds):
+        memory.crc32(place, 17)
 
 
 def test_high64() -> None:
@@ -106,8 +114,8 @@ import numpy, zlib
 from spark_jobs.binlog import kernels, memory
 content = numpy.frombuffer(bytes(range(200)), numpy.uint8)
 assert kernels.CHECKED
-assert kernels.crc32(kernels.address_of(content), 200) == zlib.crc32(content)
-try: kernels.crc32(kernels.address_of(content), 201)
+assert kernels._crc32(kernels.address_of(content), 200) == zlib.crc32(content)
+try: kernels._crc32(kernels.address_of(content), 201)
 except memory.OutOfBounds as error: print(error)
 """
 

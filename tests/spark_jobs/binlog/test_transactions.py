@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_jobs.binlog import kernels
 from spark_jobs.binlog.framing import FormatDescription, TableMaps, open_slice
 from spark_jobs.binlog.transactions import LARGE, Slicer
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
@@ -295,6 +296,7 @@ def test_a_large_transaction_rolled_back() -> None:
     assert len(parts) > 3
 
 
+@pytest.mark.skipif(kernels.CHECKED, reason="200 MB are much for kernels in plain Python")
 def test_memory_is_bounded() -> None:
     """200 MB of transactions of 1 MB: what is held at once is a few chunks."""
     one = replace(SPEC, changes=[Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(150)])] * 150, rotate_to="")
