@@ -376,7 +376,11 @@ def _differences(known: Column, said: Column) -> Iterator[tuple[str, object, obj
 
 
 def _charset(column: Column) -> str | None:
-    return None if column.charset is None else charset_of(column.charset)
+    """A name to compare: two collations that are not known are the same set only where they are the same."""
+    try:
+        return None if column.charset is None else charset_of(column.charset)
+    except Unsupported:
+        return f"collation {column.charset}"
 
 
 def _completed(known: Column, said: Column) -> Column:

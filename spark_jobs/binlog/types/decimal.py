@@ -15,6 +15,8 @@ from spark_jobs.binlog.types.base import BadValue, ColumnType, Declared, Filled,
 
 _BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """Bytes of a group by its number of digits."""
+
+
 _MOST_DIGITS = 65
 
 
