@@ -127,3 +127,16 @@ def test_kernels_run_as_python_where_they_are_told_to() -> None:
         [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
     ).stdout
     assert said.startswith("load of 1 bytes")
+
+
+def test_parts_of_one_allocation_are_apart() -> None:
+    owner = pa.allocate_buffer(256)
+    start = memory.note_parts(owner, np.array([[0, 64], [128, 192]]), np.array([[10, 0], [64, 64]]))
+    assert memory.touch(start + 9, 1, write=True)
+    assert memory.touch(start + 128, 64)
+    for place, count in ((9, 2), (64, 1), (127, 1), (190, 4)):
+        with pytest.raises(memory.OutOfBounds):
+            memory.touch(start + place, count)
+    del owner
+    with pytest.raises(memory.OutOfBounds):
+        memory.touch(start, 1)
