@@ -1,11 +1,11 @@
-"""The fuzzer: ``python -m tests.fuzz log|json SECONDS [FOLDER [SEED]]``. ``make fuzz`` runs both targets.
+"""The fuzzer: ``python -m tests.fuzz log|json SECONDS [FOLDER [SEED [RUNS]]]``. ``make fuzz`` runs both targets.
 
 libFuzzer by way of atheris, guided by coverage. Kernels run as plain Python (NUMBA_DISABLE_JIT=1 is set here): slow,
 but their branches count as coverage, and their loads and stores are checked (spark_jobs/binlog/memory.py). Compiled,
 they would be a black box that reads wherever it likes.
 
 FOLDER keeps the corpus from one run to the next; what fails is written there as ``found-…``. SEED makes a run the
-same again, as far as the machine's speed lets it. Exits with 0 where nothing was found.
+same again; RUNS ends it after so many inputs, if its time has not ended before. Exits with 0 where nothing was found.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ def _engine_change(content: bytes, most: int) -> bytes:
     return changed
 
 
-def main(target: str, seconds: str, folder: str, seed: str = "0") -> None:
+def main(target: str, seconds: str, folder: str, seed: str = "0", runs: str = "-1") -> None:
     seeds.write(target, Path(folder) / "seeds")
     corpus = Path(folder) / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
@@ -51,6 +51,7 @@ def main(target: str, seconds: str, folder: str, seed: str = "0") -> None:
         "timeout": str(_SECONDS_OF_ONE),
         "rss_limit_mb": str(_MEGABYTES),
         "seed": seed,
+        "runs": runs,
         "artifact_prefix": f"{folder}/found-",
         "print_final_stats": "1",
     }

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.base import (
+    BadValue,
     ColumnType,
     Declared,
     Exact,
@@ -48,18 +49,29 @@ def _date_parts(year: Numbers, month: Numbers, day: Numbers) -> list[str | tuple
     return [(year, 4), "-", (month, 2), "-", (day, 2)]
 
 
-def _dates(packed: Numbers) -> pa.Array:
-    return _columns_of_text(_date_parts(packed >> 9, (packed >> 5) & 15, packed & 31), len(packed))
+def _require_years(rows: Numbers, years: Numbers) -> None:
+    """Raises BadValue for a year that the bits could hold and no server writes."""
+    late = np.flatnonzero(years > 9999)
+    if len(late):
+        raise BadValue(
+            int(rows[late[0]]), f"the year {years[late[0]]} is beyond 9999: the bytes are no value of the type"
+        )
 
 
-def _datetimes(packed: Numbers, digits: int) -> pa.Array:
+def _dates(rows: Numbers, packed: Numbers) -> Exact:
+    _require_years(rows, packed >> 9)
+    return Exact(rows, _columns_of_text(_date_parts(packed >> 9, (packed >> 5) & 15, packed & 31), len(packed)))
+
+
+def _datetimes(rows: Numbers, packed: Numbers, digits: int) -> Exact:
     date, fraction = packed >> 20, packed & ((1 << 20) - 1)
     year, month = np.divmod(date >> 22, 13)
+    _require_years(rows, year)
     parts = [*_date_parts(year, month, (date >> 17) & 31), " ", ((date >> 12) & 31, 2)]
     parts += [":", ((date >> 6) & 63, 2), ":", (date & 63, 2)]
     if digits:
         parts += [".", (fraction // 10 ** (6 - digits), digits)]
-    return _columns_of_text(parts, len(packed))
+    return Exact(rows, _columns_of_text(parts, len(packed)))
 
 
 def _finish_date(filled: Filled) -> Finished:
@@ -67,7 +79,7 @@ def _finish_date(filled: Filled) -> Finished:
     if filled.marked:
         slots = filled.numbers("i4")
         rows = np.flatnonzero(slots[: filled.rows] < kernels.DATE_MARK // 2)
-        exact = Exact(rows, _dates(slots[rows].astype(np.int64) - kernels.DATE_MARK))
+        exact = _dates(rows, slots[rows].astype(np.int64) - kernels.DATE_MARK)
     return filled.array(pa.date32()), exact
 
 
@@ -79,7 +91,7 @@ def finish_moment(arrow: pa.DataType, digits: int) -> Finish:
         if filled.marked:
             slots = filled.numbers("i8")
             rows = np.flatnonzero(slots[: filled.rows] < kernels.TIME_MARK // 2)
-            exact = Exact(rows, _datetimes(slots[rows] - kernels.TIME_MARK, digits))
+            exact = _datetimes(rows, slots[rows] - kernels.TIME_MARK, digits)
         return filled.array(arrow), exact
 
     return finish
@@ -94,7 +106,7 @@ def finish_marked(filled: Filled, values: Numbers, arrow: pa.DataType, digits: i
         return pa.Array.from_buffers(arrow, filled.rows, [filled.validity, pa.py_buffer(values)], filled.nulls), None
     validity, count = validity_of(nulls | marked)
     array = pa.Array.from_buffers(arrow, filled.rows, [validity, pa.py_buffer(values)], count)
-    return array, Exact(rows, _datetimes(values[rows] - kernels.TIME_MARK, digits))
+    return array, _datetimes(rows, values[rows] - kernels.TIME_MARK, digits)
 
 
 def _finish_time(digits: int) -> Finish:
