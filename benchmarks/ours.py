@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from spark_jobs.binlog import Changes, FileDecoder
 
-CHUNK = 4 << 20
 _UPDATE = pa.scalar(2, pa.uint8())
 
 
@@ -24,13 +23,9 @@ def read(path: Path) -> tuple[int, int, int]:
 
 
 def _changes(decoder: FileDecoder, path: Path) -> Iterator[Changes]:
-    chunk = memoryview(bytearray(CHUNK))
     with path.open("rb", buffering=0) as file:
-        while count := file.readinto(chunk):
-            for _, changes in decoder.feed(chunk[:count]):
-                yield changes
-    for _, changes in decoder.finish():
-        yield changes
+        for _, changes in decoder.read(file.readinto):
+            yield changes
 
 
 def _counted(changes: Changes) -> tuple[int, int, int]:

@@ -5,13 +5,14 @@ Chunks may end anywhere; an event that is cut short waits for its rest, and what
 Put here: buffering between whoever reads a file and the scan. Not here: what is done with the events found.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spark_jobs.binlog.format_description import HEADER, IN_USE, FormatDescription, check_magic
 from spark_jobs.binlog.framing import Bytes, Scan, Scanner, TableMaps, first_event, view
+from spark_jobs.binlog.memory import fresh
 from spark_jobs.errors import Truncated
 
 _PIECE = 256 << 20
@@ -83,18 +84,34 @@ class Feed:
             if self._wanted <= 0:
                 yield from self.scan()
 
+    def read(self, readinto: Callable[[memoryview], int | None]) -> Iterator[Scan]:
+        """As ``add`` for a whole stream, read straight into the buffer. Raises what reading raises, and DecodeError.
+
+        readinto: as of an unbuffered file: fills some of the memory it is given and says how much; 0 at the end.
+        """
+        while count := readinto(self._free(max(self._wanted, 1)).data):
+            self.fed += count
+            self._filled += count
+            self._wanted -= count
+            if self._wanted <= 0:
+                yield from self.scan()
+
     def _gather(self, piece: NDArray[np.uint8]) -> None:
-        """Puts a piece behind the bytes that wait; makes room at once for all that the scan is waiting for.
+        """Puts a piece behind the bytes that wait."""
+        self._free(max(self._wanted, len(piece)))[: len(piece)] = piece
+        self._filled += len(piece)
+
+    def _free(self, size: int) -> NDArray[np.uint8]:
+        """Memory for the next bytes: ``size`` of them behind those that wait, which move where there is no room.
 
         Bytes that were handed out are never written to again, only those behind them.
         """
-        after = self._filled + len(piece)
+        after = self._filled + size
         if after > len(self._room):
-            room = self._memory(self._filled + max(self._wanted, len(piece)))
+            room = self._memory(after)
             room[: self._filled] = self._room[: self._filled]
             self._room = room
-        self._room[self._filled : after] = piece
-        self._filled = after
+        return self._room[self._filled : after]
 
     def scan(self) -> Iterator[Scan]:
         """Scans what has been gathered; yields once, or not at all before the file's head is complete.
@@ -117,10 +134,10 @@ class Feed:
     def _memory(self, size: int) -> NDArray[np.uint8]:
         """Memory for the next buffer; the one that is in use now is left alone."""
         if not self._memories:
-            return np.empty(size, np.uint8)
+            return fresh(size)
         self._memories.reverse()
         if len(self._memories[1]) < size:
-            self._memories[1] = np.empty(size + (size >> 2), np.uint8)
+            self._memories[1] = fresh(size + (size >> 2))
         return self._memories[1][:size]
 
     def keep(self, begin: int) -> None:

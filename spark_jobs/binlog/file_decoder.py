@@ -6,7 +6,9 @@ and decoded later, a table at a time; they cost a second scan.
 Put here: which events are decoded together, and by which decoder. Not here: the walk (framing.py), rows (rows.py).
 """
 
+import functools
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -43,7 +45,7 @@ class FileDecoder:
         wanted: Callable[[TableName], bool] | None = None,
         *,
         before: Literal["key", "all"] = "key",
-        rows: int = 16384,
+        rows: int = 65536,
         gtids: bool = False,
         partial: bool = False,
     ) -> None:
@@ -52,8 +54,9 @@ class FileDecoder:
         """Offset after the last complete transaction or control event of what was decoded."""
         self._wanted = wanted
         self._feed = Feed(file, 0, None, least=AT_ONCE, reuse=True)
-        self._new: Callable[[TableDefinition], Decoder] = lambda definition: Decoder(
-            definition, before=before, rows=rows, gtids=gtids, partial=partial, exact=True, maps=self._feed.maps
+        # No closure over self: memory as large as a pass would wait for the garbage collector.
+        self._new = functools.partial(
+            Decoder, before=before, rows=rows, gtids=gtids, partial=partial, exact=True, maps=self._feed.maps
         )
         self._decoders: list[Decoder] = []
         self._numbers: dict[TableDefinition, int] = {}
@@ -72,6 +75,15 @@ class FileDecoder:
         """
         for found in self._feed.add(chunk):
             yield from self._advance(found)
+
+    def read(self, readinto: Callable[[memoryview], int | None]) -> Iterator[tuple[TableDefinition, Changes]]:
+        """Reads a file to its end and yields all its changes: ``feed`` and ``finish`` in one, and a copy less.
+
+        readinto: of a file opened with ``open(path, "rb", buffering=0)``. Raises as ``feed``, and OSError.
+        """
+        for found in self._feed.read(readinto):
+            yield from self._advance(found)
+        yield from self.finish()
 
     def finish(self) -> Iterator[tuple[TableDefinition, Changes]]:
         """Yields the changes not handed out yet of transactions that are complete; see ``pending`` for the others."""
@@ -100,12 +112,12 @@ class FileDecoder:
             yield from self._opened(found.first(ready))
             return
         self._note_maps(found)
-        rows = np.flatnonzero(found.mark[:ready] & kernels.MARK_ROWS)
-        readers = self._by_map[found.table[rows]]
-        for number in np.flatnonzero(np.bincount(readers + 1)[1:]).tolist():
-            decoder = self._decoders[number]
-            footer = self._feed.format.footer
-            for changes in decoder.decode_events(self.file, found, rows[readers == number], footer):
+        starts, chosen = np.empty(len(self._decoders) + 1, np.int64), np.empty(ready, np.int64)
+        kernels.group_rows(ready, found.mark, found.table, self._by_map, starts, chosen)
+        for decoder, (first, after) in zip(self._decoders, pairwise(starts.tolist()), strict=True):
+            if first == after:
+                continue
+            for changes in decoder.decode_events(self.file, found, chosen[first:after], self._feed.format.footer):
                 yield decoder.definition, changes
 
     def _opened(self, found: Scan) -> Iterator[tuple[TableDefinition, Changes]]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.event_types import MEANINGS, type_name
 from spark_jobs.binlog.format_description import HEADER, MAGIC, FormatDescription, check_magic
+from spark_jobs.binlog.memory import fresh
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated, Unsupported
 
 __all__ = [
@@ -151,22 +152,29 @@ class Scan:
 
 
 _EVENT_CELLS = ("offset", "length", "code", "table", "transaction", "mark")
-_EXPECTED, _MANY = 128, 1 << 18
-"""Bytes of an event, for a first guess at their number, and the most to make room for before they are there."""
+_EXPECTED, _MANY = 32, 1 << 18
+"""Bytes of a small event, for a first guess at their number, and the most to make room for before they are there.
+
+Room that is never written to costs nothing; room that has to be enlarged is copied.
+"""
 
 
 def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) -> Scan:
-    """Arrays for ``capacity`` events, not filled, and one more transaction."""
+    """Arrays for ``capacity`` events, not filled, and for a quarter as many transactions and one more."""
+    owners = capacity // 4 + 1
+    sizes = np.array([8 * kernels.TX_COLUMNS * owners, *(capacity * size for size in (8, 8, 4, 4, 1, 1))])
+    memory = fresh(int(sizes.sum()))
+    transactions, offset, length, table, owner, code, mark = np.split(memory, np.cumsum(sizes)[:-1])
     return Scan(
         buffer=buffer,
         base=base,
-        offset=np.empty(capacity, np.int64),
-        length=np.empty(capacity, np.int64),
-        code=np.empty(capacity, np.uint8),
-        table=np.empty(capacity, np.int32),
-        transaction=np.empty(capacity, np.int32),
-        mark=np.empty(capacity, np.uint8),
-        transactions=np.empty((capacity + 1, kernels.TX_COLUMNS), np.int64),
+        offset=offset.view(np.int64),
+        length=length.view(np.int64),
+        code=code,
+        table=table.view(np.int32),
+        transaction=owner.view(np.int32),
+        mark=mark,
+        transactions=transactions.view(np.int64).reshape(-1, kernels.TX_COLUMNS),
         end=start,
     )
 

@@ -143,6 +143,24 @@ def _memcpy() -> Any:
 memcpy: Any = memory.copy if CHECKED else _memcpy()
 
 
+def _trailing_zeros() -> Any:
+    """An intrinsic ``trailing_zeros(word)`` of 64 bits, one of them set."""
+    if CHECKED:
+        return lambda word: (int(word) & -int(word)).bit_length() - 1
+
+    @intrinsic
+    def count(_typing: Any, _word: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+        return types.int64(types.uint64), generate
+
+    return count
+
+
+trailing_zeros = _trailing_zeros()
+
+
 @part
 def load48(address: int) -> Any:
     """Six bytes, little-endian: a table id."""
@@ -395,7 +413,7 @@ OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY d
     NO_MAP,  # a row event whose table id no open TABLE_MAP has
     NOT_ENDED,  # a transaction begins, or the file ends by an event, inside another one
     AGAIN_FORMAT,  # a second FORMAT_DESCRIPTION
-    EVENTS_FULL,  # more events than the arrays hold: enlarge them and go on
+    EVENTS_FULL,  # more events or transactions than the arrays hold: enlarge them and go on
 ) = range(11)
 
 HEADER = 19
@@ -721,7 +739,7 @@ def scan(
     n = state[S_EVENTS]
     why = SCANNED
     while place + HEADER <= size:
-        if n == len(offsets):
+        if n == len(offsets) or state[S_TRANSACTIONS] == len(transactions):
             why = EVENTS_FULL
             break
         header = address + place
@@ -1031,6 +1049,57 @@ def payload_heads(addresses: Array, lengths: Array, heads: Array) -> Any:
         if not _payload_head(addresses[event], addresses[event] + lengths[event], heads[event]):
             return event
     return len(addresses)
+
+
+@kernel
+def group_rows(count: int, marks: Array, tables: Array, groups: Array, starts: Array, chosen: Array) -> None:
+    """Finds the row events among the first ``count`` events, group by group, each in log order.
+
+    groups: by ordinal of a table map, -1 for rows that nobody wants. starts: where each group begins in ``chosen``, and
+    where the last one ends.
+    """
+    starts[:] = 0
+    for event in range(count):
+        if marks[event] & MARK_ROWS and groups[tables[event]] >= 0:
+            starts[groups[tables[event]] + 1] += 1
+    for group in range(1, len(starts)):
+        starts[group] += starts[group - 1]
+    for event in range(count):
+        if marks[event] & MARK_ROWS and groups[tables[event]] >= 0:
+            chosen[starts[groups[tables[event]]]] = event
+            starts[groups[tables[event]]] += 1
+    for group in range(len(starts) - 1, 0, -1):
+        starts[group] = starts[group - 1]
+    starts[0] = 0
+
+
+@kernel
+def gather_rows(
+    chosen: Array,
+    places: Array,
+    sizes: Array,
+    codes: Array,
+    owners: Array,
+    transactions: Array,
+    base: int,
+    checksum: int,
+    lengths: Array,
+    chosen_codes: Array,
+    offsets: Array,
+    commits: Array,
+    chosen_owners: Array,
+) -> None:
+    """What the row kernel wants to know of the chosen events of a scan, in one pass over them.
+
+    places, sizes, codes, owners, transactions: as scan filled them; base, checksum: as scan got them.
+    """
+    for k in range(len(chosen)):
+        event = chosen[k]
+        lengths[k] = sizes[event] - checksum
+        chosen_codes[k] = codes[event]
+        offsets[k] = base + places[event]
+        commits[k] = transactions[owners[event], TX_COMMITTED]
+        chosen_owners[k] = owners[event]
 
 
 @kernel
@@ -1925,9 +1994,12 @@ def _valid_utf8(address: int, count: int) -> Any:
     """Whether the bytes are UTF-8 as RFC 3629 has it: shortest form, no surrogates, at most U+10FFFF."""
     i = np.int64(0)
     while i < count:
-        if i + 8 <= count and load64(address + i) & np.uint64(0x8080808080808080) == 0:
-            i += 8
-            continue
+        if i + 8 <= count:
+            high = load64(address + i) & np.uint64(0x8080808080808080)
+            if high == 0:
+                i += 8
+                continue
+            i += trailing_zeros(high) >> 3
         lead = load8(address + i)
         if lead < 0x80:
             i += 1

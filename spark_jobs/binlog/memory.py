@@ -4,17 +4,21 @@ Compiled kernels read and write by address and check nothing that their own logi
 stores ask first whether all their bytes lie in one array or buffer that lives and that address_of was asked about, or
 that a kernel was given; a store, whether it may be written to. Slow, and meant for tests and fuzzing.
 
-Put here: plain twins of the intrinsics at the head of kernels.py, and what they may touch. Not here: numba.
+Put here: where large memory comes from, plain twins of the intrinsics at the head of kernels.py, what they may touch.
+Not here: numba.
 """
 
 import ctypes
 import functools
+import threading
 import weakref
 import zlib
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 Memory: TypeAlias = Any
 """A numpy array or a pyarrow.Buffer."""
@@ -44,6 +48,45 @@ _ranges: list[_Range] = []
 _known: dict[int, list[_Range]] = {}
 """The same by the object's id, which another one may have later. Never empty: a whole, or parts."""
 _MANY = 256
+
+
+def fresh(size: int) -> NDArray[np.uint8]:
+    """``size`` bytes to write to, with whatever stands in them.
+
+    They are taken again once the array, its views and what Arrow made of it are all gone. Allocators give memory of
+    this size back to the system, and then every 4 KiB of it is a page fault again, of about 1 µs: as much as it takes
+    to decode the rows that fill it.
+    """
+    if not _LEAST <= size <= _MOST:
+        return np.frombuffer(pa.allocate_buffer(size), np.uint8)
+    # Sizes are few, so that what is given back fits again; what is never touched of it costs nothing.
+    rounded = 1 << (size - 1).bit_length()
+    owner = _taken(rounded) or pa.allocate_buffer(rounded)
+    # Views of an array that owns no memory keep that array alive, not what it was made from.
+    lease = np.frombuffer(owner, np.uint8, size)
+    weakref.finalize(lease, _give_back, owner).atexit = False
+    return lease
+
+
+_LEAST, _MOST = 1 << 17, 128 << 20
+"""Bytes of a memory worth keeping, and of all that are kept at most while nobody uses them."""
+_spares: dict[int, pa.Buffer] = {}
+"""By address, the one given back last at the end."""
+_lock = threading.RLock()
+"""Arrow gives memory back from any thread, the garbage collector in the middle of anything."""
+
+
+def _taken(size: int) -> pa.Buffer | None:
+    with _lock:
+        fitting = [place for place, owner in _spares.items() if owner.size == size]
+        return _spares.pop(fitting[-1], None) if fitting else None
+
+
+def _give_back(owner: pa.Buffer) -> None:
+    with _lock:
+        _spares[owner.address] = owner
+        while sum(spare.size for spare in _spares.values()) > _MOST:
+            _spares.pop(next(iter(_spares)))
 
 
 def address(memory: Memory) -> int:

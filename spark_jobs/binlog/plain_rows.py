@@ -62,14 +62,19 @@ class RowEvents:
     def place(self, event: int) -> str:
         return f"{self.file}:{self.offsets[event]}"
 
-    def consumed(self, event: int, state: Numbers) -> int:
-        """About how many bytes lie between the start of ``event`` and the row kernel's state."""
+    def consumed(self, event: int, state: Numbers) -> float:
+        """About how many bytes of one image a row lie between the start of ``event`` and the row kernel's state."""
         last, place = int(state[kernels.R_EVENT]), int(state[kernels.R_PLACE])
-        return int(self.lengths[event:last].sum()) + (place - int(self.addresses[last]) if place else 0)
+        inside = (place - int(self.addresses[last])) / (1 + int(kernels.IS_UPDATE[self.codes[last]])) if place else 0
+        return self._of_one_image(slice(event, last)) + inside
 
-    def rows_left(self, event: int, row_size: float) -> int:
+    def rows_left(self, event: int, image_size: float) -> int:
         """About how many rows, rather too many, there are from ``event`` on."""
-        return int(self.lengths[event:].sum() / row_size * 1.1) + 16
+        return int(self._of_one_image(slice(event, None)) / image_size * 1.1) + 16
+
+    def _of_one_image(self, events: slice) -> int:
+        """Bytes of some events, of updates half of them."""
+        return int((self.lengths[events] >> kernels.IS_UPDATE[self.codes[events]]).sum())
 
     def part(self, chosen: slice | Numbers) -> "RowEvents":
         """Some of the events, or all in another order."""

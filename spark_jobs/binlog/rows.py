@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.compression import PADDING
 from spark_jobs.binlog.framing import Bytes, FormatDescription, Scan, TableMaps, open_slice
+from spark_jobs.binlog.memory import fresh
 from spark_jobs.binlog.payload import Opened, Payloads
 from spark_jobs.binlog.plain_rows import RowEvents, merged, plain, rows_in
 from spark_jobs.binlog.table import Column, TableDefinition, parse_table_map, same_layout
@@ -32,6 +33,8 @@ BEFORE = 1
 _MOST_TEXT = 64 << 20
 """Bytes of one column's text that end a block early, unless one event holds more."""
 _TEXT_SLACK = 1 << 16
+_FIRST = 1024
+"""Rows of a table's first block, which tells how large its rows are and how much text is in them."""
 
 MOMENT = pa.timestamp("us", "UTC")
 _OWN = (pa.int64(), MOMENT, pa.int32(), pa.uint8())
@@ -132,8 +135,8 @@ class _Plan:
         self.padding = np.flatnonzero(self.is_text[BEFORE])
         self.expected = np.full((2, count), 32.0)
         """Bytes of text to make room for, a row: what the last block had."""
-        self.row_size = self.words + 4.0 * count
-        """Bytes of a row in the log: a guess, then what the last block had."""
+        self.image_size = 0.0
+        """Bytes of an image in the log, as the last block had it; 0 before the first."""
         self._absent: pa.RecordBatch | None = None
         self._scratch: tuple[Numbers, Numbers] | None = None
 
@@ -189,7 +192,7 @@ class _Block:
         rounded = (sizes + PADDING - 1) & -PADDING
         self.places = np.cumsum(rounded).reshape(sizes.shape) - rounded
         own = int(rounded.sum()) + np.cumsum([0, *(kind.bit_width // 8 * rows for kind in _OWN)])
-        self.memory = pa.allocate_buffer(int(own[-1]) + PADDING)
+        self.memory = pa.py_buffer(fresh(int(own[-1]) + PADDING))
         self.own = own.tolist()
         self.offset, self.committed, self.row, self.op = (
             np.frombuffer(self.memory, f"i{kind.bit_width // 8}", rows, place)
@@ -299,20 +302,20 @@ def _raw(exact: dict[str, Exact], rows: int) -> pa.Array | None:
 
 def _outer_events(file: str, found: Scan, chosen: Numbers, footer: int) -> RowEvents:
     """Row events that stand in the scanned bytes themselves."""
-    offsets, lengths = found.offset[chosen], found.length[chosen]
-    addresses = found.address + offsets
+    count = len(chosen)
+    lengths, offsets, commits = (np.empty(count, np.int64) for _ in range(3))
+    codes, transactions = np.empty(count, np.uint8), np.empty(count, np.int32)
+    scanned = (found.offset, found.length, found.code, found.transaction, found.transactions, found.base, footer)
+    kernels.gather_rows(chosen, *scanned, lengths, codes, offsets, commits, transactions)
+    addresses = offsets + (found.address - found.base)
     kept: list[object] = [found.buffer]
-    late = np.flatnonzero(offsets + lengths + PADDING > len(found.buffer))
+    late = np.flatnonzero(offsets + lengths + footer + PADDING > found.base + len(found.buffer))
     if len(late):
-        first = offsets[late[0]]
+        first = int(offsets[late[0]]) - found.base
         tail = np.concatenate([found.buffer[first:], np.zeros(PADDING, np.uint8)])
-        addresses[late] = kernels.address_of(tail) + offsets[late] - first
+        addresses[late] += kernels.address_of(tail) - found.address - first
         kept.append(tail)
-    commits, transactions = _owners(found, chosen)
-    leads = np.zeros(len(chosen), np.int64)
-    return RowEvents(
-        file, addresses, lengths - footer, found.code[chosen], offsets + found.base, commits, transactions, leads, kept
-    )
+    return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, np.zeros(count, np.int64), kept)
 
 
 def _owners(found: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
@@ -588,12 +591,13 @@ class Decoder:
         state = np.zeros(kernels.R_CELLS, np.int64)
         room = _TEXT_SLACK
         while (event := int(state[kernels.R_EVENT])) < len(events.addresses):
-            rows = min(self._rows, events.rows_left(event, self._plan.row_size))
+            size = self._plan.image_size
+            rows = min(self._rows, events.rows_left(event, size) if size else _FIRST)
             block = _Block(self._plan, events, rows, room)
             reason = block.run(events, state, partial=self._partial)
             room = _TEXT_SLACK
             if state[kernels.R_ROWS]:
-                self._plan.row_size = max(1.0, events.consumed(event, state) / state[kernels.R_ROWS])
+                self._plan.image_size = max(1.0, events.consumed(event, state) / state[kernels.R_ROWS])
                 yield self._changes(block, state, events, found, gtid)
             if reason not in (kernels.DONE, kernels.BLOCK_FULL):
                 raise self._error(reason, events, state)

@@ -1,5 +1,8 @@
 """A file decoded in one pass, against the same file through slices, a table at a time."""
 
+import gc
+import io
+import weakref
 from dataclasses import replace
 
 import pyarrow as pa
@@ -51,6 +54,35 @@ def in_one_pass(content: bytes, size: int) -> list[tuple[TableDefinition, Change
     found += decoder.finish()
     assert decoder.pending == 0
     return found
+
+
+@pytest.mark.parametrize("most", [1, 100, 1 << 20])
+def test_read_is_feed_and_finish(most: int) -> None:
+    """However little each call of the file's own readinto gives."""
+    stream = io.BytesIO(SPEC.to_bytes())
+
+    def readinto(room: memoryview) -> int:
+        return stream.readinto(room[:most])
+
+    decoder = FileDecoder(FILE, before="all", gtids=True)
+    found = list(decoder.read(readinto))
+    assert decoder.pending == 0
+    for table in ("shop.orders", "shop.items"):
+        assert rows_of(found, table) == rows_of(in_one_pass(SPEC.to_bytes(), most), table)
+
+
+def test_a_decoder_is_gone_when_nobody_has_it() -> None:
+    """A cycle would keep its memory, as large as a pass, until the garbage collector comes by."""
+    decoder = FileDecoder(FILE)
+    list(decoder.feed(SPEC.to_bytes()))
+    list(decoder.finish())
+    gc.disable()
+    try:
+        gone = weakref.ref(decoder._feed)
+        del decoder
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def by_slices(content: bytes, definition: TableDefinition) -> list[tuple[TableDefinition, Changes]]:

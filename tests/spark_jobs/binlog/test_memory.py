@@ -129,6 +129,38 @@ def test_kernels_run_as_python_where_they_are_told_to() -> None:
     assert said.startswith("load of 1 bytes")
 
 
+VIEWS: dict[str, Callable[[np.ndarray], Any]] = {
+    "itself": lambda array: array,
+    "a part": lambda array: array[8:16][1:],
+    "another type": lambda array: array.view(np.int64),
+    "a memoryview": lambda array: array.data[4:],
+    "an Arrow buffer": lambda array: pa.py_buffer(array).slice(8, 16),
+    "an Arrow array": lambda array: pa.Array.from_buffers(pa.int64(), 4, [None, pa.py_buffer(array)]).slice(1),
+}
+
+
+@pytest.mark.parametrize("what", VIEWS)
+def test_large_memory_is_taken_again_once_nothing_of_it_lives(what: str) -> None:
+    first = memory.fresh(300_000)
+    place = memory.address(first)
+    view = VIEWS[what](first)
+    del first
+    others = [memory.fresh(300_000 + k) for k in range(3)]
+    assert place not in [memory.address(other) for other in others]
+    del view
+    again = memory.fresh(400_000)
+    assert (memory.address(again), len(again)) == (place, 400_000)
+
+
+def test_no_more_memory_is_kept_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_MOST", 4 << 20)
+    held = [memory.fresh(1 << 20) for _ in range(9)]
+    places = {memory.address(one) for one in held}
+    del held
+    assert sum(spare.size for spare in memory._spares.values()) <= 4 << 20
+    assert memory._spares.keys() <= places
+
+
 def test_parts_of_one_allocation_are_apart() -> None:
     owner = pa.allocate_buffer(256)
     start = memory.note_parts(owner, np.array([[0, 64], [128, 192]]), np.array([[10, 0], [64, 64]]))
