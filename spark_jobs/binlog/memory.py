@@ -60,7 +60,7 @@ def fresh(size: int) -> NDArray[np.uint8]:
     if not _LEAST <= size <= _MOST:
         return np.frombuffer(pa.allocate_buffer(size), np.uint8)
     # Sizes are few, so that what is given back fits again; what is never touched of it costs nothing.
-    rounded = 1 << (size - 1).bit_length()
+    rounded = 1 << (int(size) - 1).bit_length()
     owner = _taken(rounded) or pa.allocate_buffer(rounded)
     # Views of an array that owns no memory keep that array alive, not what it was made from.
     lease = np.frombuffer(owner, np.uint8, size)
