@@ -161,7 +161,7 @@ class Running:
 
 
 def ours() -> Reader:
-    return Reader("stratalog", (sys.executable, "-m", "benchmarks.ours"))
+    return Reader("stratalog", (sys.executable, "-m", "benchmarks.ours"), warms=True)
 
 
 def peers(flavor: str, folder: Path) -> list[Reader]:

@@ -73,6 +73,18 @@ NARROW = (
     ("DECIMAL(12,2) NOT NULL", "(n * 37 % 100000) / 100"),
     ("VARCHAR(40)", "IF(n % 5, CONCAT('note für ', n), NULL)"),
 )
+MIDDLE = (
+    ("INT NOT NULL", "n * 7919 % 100003"),
+    ("SMALLINT NOT NULL", "n % 50"),
+    ("DECIMAL(12,2) NOT NULL", "(n * 37 % 100000) / 100"),
+    ("DECIMAL(5,4)", "IF(n % 3, (n % 9999) / 10000, NULL)"),
+    ("VARCHAR(32) NOT NULL", "CONCAT('SKU-', LPAD(n * 31 % 9999, 6, '0'))"),
+    ("VARCHAR(200)", "IF(n % 5, CONCAT('note ', n, REPEAT(' and more', n % 8)), NULL)"),
+    ("ENUM('new', 'paid', 'sent', 'closed') NOT NULL", "1 + n % 4"),
+    ("DATETIME(3) NOT NULL", "'2024-01-01' + INTERVAL n SECOND"),
+    ("TIMESTAMP(3) NOT NULL", "'2024-01-01' + INTERVAL n SECOND"),
+    ("DOUBLE", "IF(n % 3, n / 7, NULL)"),
+)
 WIDE = 7 * (
     ("INT NOT NULL", "n * 7919 % 100003"),
     ("BIGINT", "IF(n % 3, n * 104729, NULL)"),
@@ -113,8 +125,10 @@ def _oltp(cursor: Cursor, _shape: Shape, amount: int) -> int:
 
 SHAPES = (
     Shape("bulk, 4 columns", NARROW, _bulk, 400_000),
+    Shape("bulk, 11 columns", MIDDLE, _bulk, 200_000),
     Shape("bulk, 50 columns", WIDE, _bulk, 50_000),
     Shape("OLTP, 4 columns", NARROW, _oltp, 50_000),
+    Shape("OLTP, 11 columns", MIDDLE, _oltp, 50_000),
     Shape("OLTP, 50 columns", WIDE, _oltp, 20_000),
 )
 

@@ -161,6 +161,35 @@ def _trailing_zeros() -> Any:
 trailing_zeros = _trailing_zeros()
 
 
+def _run_generated() -> Any:
+    """An intrinsic ``run_generated(address, …)``: calls a function of eight words and no result (generated.py)."""
+
+    @intrinsic
+    def run(
+        _typing: Any,
+        _code: Any,
+        _q: Any,
+        _end: Any,
+        _n: Any,
+        _rows: Any,
+        _steps: Any,
+        _nulls: Any,
+        _null_rows: Any,
+        _state: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 8)
+            builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 9), generate
+
+    return run
+
+
+run_generated: Any = None if CHECKED else _run_generated()
+
+
 @part
 def load48(address: int) -> Any:
     """Six bytes, little-endian: a table id."""
@@ -1340,9 +1369,9 @@ SKIP_1, SKIP_2, SKIP_3, SKIP_4 = 32, 33, 34, 35  # lengths as above, nothing kep
 DONE, BLOCK_FULL, CUT_SHORT, BAD_VALUE, PARTIAL_IMAGE, OTHER_COLUMN_COUNT = 0, 1, 2, 3, 4, 5
 """Why decode_rows came back. CUT_SHORT and BAD_VALUE name a column in ``state[4]`` (-1: the row's null bitmap)."""
 
-R_ROWS, R_EVENT, R_PLACE, R_ORDINAL, R_COLUMN, R_MASKS, R_FRESH, R_PARTIAL = range(8)
+R_ROWS, R_EVENT, R_PLACE, R_ORDINAL, R_COLUMN, R_MASKS, R_FRESH, R_PARTIAL, R_USUAL = range(9)
 """Cells of decode_rows' state: see there."""
-R_CELLS = 8
+R_CELLS = 9
 
 IS_UPDATE = np.zeros(256, np.bool_)
 IS_UPDATE[[24, 31]] = True
@@ -1597,6 +1626,16 @@ def cell(step: int, place: int) -> Any:
     return np.int64(load64(step + 8 * place))
 
 
+@part
+def _no_before(row: int, steps: Array, nulls: Array, padding: Array) -> None:
+    """Says of a row that it has no before image."""
+    for k in range(nulls.shape[2]):
+        nulls[1, row, k] = ~np.uint64(0)
+    for k in range(len(padding)):
+        cells = steps[1, padding[k]]
+        store32(cells[STEP_SLOT] + 4 * row, np.uint32(cells[STEP_USED]))
+
+
 @kernel
 def decode_rows(
     addresses: Array,
@@ -1621,6 +1660,8 @@ def decode_rows(
     sources: Array,
     month_start: int,
     month_length: int,
+    row_code: int,
+    update_code: int,
 ) -> Any:
     """Fills one block of at most ``rows`` changes from row events, and says why it came back.
 
@@ -1635,8 +1676,8 @@ def decode_rows(
     state: R_ROWS filled, next R_EVENT, R_PLACE: address inside it (0: at its start), R_ORDINAL of the row inside it,
         R_COLUMN of a failure, R_MASKS: address of the event's column masks where an image is partial (0: all are full),
         R_FRESH: 1 where no row of the event was read yet,
-        R_PARTIAL: 1 where the block has rows of such an event. All but the first and the last carry over to the next
-        block.
+        R_PARTIAL: 1 where the block has rows of such an event, R_USUAL: how many rows generated code took. All but
+        R_ROWS and R_PARTIAL carry over to the next block.
     partial: whether images without all columns are read; a column that is left out counts as null. sources: the event
         of each row.
     steps: [program, column, STEP_CELLS], what is done with a column and where to. variable: (program, column) of the
@@ -1644,6 +1685,8 @@ def decode_rows(
         that have text.
     nulls: [program, row, word], a set bit for a null; program 1 is missing where no event is an update.
     month_start, month_length: addresses of these tables.
+    row_code, update_code: addresses of code generated for the table (generated.py), which takes runs of usual rows and
+        stops before any other; 0 where there is none.
     """
     n = np.int64(0)
     event = state[R_EVENT]
@@ -1655,6 +1698,7 @@ def decode_rows(
     nulls_at = nulls.ctypes.data
     words = nulls.shape[2]
     steps_at = steps.ctypes.data
+    state_at = state.ctypes.data
     bitmap_bytes = (columns + 7) >> 3
     room = np.int64(-1)
     reason = DONE
@@ -1713,11 +1757,24 @@ def decode_rows(
         elif code == 32 or code == 25:  # noqa: PLR1714 - numba is slow at tuples
             op = np.uint8(3)
         first = n
+        usual = update_code if is_update else row_code
         # An event without bytes of rows holds one row, of images without columns (log_event.cc, write_row).
         while q < end or (masks and fresh):
             if n == rows:
                 reason = BLOCK_FULL
                 break
+            if usual and not masks:
+                run_generated(usual, q, end, n, rows, steps_at, nulls_at, np.int64(nulls.shape[1]), state_at)
+                if state[R_ROWS] > n:
+                    if has_before and not is_update:
+                        for row in range(n, state[R_ROWS]):
+                            _no_before(row, steps, nulls, padding)
+                    ordinal += state[R_ROWS] - n
+                    state[R_USUAL] += state[R_ROWS] - n
+                    n = state[R_ROWS]
+                    q = state[R_PLACE]
+                    fresh = np.int64(0)
+                    continue
             row_start = q
             for image in range(2 if is_update else 1):
                 program = 1 if is_update and image == 0 else 0
@@ -1931,11 +1988,7 @@ def decode_rows(
                 q = row_start
                 break
             if has_before and not is_update:
-                for k in range(words):
-                    nulls[1, n, k] = ~np.uint64(0)
-                for k in range(len(padding)):
-                    cells = steps[1, padding[k]]
-                    store32(cells[STEP_SLOT] + 4 * n, np.uint32(cells[STEP_USED]))
+                _no_before(n, steps, nulls, padding)
             n += 1
             ordinal += 1
             fresh = np.int64(0)

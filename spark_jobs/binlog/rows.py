@@ -6,6 +6,7 @@ of updates. Then each block is: fresh buffers, one run of the kernel, one finish
 Put here: decoding the rows of slices. Not here: what a type does (types/), where events lie (framing.py).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.compression import PADDING
 from spark_jobs.binlog.framing import Bytes, FormatDescription, Scan, TableMaps, open_slice
+from spark_jobs.binlog.generated import Code, Step, code_of
 from spark_jobs.binlog.memory import fresh
 from spark_jobs.binlog.payload import Opened, Payloads
 from spark_jobs.binlog.plain_rows import RowEvents, merged, plain, rows_in
@@ -25,6 +27,11 @@ from spark_jobs.binlog.table import Column, TableDefinition, parse_table_map, sa
 from spark_jobs.binlog.types.base import BadValue, Exact, Filled, Numbers, Reading
 from spark_jobs.binlog.types.charsets import charset_of
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
+
+WORTH_CODE = 1_000_000
+"""Rows of one layout in this process from which on code is generated for it: that takes about as long as it has then
+taken to do without, 3 ms a column."""
+_seen: Counter[tuple[tuple[Step, ...], ...]] = Counter()
 
 ROW = 0
 BEFORE = 1
@@ -131,12 +138,14 @@ class _Plan:
         self.widths, self.is_text, self.bounded = (np.zeros((2, count), np.int64) for _ in range(3))
         for program, ordinal in product((ROW, BEFORE), range(count)):
             self._compile(program, ordinal, self.readings[ordinal])
+        self.programs = tuple(_generated(self.steps[program], definition) for program in (ROW, BEFORE))
         self.variable = np.argwhere((self.is_text == 1) & (self.bounded == 0))
         self.padding = np.flatnonzero(self.is_text[BEFORE])
         self.expected = np.full((2, count), 32.0)
         """Bytes of text to make room for, a row: what the last block had."""
         self.image_size = 0.0
         """Bytes of an image in the log, as the last block had it; 0 before the first."""
+        self._code: Code | None = None
         self._absent: pa.RecordBatch | None = None
         self._scratch: tuple[Numbers, Numbers] | None = None
 
@@ -150,6 +159,14 @@ class _Plan:
             self.widths[program, ordinal] = reading.width
             self.is_text[program, ordinal] = reading.is_text
             self.bounded[program, ordinal] = reading.bounded
+
+    def code_addresses(self) -> tuple[int, int]:
+        """Of code generated for this table's rows and updates, once so many have come that it is worth it; else 0."""
+        if self._code is None:
+            if _seen[self.programs] < WORTH_CODE or kernels.CHECKED:
+                return 0, 0
+            self._code = code_of(*self.programs)
+        return self._code.row, self._code.update
 
     def sizes(self, rows: int, room: int, programs: int) -> Numbers:
         """Bytes [program, 0: slots 1: text, column] of a block; ``room`` is added to text that nothing bounds."""
@@ -171,6 +188,15 @@ class _Plan:
             arrays = [pa.nulls(rows, self.readings[ordinal].arrow) for ordinal in self.kept[BEFORE]]
             self._absent = pa.RecordBatch.from_arrays(arrays, [self.names[ordinal] for ordinal in self.kept[BEFORE]])
         return self._absent.slice(0, rows)
+
+
+def _generated(steps: Numbers, definition: TableDefinition) -> tuple[Step, ...]:
+    """What generated code has to know of a program's steps."""
+    pairs = zip(steps.tolist(), definition.columns, strict=True)
+    return tuple(
+        Step(cells[kernels.STEP_KIND], cells[kernels.STEP_WIDTH], tuple(cells[kernels.STEP_PARAMETERS :]), one.nullable)
+        for cells, one in pairs
+    )
 
 
 def _reading(definition: TableDefinition, ordinal: int) -> Reading:
@@ -219,6 +245,7 @@ class _Block:
                 len(self.op), self.nulls, self.has_before, self.marked,
                 self.op, self.offset, self.row, self.committed, self.source,
                 kernels.address_of(kernels.MONTH_START), kernels.address_of(kernels.MONTH_LENGTH),
+                *plan.code_addresses(),
             )
         )  # fmt: skip
 
@@ -596,6 +623,7 @@ class Decoder:
             block = _Block(self._plan, events, rows, room)
             reason = block.run(events, state, partial=self._partial)
             room = _TEXT_SLACK
+            _seen[self._plan.programs] += int(state[kernels.R_ROWS])
             if state[kernels.R_ROWS]:
                 self._plan.image_size = max(1.0, events.consumed(event, state) / state[kernels.R_ROWS])
                 yield self._changes(block, state, events, found, gtid)

@@ -1,0 +1,138 @@
+"""Generated code against the row kernel, which does all that it does: the same changes, and the same errors."""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.binlog import generated, kernels, rows
+from spark_jobs.binlog.rows import Decoder
+from spark_jobs.binlog.table import TableDefinition
+from spark_jobs.errors import DecodeError
+from tests import segment_types as types
+from tests.segment_spec import Delete, Insert, Rows, SegmentSpec, Table, Update
+from tests.spark_jobs.binlog.test_same_as_slow import (
+    RECORDED,
+    comparable,
+    contents,
+    definition_of,
+    definitions_of,
+    listed,
+    specs,
+)
+
+pytestmark = pytest.mark.skipif(kernels.CHECKED, reason="nothing is generated where kernels run as plain Python")
+
+
+@contextmanager
+def worth_code(least: int) -> Iterator[None]:
+    usual, rows.WORTH_CODE = rows.WORTH_CODE, least
+    try:
+        yield
+    finally:
+        rows.WORTH_CODE = usual
+
+
+def decoded(content: bytes, definition: TableDefinition, most: int, before: Any) -> tuple[list[Any], str]:
+    """Rows and how it ended."""
+    decoder = Decoder(definition, before=before, rows=most, gtids=True, partial=True)
+    found: list[Any] = []
+    try:
+        for changes in decoder.decode("log.000001", 0, None, content):
+            found += comparable(listed(changes)) if before == "all" else changes.after.to_pylist()
+    except DecodeError as error:
+        return found, f"{type(error).__name__}: {error}"
+    return found, ""
+
+
+def both_ways(content: bytes, most: int, before: Any = "all", table: str = "shop.random") -> list[Any]:
+    ways = []
+    for least in (1 << 60, 0):
+        with worth_code(least):
+            ways.append(decoded(content, definition_of(content, table), most, before))
+    return ways
+
+
+@settings(max_examples=15)
+@given(contents, st.sampled_from([1, 2, 3, 16384]), st.sampled_from(["key", "all"]))
+def test_random_rows(content: bytes, most: int, before: str) -> None:
+    usual, code = both_ways(content, most, before)
+    assert code == usual
+
+
+@settings(max_examples=20)
+@given(specs(), st.data())
+def test_damaged_rows(spec: SegmentSpec, data: st.DataObject) -> None:
+    """Without checksums, so that the damage reaches the rows."""
+    spec = dataclasses.replace(spec, checksum=False)
+    content = bytearray(spec.to_bytes())
+    events = [place for place in spec.offsets()[:-1] if content[place + 4] in range(23, 33)]
+    for _ in range(data.draw(st.integers(1, 3))):
+        event = data.draw(st.sampled_from(events))
+        length = int.from_bytes(content[event + 9 : event + 13], "little")
+        content[event + data.draw(st.integers(29, length - 1))] = data.draw(st.integers(0, 255))
+    usual, code = both_ways(bytes(content), data.draw(st.sampled_from([1, 3, 16384])))
+    assert code == usual
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
+def test_recorded_rows(file: Path) -> None:
+    content = file.read_bytes()
+    for definition in definitions_of(content):
+        usual, code = both_ways(content, 2, table=str(definition.name))
+        assert code == usual
+        assert code[0]
+
+
+TABLE = Table("shop.random", id=types.INT.NOT_NULL, day=types.DATE, price=types.DECIMAL(10, 2), note=types.VARCHAR(9))
+USUAL = [(k, "2024-02-29", f"{k}.50", "x" * (k % 9)) for k in range(50)]
+
+
+@pytest.mark.parametrize(
+    "changes, taken",
+    [
+        ([Rows("shop.random", Insert, USUAL)], 50),
+        ([Rows("shop.random", Delete, USUAL)], 50),
+        ([Rows("shop.random", Update, list(zip(USUAL, reversed(USUAL), strict=True)))], 50),
+        ([Rows("shop.random", Insert, [*USUAL[:20], (7, "0000-00-00", None, None), *USUAL[20:]])], 50),
+        ([Rows("shop.random", Insert, [(k, None, None, None) for k in range(50)])], 50),
+    ],
+)
+def test_usual_rows_are_taken_by_the_code(changes: list[Any], taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but the one of a day that no calendar has."""
+    counted: list[int] = []
+    kernel = kernels.decode_rows
+
+    def counting(*arguments: Any) -> Any:
+        reason = kernel(*arguments)
+        state = arguments[5]
+        counted.append(int(state[kernels.R_USUAL]))
+        return reason
+
+    monkeypatch.setattr(kernels, "decode_rows", counting)
+    usual, code = both_ways(SegmentSpec([TABLE], changes).to_bytes(), 16384)
+    assert code == usual
+    assert counted == [0, taken]
+
+
+def test_code_is_made_once_for_a_layout() -> None:
+    content = SegmentSpec([TABLE], [Rows("shop.random", Insert, USUAL)]).to_bytes()
+    generated.code_of.cache_clear()
+    for _ in range(3):
+        both_ways(content, 16384)
+    assert generated.code_of.cache_info().misses == 1
+
+
+def test_code_waits_until_rows_are_many() -> None:
+    content = SegmentSpec([TABLE], [Rows("shop.random", Insert, USUAL)]).to_bytes()
+    generated.code_of.cache_clear()
+    rows._seen.clear()
+    with worth_code(120):
+        for expected in (0, 0, 0, 1, 1):
+            decoded(content, definition_of(content, "shop.random"), 16384, "all")
+            assert generated.code_of.cache_info().misses == expected
