@@ -94,6 +94,10 @@ WIDE = 7 * (
     ("VARCHAR(32) NOT NULL", "CONCAT('SKU-', LPAD(n * 31 % 9999, 6, '0'))"),
     ("DATETIME(3) NOT NULL", "'2024-01-01' + INTERVAL n SECOND"),
 )
+DOCUMENTS = (
+    ("JSON NOT NULL", "JSON_OBJECT('id', n, 'name', CONCAT('user ', n), 'tags', JSON_ARRAY(n % 7, 'b', n / 8))"),
+    ("JSON", "JSON_OBJECT('address', JSON_OBJECT('street', CONCAT('no. ', n), 'zip', n % 99999), 'active', n % 2 = 0)"),
+)
 
 
 def _numbers(rows: int) -> str:
@@ -103,7 +107,7 @@ def _numbers(rows: int) -> str:
 def _bulk(cursor: Cursor, shape: Shape, amount: int) -> int:
     """One INSERT of so many rows, an UPDATE of half of them, a DELETE of a tenth."""
     changes = cursor.execute(f"INSERT INTO one SELECT {shape.select} FROM {_numbers(amount)}")
-    changes += cursor.execute("UPDATE one SET c2 = c2 + 1 WHERE id % 2 = 0")
+    changes += cursor.execute("UPDATE one SET id = -id WHERE id % 2 = 0")
     return changes + cursor.execute("DELETE FROM one WHERE id % 10 = 3")
 
 
@@ -127,6 +131,7 @@ SHAPES = (
     Shape("bulk, 4 columns", NARROW, _bulk, 400_000),
     Shape("bulk, 11 columns", MIDDLE, _bulk, 200_000),
     Shape("bulk, 50 columns", WIDE, _bulk, 50_000),
+    Shape("bulk, JSON", DOCUMENTS, _bulk, 100_000),
     Shape("OLTP, 4 columns", NARROW, _oltp, 50_000),
     Shape("OLTP, 11 columns", MIDDLE, _oltp, 50_000),
     Shape("OLTP, 50 columns", WIDE, _oltp, 20_000),

@@ -2,9 +2,11 @@ import com.github.shyiko.mysql.binlog.BinaryLogFileReader;
 import com.github.shyiko.mysql.binlog.event.DeleteRowsEventData;
 import com.github.shyiko.mysql.binlog.event.Event;
 import com.github.shyiko.mysql.binlog.event.EventData;
+import com.github.shyiko.mysql.binlog.event.TableMapEventData;
 import com.github.shyiko.mysql.binlog.event.UpdateRowsEventData;
 import com.github.shyiko.mysql.binlog.event.WriteRowsEventData;
 import com.github.shyiko.mysql.binlog.event.deserialization.EventDeserializer;
+import com.github.shyiko.mysql.binlog.event.deserialization.json.JsonBinary;
 import com.taobao.tddl.dbsync.binlog.FileLogFetcher;
 import com.taobao.tddl.dbsync.binlog.LogContext;
 import com.taobao.tddl.dbsync.binlog.LogDecoder;
@@ -20,6 +22,7 @@ import java.io.InputStreamReader;
 import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
 import java.util.BitSet;
+import java.util.HashMap;
 import java.util.Map;
 
 /**
@@ -29,6 +32,7 @@ import java.util.Map;
  */
 final class Peers {
     private static final int BUFFER = 1 << 20;
+    private static final byte JSON = (byte) 245;
 
     private long changes;
     private long values;
@@ -53,28 +57,41 @@ final class Peers {
         deserializer.setCompatibilityMode(EventDeserializer.CompatibilityMode.CHAR_AND_BINARY_AS_BYTE_ARRAY);
         try (BinaryLogFileReader reader = new BinaryLogFileReader(
                 new BufferedInputStream(new FileInputStream(file), BUFFER), deserializer)) {
+            Map<Long, byte[]> types = new HashMap<>();
             for (Event event = reader.readEvent(); event != null; event = reader.readEvent()) {
                 EventData data = event.getData();
-                if (data instanceof WriteRowsEventData written) {
+                if (data instanceof TableMapEventData table) {
+                    types.put(table.getTableId(), table.getColumnTypes());
+                } else if (data instanceof WriteRowsEventData written) {
                     counts.changes += written.getRows().size();
-                    written.getRows().forEach(counts::image);
+                    for (Serializable[] row : written.getRows()) {
+                        counts.image(row, types.get(written.getTableId()));
+                    }
                 } else if (data instanceof UpdateRowsEventData updated) {
                     counts.changes += updated.getRows().size();
                     for (Map.Entry<Serializable[], Serializable[]> row : updated.getRows()) {
-                        counts.image(row.getKey());
-                        counts.image(row.getValue());
+                        counts.image(row.getKey(), types.get(updated.getTableId()));
+                        counts.image(row.getValue(), types.get(updated.getTableId()));
                     }
                 } else if (data instanceof DeleteRowsEventData deleted) {
                     counts.changes += deleted.getRows().size();
-                    deleted.getRows().forEach(counts::image);
+                    for (Serializable[] row : deleted.getRows()) {
+                        counts.image(row, types.get(deleted.getTableId()));
+                    }
                 }
             }
         }
     }
 
-    private void image(Serializable[] row) {
+    /** The connector gives JSON as it stands in the log; the others' values are text. */
+    private void image(Serializable[] row, byte[] types) throws Exception {
         values += row.length;
         sum += ((Number) row[0]).longValue();
+        for (int place = 0; place < row.length; place++) {
+            if (types[place] == JSON && row[place] != null) {
+                row[place] = JsonBinary.parseAsString((byte[]) row[place]);
+            }
+        }
     }
 
     private static void canal(String file, Peers counts) throws Exception {

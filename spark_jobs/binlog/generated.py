@@ -100,9 +100,7 @@ class _Function:
         b.position_at_end(body)
         self.used: dict[tuple[int, int], Any] = dict(phis)
         place: Any = q
-        for k, (program, steps) in enumerate(images):
-            if k:  # an update ends in an after image
-                self.leave_if(b.icmp_unsigned(">=", place, self.end))
+        for program, steps in images:
             place = self._image(program, steps, place)
         for text in texts:
             phis[text].add_incoming(self.used[text], b.block)
@@ -144,10 +142,11 @@ class _Function:
                 self.leave_if(b.icmp_unsigned(">", q, self.end))
                 unchecked = 0
             q = self._column(program, c, step, q, word)
-            varies = step.kind >= kernels.TEXT_1 or step.kind in (kernels.SKIP, kernels.COPY_N)
-            if varies:
+            if step.kind >= kernels.SKIP_1 or step.kind in (kernels.SKIP, kernels.COPY_N):
                 self.leave_if(b.icmp_unsigned(">", q, self.end))
-            unchecked = 0 if varies else unchecked + 16
+                unchecked = 0
+            else:
+                unchecked = 0 if step.is_text else unchecked + 16
         self.leave_if(b.icmp_unsigned(">", q, self.end))
         return q
 
