@@ -56,7 +56,7 @@ def both_ways(content: bytes, most: int, before: Any = "all", table: str = "shop
     return ways
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(contents, st.sampled_from([1, 2, 3, 16384]), st.sampled_from(["key", "all"]))
 def test_random_rows(content: bytes, most: int, before: str) -> None:
     usual, code = both_ways(content, most, before)
@@ -90,9 +90,8 @@ ONE_OF_EACH: list[tuple[types.ColumnType, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("before", ["key", "all"])
 @pytest.mark.parametrize("column", ONE_OF_EACH, ids=[f"{kind.code}-{value!r}" for kind, value in ONE_OF_EACH])
-def test_damaged_rows(column: tuple[types.ColumnType, Any], before: str) -> None:
+def test_damaged_rows(column: tuple[types.ColumnType, Any]) -> None:
     """Each byte of a row, one after the other, is something else. Without checksums, so that it reaches the decoder."""
     kind, value = column
     table = Table("shop.random", key=["id"], id=types.TINYINT, value=kind, note=types.VARCHAR(20))
@@ -101,10 +100,10 @@ def test_damaged_rows(column: tuple[types.ColumnType, Any], before: str) -> None
     content = spec.to_bytes()
     [event] = [place for place in spec.offsets()[:-1] if content[place + 4] in range(23, 33)]
     length = int.from_bytes(content[event + 9 : event + 13], "little")
-    for place in range(event + 29, event + length):
-        for byte in (0x00, 0x7F, 0x80, 0xFF):
+    for place in range(event + 29, event + min(length, 75)):
+        for byte in (0x00, 0x80, 0xFF):
             damaged = content[:place] + bytes([byte]) + content[place + 1 :]
-            usual, code = both_ways(damaged, 16384, before)
+            usual, code = both_ways(damaged, 16384)
             assert code == usual
 
 
