@@ -67,25 +67,35 @@ def check(path: Path, *, connect: bool) -> None:
     Example: stratalog check -c pipeline.yaml --connect
     """
     pipeline = load(path)
-    problems = dict(_connection_problems(pipeline)) if connect else {}
+    asked = {name: _asked(pipeline, name) for name in (pipeline.sources if connect else ())}
+    problems = {
+        f"sources.{name}" + (f" ({at + 1})" if at else ""): text
+        for name, (found, _) in asked.items()
+        for at, text in enumerate(found)
+    }
     if problems:
         raise ConfigError(problems)
+    for name, (_, said) in asked.items():
+        if said:
+            click.echo(f"sources.{name}: {said}")
     click.echo(f"{path}: no problems found")
 
 
-def _connection_problems(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+def _asked(pipeline: Pipeline, name: str) -> tuple[list[str], str | None]:
+    """What keeps a source from being read, and where it stands."""
+    from spark_jobs.pipeline import lake_of
     from spark_jobs.source.open import open_source
     from spark_jobs.source.server import Server
+    from spark_jobs.status import require_readable
 
-    for name, settings in pipeline.sources.items():
-        source = open_source(name, settings)
-        try:
-            found = source.problems() if isinstance(source, Server) else []
-            if not found:
-                source.log()
-        except StratalogError as error:
-            found = [str(error).removeprefix(f"{name}: ")]
-        yield from ((f"sources.{name}" + (f" ({at + 1})" if at else ""), text) for at, text in enumerate(found))
+    source = open_source(name, pipeline.sources[name])
+    found, said = [], None
+    try:
+        found = source.problems() if isinstance(source, Server) else []
+        said = None if found else require_readable(pipeline, lake_of(pipeline), name)
+    except StratalogError as error:
+        found = [str(error).removeprefix(f"{name}: ")]
+    return found, said
 
 
 @cli.command()

@@ -52,6 +52,7 @@ class _Model(BaseModel):
 class Tls(_Model):
     """How the connection to a server is encrypted; paths are local to the machine that connects."""
 
+    enabled: bool = True
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None

@@ -21,8 +21,12 @@ _HINTS = {
     1227: "check the privileges of {user!r}",
 }
 _CERTIFICATE = (
-    "the server's certificate is not one that tls.ca ({ca}) vouches for; name the CA that signed it, or set tls.verify "
-    "to false to connect without knowing who answers"
+    "the server's certificate is not trusted: name the CA that signed it as tls.ca (it is {ca}), connect by the host "
+    "name that stands in it, or set tls.verify to false and do without knowing who answers"
+)
+_NO_TLS = (
+    "its TLS is of another kind than this machine's: let the server use TLS 1.2 or later, or set tls.enabled to false "
+    "where the network between may be trusted"
 )
 _PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927, 2002, 2003, 2006, 2013, 2055, 3169, 4031}
 """Numbers of errors that another try may not meet: connections lost, killed or too many, a server that stops."""
@@ -53,7 +57,14 @@ def connection_options(settings: MySQL) -> dict[str, Any]:
         "connect_timeout": settings.connect_timeout,
         "read_timeout": settings.read_timeout,
         "init_command": "SET time_zone = '+00:00'",
-    } | ({"ssl": _context(settings.tls)} if settings.tls else {})
+    } | _tls_options(settings.tls)
+
+
+def _tls_options(tls: Tls | None) -> dict[str, Any]:
+    """Where nothing is said, PyMySQL encrypts when the server can and verifies nothing, as servers' own tools do."""
+    if tls is None:
+        return {}
+    return {"ssl": _context(tls)} if tls.enabled else {"ssl_disabled": True}
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
@@ -90,9 +101,12 @@ def may_pass(error: BaseException) -> bool:
 def refusal(where: str, settings: MySQL, error: BaseException) -> str:
     """What a server said, where, and what to look at; never with a secret."""
     said = re.sub(r"\s+", " ", str(error.args[-1] if error.args else error))
-    if isinstance(_origin(error), ssl.SSLCertVerificationError):
-        ca = settings.tls.ca if settings.tls and settings.tls.ca else "none: those this machine trusts"
+    origin = _origin(error)
+    if isinstance(origin, ssl.SSLCertVerificationError):
+        ca = settings.tls.ca if settings.tls and settings.tls.ca else "not set"
         look = "; " + _CERTIFICATE.format(ca=ca)
+    elif isinstance(origin, ssl.SSLError):
+        look = "; " + _NO_TLS
     else:
         hint = _HINTS.get(error_number(error) or 0)
         look = f"; {hint.format(user=settings.user)}" if hint else ""
