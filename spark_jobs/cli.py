@@ -266,8 +266,8 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
     "-c", "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml, to read bronze"
 )
 @click.option("--source", metavar="NAME", help="The source whose bronze is read.")
-@click.option("--from", "start", metavar="P", help="From this position on; snapped outward to transactions.")
-@click.option("--to", "stop", metavar="P", help="Up to this position.")
+@click.option("--from", "start", metavar="P", help="From this position, GTID set or time on; whole transactions.")
+@click.option("--to", "stop", metavar="P", help="Up to this position, GTID set or time.")
 @click.option(
     "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
 )
@@ -307,6 +307,7 @@ def _bronze_changes(
 ) -> Iterator[str]:
     from spark_jobs.pipeline import lake_of
 
+    _require_places(start, stop)
     pipeline = load(path)
     names = _chosen(pipeline, source)
     if len(names) != 1:
@@ -338,8 +339,10 @@ def export(path: Path, source: str, folder: Path) -> None:
 @cli.command()
 @config_option
 @click.option("--source", required=True, metavar="NAME", help="The source whose range is done again.")
-@click.option("--from", "start", required=True, metavar="P", help="First position; snapped outward to whole windows.")
-@click.option("--to", "stop", required=True, metavar="P", help="The position behind the last.")
+@click.option(
+    "--from", "start", required=True, metavar="P", help="Position, GTID set or time; snapped outward to windows."
+)
+@click.option("--to", "stop", required=True, metavar="P", help="The same, behind the last.")
 @click.option(
     "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
 )
@@ -352,11 +355,13 @@ def backfill(path: Path, source: str, start: str, stop: str, tables: tuple[str, 
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.backfill import backfill_source
     from spark_jobs.changes import wanted_tables
-    from spark_jobs.position import Position, Range
+    from spark_jobs.landed import range_in
+    from spark_jobs.pipeline import lake_of
 
-    wanted = Range(Position.parse(start), Position.parse(stop))
+    _require_places(start, stop)
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        wanted = range_in(spark, lake_of(pipeline), name, start, stop)
         outcome = backfill_source(spark, pipeline, name, wanted, wanted_tables(tables))
         _say_outcome(name, outcome)
         return outcome
@@ -402,6 +407,17 @@ def main() -> None:
     except StratalogError as error:
         _ERRORS.print(str(error), style="red", markup=False, highlight=False)
         sys.exit(error.exit_status)
+
+
+def _require_places(start: str | None, stop: str | None) -> None:
+    """What can be known to be wrong before Spark is started. Raises ConfigError."""
+    from spark_jobs.place import parse_place
+    from spark_jobs.position import Position, Range
+
+    places = [parse_place(place) for place in (start, stop) if place]
+    positions = [place for place in places if isinstance(place, Position)]
+    if len(positions) == 2:
+        Range(*positions)
 
 
 def _chosen(pipeline: Pipeline, source: str | None) -> list[str]:

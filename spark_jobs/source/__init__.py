@@ -94,10 +94,18 @@ Reading = Callable[[Part], tuple[FormatDescription | None, Iterator[bytes] | Ite
 of which is valid until the next one is asked for."""
 
 
+TWO_WAYS = (
+    "begin with start: earliest and do without what came before, or put copies of the older files with the others into "
+    "a directory and read that (files:) under another source name"
+)
+
+
 class Source(Protocol):
     """A log that can be asked what it holds."""
 
     name: str
+    earlier: str
+    """What to do about a place that lies before its oldest file."""
 
     def log(self) -> Log:
         """The log now. Raises SourceError."""

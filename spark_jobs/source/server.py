@@ -14,7 +14,7 @@ from spark_jobs.config import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.gtid import MysqlGtids
 from spark_jobs.position import Position, file_number
-from spark_jobs.source import Log, LogFile, Reading, require_contiguous
+from spark_jobs.source import TWO_WAYS, Log, LogFile, Reading, require_contiguous
 from spark_jobs.source.connection import connect, error_number, refusal
 from spark_jobs.source.dump import DumpReading
 
@@ -27,6 +27,8 @@ _ENCRYPTION_HEAD = 512
 
 class Server:
     """One live server, as a source."""
+
+    earlier = TWO_WAYS
 
     def __init__(self, name: str, settings: MySQL) -> None:
         self.name = name

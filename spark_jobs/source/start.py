@@ -96,7 +96,7 @@ class _Gtids(_Search):
                 return file, previous
         raise SourceError(
             f"{self.name}: {missing} is not in the set, and came before the oldest file there is, "
-            f"{self.files[0].name}; {_TWO_WAYS}"
+            f"{self.files[0].name}; {self.source.earlier}"
         )
 
     def first_without(self, file: LogFile) -> Iterator[tuple[Commits, Position | None, str]]:
@@ -216,7 +216,7 @@ class _Time(_Search):
             return found or [(oldest, head)]
         raise SourceError(
             f"{self.name}: {self.wanted.isoformat()} lies before the oldest file there is: {oldest.name} was begun at "
-            f"{_text(head.created * 1_000_000)}; {_TWO_WAYS}"
+            f"{_text(head.created * 1_000_000)}; {self.source.earlier}"
         )
 
     def _require_past(self, latest: int) -> None:
@@ -243,7 +243,3 @@ _OTHER: dict[type, str] = {
     DomainGtids: "is of a MariaDB server, whose sets are like 0-1-100",
     type(None): "does not say which transactions came before it",
 }
-_TWO_WAYS = (
-    "begin with start: earliest and do without what came before, or put copies of the older files with the others into "
-    "a directory and read that (files:) under another source name"
-)
