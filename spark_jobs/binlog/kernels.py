@@ -399,6 +399,7 @@ OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY d
 ) = range(11)
 
 HEADER = 19
+_START_ENCRYPTION = np.uint8(164)
 LONGEST_EVENT = (1 << 30) + (1 << 16)  # max_allowed_packet is at most 1 GiB; an event adds its own head
 _DUMMY_TABLE = 0xFFFFFF  # a row event of this id only closes the statement's maps (server: rows_event.h)
 
@@ -744,8 +745,10 @@ def scan(
                 break
             meaning = np.int64(IGNORED)
         if meaning == STOPS:
-            why = CANNOT_PASS
-            break
+            if code != _START_ENCRYPTION or not load16(header + 17) & np.uint16(0x80):
+                why = CANNOT_PASS
+                break
+            meaning = np.int64(IGNORED)  # so marked by a server that sends what it has decrypted (sql/sql_repl.cc)
         table = np.int64(-1)
         mark = 0
         ends = False
@@ -1016,7 +1019,7 @@ def _judge_event(header: int, event: int, position: int, formats: int) -> Any:  
     if formats == 0:
         return DUMP_STRANGE
     if log_pos == 0:  # MariaDB: START_ENCRYPTION repeated for a later start; from 11.4 on, a transaction's events
-        return -1 if code == np.uint8(164) else DUMP_MORE
+        return -1 if code == _START_ENCRYPTION else DUMP_MORE
     ahead = (log_pos - position - event) & 0xFFFFFFFF
     if ahead == 0:
         return DUMP_MORE

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from spark_jobs.binlog import list_events
 from spark_jobs.config import MySQL
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.errors import SourceError
+from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.source import Part, dump
 from spark_jobs.source.dump import DumpReading
 from tests.dump_stream import LONGEST, event, fake_rotate, packets
@@ -424,3 +424,35 @@ def test_a_server_that_does_not_end_the_dump_is_left_after_a_heartbeat(
     with pytest.raises(SourceError, match=rf"^shop: {file}:\d+: the server's log ends here"):
         read(DumpReading("shop", settings_of(plain_server, read_timeout=2)), Part(file, 0, end + 1000))
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("name", ["mariadb-10.11", "mariadb-11.8"])
+def test_an_encrypted_log_comes_decrypted(name: str, tmp_path: Path) -> None:
+    """The event that begins the encryption comes too, marked as ignorable, and again wherever a dump begins."""
+    try:
+        build = build_of(name)
+    except ConfigError as why:
+        pytest.skip(str(why))
+    plugins = build.dist() / "lib" / "mysql" / "plugin"
+    if not (plugins / "file_key_management.so").is_file():
+        pytest.skip(f"{name} has no plugin for keys here")
+    (tmp_path / "keys").write_text("1;770A8A65DA156D24EE2A093277530142\n")
+    encrypted: dict[str, object] = {
+        "plugin_dir": plugins,
+        "plugin_load_add": "file_key_management",
+        "file_key_management_filename": tmp_path / "keys",
+        "encrypt_binlog": "ON",
+    }
+    with MySQLServer(tmp_path, OPTIONS | encrypted, build) as server:
+        part = closed_file(server, *STATEMENTS)
+        reading = DumpReading("shop", settings_of(server))
+        content = read(reading, part)
+        assert len(content) == part.stop
+        assert b"two" * 100 in content
+        assert b"two" * 100 not in written(server, part.file)
+        listed = list(list_events(iter([content]), part.file))
+        assert listed[1].type == "Start_encryption"
+        assert listed[-1].stop == part.stop
+        for event_ in listed[2::7]:
+            assert read(reading, Part(part.file, event_.offset, part.stop)) == content[event_.offset :]
