@@ -1,4 +1,4 @@
-"""``python -m benchmarks [decode] [start] [whole]``: writes logs on real servers, reads them, prints tables.
+"""``python -m benchmarks [decode] [start] [whole] [catchup]``: writes logs on real servers, reads them, prints tables.
 
 Figures of one run compare with each other and with nothing else: machines differ, and so do their hours.
 """
@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import decoding, readers, start
+from benchmarks import catchup, decoding, readers, start
 from benchmarks.logs import Log, write
 from benchmarks.told import say
 from spark_jobs.config import Spark
@@ -18,7 +18,7 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.session import spark_session
 
 Reader = Callable[[Log], tuple[int, float]]
-PARTS = ("decode", "start", "whole")
+PARTS = ("decode", "start", "whole", "catchup")
 
 
 def main() -> None:
@@ -27,6 +27,7 @@ def main() -> None:
     arguments.add_argument("--logs", default="", help="decode only the logs whose name contains this")
     arguments.add_argument("--rows", type=int, default=400_000, help="whole: rows of the bulk log (default 400000)")
     arguments.add_argument("--transactions", type=int, default=60_000, help="whole: of the OLTP log (default 60000)")
+    arguments.add_argument("--megabytes", type=int, default=100, help="catchup: of each of ten files (default 100)")
     chosen = arguments.parse_args()
     if unknown := set(chosen.parts) - set(PARTS):
         arguments.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
@@ -37,6 +38,8 @@ def main() -> None:
                 decoding.compare(folder, chosen.logs)
             elif part == "start":
                 start.measure()
+            elif part == "catchup":
+                catchup.measure(folder / "catchup", chosen.megabytes * 1_000_000)
             else:
                 whole(folder / "whole", chosen.rows, chosen.transactions)
     finally:

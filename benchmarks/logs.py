@@ -10,7 +10,7 @@ from pathlib import Path
 from spark_jobs.demo.server import MySQLServer
 
 SCHEMA = "bench"
-_ORDERS = """
+ORDERS = """
 CREATE TABLE orders (
   id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, customer_id INT NOT NULL, sku VARCHAR(32) NOT NULL,
   qty SMALLINT NOT NULL, price DECIMAL(12,2) NOT NULL, discount DOUBLE, status VARCHAR(10) NOT NULL,
@@ -19,7 +19,7 @@ CREATE TABLE orders (
 ) CHARSET utf8mb4
 """
 # No ENUM: the peer fails on the labels of a server that does not log their character set (MySQL 8.0.12).
-_FILL = """
+FILL = """
 INSERT INTO orders (customer_id, sku, qty, price, discount, status, note, paid, created_at)
 WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})
 SELECT n * 7919 % 100003, CONCAT('SKU-', LPAD(n * 31 % 9999, 6, '0')), n % 50, (n * 37 % 100000) / 100,
@@ -27,8 +27,8 @@ SELECT n * 7919 % 100003, CONCAT('SKU-', LPAD(n * 31 % 9999, 6, '0')), n % 50, (
        IF(n % 5, CONCAT('note für order ', n, REPEAT('x', n % 40)), NULL), n % 2, '2024-01-01' + INTERVAL n SECOND
 FROM s
 """
-_ACCOUNTS = "CREATE TABLE accounts (id INT PRIMARY KEY, balance BIGINT NOT NULL, name VARCHAR(40), changed DATETIME(6))"
-_TRANSFERS = """
+ACCOUNTS = "CREATE TABLE accounts (id INT PRIMARY KEY, balance BIGINT NOT NULL, name VARCHAR(40), changed DATETIME(6))"
+TRANSFERS = """
 CREATE PROCEDURE transfers (n INT) BEGIN DECLARE i INT DEFAULT 0; WHILE i < n DO
   START TRANSACTION;
   UPDATE accounts SET balance = balance + 1, changed = NOW(6) WHERE id = 1 + i * 7919 % 1000;
@@ -57,13 +57,13 @@ def write(server: MySQLServer, rows: int, transactions: int) -> Iterator[Log]:
     with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {SCHEMA}")
         connection.select_db(SCHEMA)
-        for statement in ("SET cte_max_recursion_depth = 100000000", _ORDERS, _ACCOUNTS, _TRANSFERS):
+        for statement in ("SET cte_max_recursion_depth = 100000000", ORDERS, ACCOUNTS, TRANSFERS):
             cursor.execute(statement)
-        cursor.execute(_FILL.replace("{rows}", "1000"))
+        cursor.execute(FILL.replace("{rows}", "1000"))
         cursor.execute("INSERT INTO accounts SELECT id, 0, sku, created_at FROM orders")
         cursor.execute("DELETE FROM orders")
         cursor.execute("FLUSH BINARY LOGS")
-        changes = cursor.execute(_FILL.replace("{rows}", str(rows)))
+        changes = cursor.execute(FILL.replace("{rows}", str(rows)))
         changes += cursor.execute(
             "UPDATE orders SET qty = qty + 1, status = 'paid', updated_at = NOW(6) WHERE id % 2 = 0"
         )

@@ -63,8 +63,12 @@ def begin(checkpoint: Checkpoint) -> Position:
 
 def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> DataFrame:
     """The slices that begin within a range, at one Delta version."""
-    session = own_session(spark, READING)
-    return bronze.read(session, version).where(inside(within))
+    return read_all(spark, bronze, version).where(inside(within))
+
+
+def read_all(spark: SparkSession, bronze: Table, version: int) -> DataFrame:
+    """All slices, at one Delta version."""
+    return bronze.read(own_session(spark, READING), version)
 
 
 def overlapping(spark: SparkSession, bronze: Table, version: int, wanted: Range) -> DataFrame:
@@ -75,8 +79,7 @@ def overlapping(spark: SparkSession, bronze: Table, version: int, wanted: Range)
         (number > begin.number) | ((number == begin.number) & (F.col("stop") > begin.offset))
     )
     before = (number < end.number) | ((number == end.number) & (F.col("transaction_start") < end.offset))
-    slices = bronze.read(own_session(spark, READING), version)
-    return slices.where(
+    return read_all(spark, bronze, version).where(
         (here | (stretch > begin.stretch)) & (((stretch == end.stretch) & before) | (stretch < end.stretch))
     )
 

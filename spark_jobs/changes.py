@@ -34,8 +34,9 @@ from spark_jobs.binlog import (
     XaStep,
     xa_step,
 )
-from spark_jobs.errors import DecodeError, LakeError, Truncated, Unsupported
+from spark_jobs.errors import DecodeError, Truncated, Unsupported
 from spark_jobs.lake import Lake, Table
+from spark_jobs.landed import range_in
 from spark_jobs.position import Position, Range
 from spark_jobs.prepared import Prepared
 from spark_jobs.rules import Pattern
@@ -263,15 +264,17 @@ class _File:
 def changes_of_bronze(
     spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None, wanted: Wanted
 ) -> Iterator[str]:
-    """The changes of a range of bronze, snapped outward to transactions; all of it by default. Raises LakeError."""
+    """The changes of a range of bronze, snapped outward to transactions; all of it by default.
+
+    start, stop: places. Raises LakeError; SourceError and ConfigError for places.
+    """
     table = lake.bronze(source)
+    within = range_in(spark, lake, source, start, stop)
+    begin, end = within.start, within.stop
     head = table.head()
-    if head is None or head.checkpoint is None:
-        raise LakeError(f"{source}: bronze holds nothing yet")
-    begin = Position.parse(start) if start else bronze.begin(head.checkpoint)
-    end = Position.parse(stop) if stop else head.checkpoint.position
+    assert head
     written = JsonChanges(source, wanted)
-    for row in _slices(spark, table, head.version, Range(begin, end)).toLocalIterator(prefetchPartitions=True):
+    for row in _slices(spark, table, head.version, within).toLocalIterator(prefetchPartitions=True):
         cells = pa.RecordBatch.from_pydict({name: [row[name]] for name in bronze.ARROW.names}, schema=bronze.ARROW)
         for part in _cut(cells, begin, end):
             for one in written.lines(part):

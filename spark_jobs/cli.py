@@ -67,25 +67,35 @@ def check(path: Path, *, connect: bool) -> None:
     Example: stratalog check -c pipeline.yaml --connect
     """
     pipeline = load(path)
-    problems = dict(_connection_problems(pipeline)) if connect else {}
+    asked = {name: _asked(pipeline, name) for name in (pipeline.sources if connect else ())}
+    problems = {
+        f"sources.{name}" + (f" ({at + 1})" if at else ""): text
+        for name, (found, _) in asked.items()
+        for at, text in enumerate(found)
+    }
     if problems:
         raise ConfigError(problems)
+    for name, (_, said) in asked.items():
+        if said:
+            click.echo(f"sources.{name}: {said}")
     click.echo(f"{path}: no problems found")
 
 
-def _connection_problems(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+def _asked(pipeline: Pipeline, name: str) -> tuple[list[str], str | None]:
+    """What keeps a source from being read, and where it stands."""
+    from spark_jobs.pipeline import lake_of
     from spark_jobs.source.open import open_source
     from spark_jobs.source.server import Server
+    from spark_jobs.status import require_readable
 
-    for name, settings in pipeline.sources.items():
-        source = open_source(name, settings)
-        try:
-            found = source.problems() if isinstance(source, Server) else []
-            if not found:
-                source.log()
-        except StratalogError as error:
-            found = [str(error).removeprefix(f"{name}: ")]
-        yield from ((f"sources.{name}" + (f" ({at + 1})" if at else ""), text) for at, text in enumerate(found))
+    source = open_source(name, pipeline.sources[name])
+    found, said = [], None
+    try:
+        found = source.problems() if isinstance(source, Server) else []
+        said = None if found else require_readable(pipeline, lake_of(pipeline), name)
+    except StratalogError as error:
+        found = [str(error).removeprefix(f"{name}: ")]
+    return found, said
 
 
 @cli.command()
@@ -256,8 +266,8 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
     "-c", "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml, to read bronze"
 )
 @click.option("--source", metavar="NAME", help="The source whose bronze is read.")
-@click.option("--from", "start", metavar="P", help="From this position on; snapped outward to transactions.")
-@click.option("--to", "stop", metavar="P", help="Up to this position.")
+@click.option("--from", "start", metavar="P", help="From this position, GTID set or time on; whole transactions.")
+@click.option("--to", "stop", metavar="P", help="Up to this position, GTID set or time.")
 @click.option(
     "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
 )
@@ -297,6 +307,7 @@ def _bronze_changes(
 ) -> Iterator[str]:
     from spark_jobs.pipeline import lake_of
 
+    _require_places(start, stop)
     pipeline = load(path)
     names = _chosen(pipeline, source)
     if len(names) != 1:
@@ -328,8 +339,10 @@ def export(path: Path, source: str, folder: Path) -> None:
 @cli.command()
 @config_option
 @click.option("--source", required=True, metavar="NAME", help="The source whose range is done again.")
-@click.option("--from", "start", required=True, metavar="P", help="First position; snapped outward to whole windows.")
-@click.option("--to", "stop", required=True, metavar="P", help="The position behind the last.")
+@click.option(
+    "--from", "start", required=True, metavar="P", help="Position, GTID set or time; snapped outward to windows."
+)
+@click.option("--to", "stop", required=True, metavar="P", help="The same, behind the last.")
 @click.option(
     "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
 )
@@ -342,11 +355,13 @@ def backfill(path: Path, source: str, start: str, stop: str, tables: tuple[str, 
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.backfill import backfill_source
     from spark_jobs.changes import wanted_tables
-    from spark_jobs.position import Position, Range
+    from spark_jobs.landed import range_in
+    from spark_jobs.pipeline import lake_of
 
-    wanted = Range(Position.parse(start), Position.parse(stop))
+    _require_places(start, stop)
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        wanted = range_in(spark, lake_of(pipeline), name, start, stop)
         outcome = backfill_source(spark, pipeline, name, wanted, wanted_tables(tables))
         _say_outcome(name, outcome)
         return outcome
@@ -392,6 +407,17 @@ def main() -> None:
     except StratalogError as error:
         _ERRORS.print(str(error), style="red", markup=False, highlight=False)
         sys.exit(error.exit_status)
+
+
+def _require_places(start: str | None, stop: str | None) -> None:
+    """What can be known to be wrong before Spark is started. Raises ConfigError."""
+    from spark_jobs.place import parse_place
+    from spark_jobs.position import Position, Range
+
+    places = [parse_place(place) for place in (start, stop) if place]
+    positions = [place for place in places if isinstance(place, Position)]
+    if len(positions) == 2:
+        Range(*positions)
 
 
 def _chosen(pipeline: Pipeline, source: str | None) -> list[str]:

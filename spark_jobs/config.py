@@ -14,7 +14,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from spark_jobs.errors import ConfigError
-from spark_jobs.position import Position
+from spark_jobs.place import parse_start
 from spark_jobs.rules import Pattern, Route, Scope
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -23,11 +23,10 @@ _SOURCE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _start(text: str) -> str:
-    if text not in ("earliest", "latest"):
-        try:
-            Position.parse(text)
-        except ConfigError as error:
-            raise ValueError("must be earliest, latest or a position like mysql-bin.000042:1337") from error
+    try:
+        parse_start(text)
+    except ConfigError as error:
+        raise ValueError(f"{error}; earliest and latest are places too") from error
     return text
 
 
@@ -53,6 +52,7 @@ class _Model(BaseModel):
 class Tls(_Model):
     """How the connection to a server is encrypted; paths are local to the machine that connects."""
 
+    enabled: bool = True
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
@@ -133,7 +133,13 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML, but a key given twice is an error instead of the last one winning."""
+    """YAML, but a key given twice is an error instead of the last one winning, and a time stays the text it is."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in some if tag != "tag:yaml.org,2002:timestamp"]
+    for first, some in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:

@@ -22,8 +22,10 @@ from spark_jobs import bronze
 from spark_jobs.binlog import Slicer
 from spark_jobs.errors import DecodeError, SourceError, about
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.place import parse_start
 from spark_jobs.position import Position, Range, file_number
 from spark_jobs.source import Part, Reading, Source, require_boundary
+from spark_jobs.source.start import find_start
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +68,7 @@ class Plan:
 def extract(spark: SparkSession, lake: Lake, source: Source, start: str) -> Extracted:
     """Reads a source from bronze's head to its end as it is now. Raises SourceError, DecodeError, LakeError.
 
-    ``start`` (``earliest``, ``latest`` or a position) counts only while bronze is empty.
+    ``start`` (``earliest``, ``latest``, or a place: a position, a GTID set, a time) counts only while bronze is empty.
     """
     began = time.monotonic()
     table = lake.bronze(source.name)
@@ -84,9 +86,11 @@ def plan(spark: SparkSession, table: Table, source: Source, start: str) -> Plan:
     head = table.head()
     now = source.log()
     if head is None or head.checkpoint is None:
-        first = {"earliest": now.first, "latest": now.end}.get(start) or Position.parse(start)
+        place = parse_start(start)
+        first = find_start(source, now, place)
         parts = now.parts_from(first)
-        require_boundary(source, first)
+        if isinstance(place, Position):
+            require_boundary(source, first)
         head = head or table.create(spark, bronze.COLUMNS, bronze.PROPERTIES)
         return Plan(source.name, head, Range(first, max(first, now.end)), tuple(parts), now.uuid, first)
     _require_same_server(head.checkpoint, now.uuid)

@@ -288,7 +288,7 @@ def raise_from_task(text: str) -> None:
     """Raises the error of ours that stands in a failed Spark task's text, if one does: only text comes back."""
     from spark_jobs import errors
 
-    found = re.findall(r"spark_jobs\.errors\.(\w+): ((?:.|\n)*?)(?=\n\s*\n|\n\tat |\Z)", text)
+    found = re.findall(r"spark_jobs\.errors\.(\w+): ((?:.|\n)*?)(?=\n\s*\n|\n\tat |\n SQLSTATE: |\Z)", text)
     if found:
         name, message = found[-1]
         raise getattr(errors, name, errors.StratalogError)(message.strip())

@@ -13,10 +13,12 @@ from spark_jobs import published
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import StratalogError, about
 from spark_jobs.lake import Lake, Table
+from spark_jobs.place import parse_start
 from spark_jobs.position import FIRST_EVENT, Position, file_number
 from spark_jobs.published import Entry
 from spark_jobs.source import Log
 from spark_jobs.source.open import open_source
+from spark_jobs.source.start import find_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,23 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
         quarantined_events=0,
         error=error or problem,
         tables=[_table(entry) for entry in sorted(published.read(lake, name), key=lambda one: one.name)],
+    )
+
+
+def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
+    """Whether the source still holds what is to be read next: bronze's position, or its start while bronze is empty.
+
+    Says how far the source may purge before it does not; None while bronze is empty. Raises SourceError.
+    """
+    source = open_source(name, pipeline.sources[name])
+    log = source.log()
+    head = lake.bronze(name).head()
+    if head is None or head.position is None:
+        log.parts_from(find_start(source, log, parse_start(pipeline.sources[name].start)))
+        return None
+    log.bytes_from(head.position)
+    return (
+        f"bronze is at {head.position}; the source's oldest byte lies {_margin(log, head.position)} bytes before that"
     )
 
 

@@ -6,6 +6,7 @@ It does no I/O and knows neither Spark nor Dagster: executors need nothing else 
 Put here: what callers outside this package import. Not here: any code.
 """
 
+from spark_jobs.binlog.commits import Commits, FileHead, read_commits, read_head
 from spark_jobs.binlog.definitions import Definitions, definitions_of
 from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
 from spark_jobs.binlog.events import Event, Summary, TypeCount, list_events, summarize
@@ -24,11 +25,13 @@ __all__ = [
     "SLICE_SCHEMA",
     "Changes",
     "Column",
+    "Commits",
     "Decoder",
     "Definitions",
     "Event",
     "EventType",
     "FileDecoder",
+    "FileHead",
     "FormatDescription",
     "Presence",
     "Slicer",
@@ -41,6 +44,8 @@ __all__ = [
     "definitions_of",
     "list_events",
     "parse_table_map",
+    "read_commits",
+    "read_head",
     "same_layout",
     "summarize",
     "xa_step",

@@ -131,7 +131,8 @@ def _failure(count: Callable[[Iterator[Scan]], None], scans: Iterator[Scan]) -> 
 
 def _treatment(code: int) -> Literal["decoded", "counted"]:
     event = EVENT_TYPES.get(code)
-    if event is None or event.meaning in (kernels.CONTROL, kernels.IGNORED, kernels.INNER):
+    # Of the types that stop, one may be passed: START_ENCRYPTION of a file that its server has decrypted.
+    if event is None or event.meaning in (kernels.CONTROL, kernels.IGNORED, kernels.INNER, kernels.STOPS):
         return "counted"
     return "decoded"
 

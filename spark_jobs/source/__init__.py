@@ -10,11 +10,13 @@ picklable, and able to open its own file or connection.
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Protocol
 
 from spark_jobs.binlog import FormatDescription, Slicer
 from spark_jobs.errors import SourceError
+from spark_jobs.gtid import MysqlGtids
 from spark_jobs.position import FIRST_EVENT, Position, file_number
 
 
@@ -87,14 +89,23 @@ class Log:
         )
 
 
-Reading = Callable[[Part], tuple[FormatDescription | None, Iterator[bytes]]]
-"""Opens a part for a task: the format in force at its start (None where it starts at 0) and its bytes in chunks."""
+Reading = Callable[[Part], tuple[FormatDescription | None, Iterator[bytes] | Iterator[memoryview]]]
+"""Opens a part for a task: the format in force at its start (None where it starts at 0) and its bytes in chunks, each
+of which is valid until the next one is asked for."""
+
+
+TWO_WAYS = (
+    "begin with start: earliest and do without what came before, or put copies of the older files with the others into "
+    "a directory and read that (files:) under another source name"
+)
 
 
 class Source(Protocol):
     """A log that can be asked what it holds."""
 
     name: str
+    earlier: str
+    """What to do about a place that lies before its oldest file."""
 
     def log(self) -> Log:
         """The log now. Raises SourceError."""
@@ -102,6 +113,14 @@ class Source(Protocol):
 
     def reading(self) -> Reading:
         """What tasks open their parts with."""
+        ...
+
+    def now(self) -> datetime | None:
+        """The source's own clock; None for files, which have none. Raises SourceError."""
+        ...
+
+    def purged(self) -> MysqlGtids:
+        """Transactions that the source says it had before its oldest file. Raises SourceError."""
         ...
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from spark_jobs.binlog import FormatDescription, check_magic
 from spark_jobs.errors import DecodeError, SourceError, Truncated
+from spark_jobs.gtid import MysqlGtids
 from spark_jobs.position import FIRST_EVENT, Position, file_number
-from spark_jobs.source import Log, LogFile, Part, Reading, last_boundary, require_contiguous
+from spark_jobs.source import TWO_WAYS, Log, LogFile, Part, Reading, last_boundary, require_contiguous
 
 CHUNK = 4 << 20
 _NAME = re.compile(r"(.+)\.(\d{6,})")
@@ -23,6 +24,8 @@ _IN_USE = 0x0001
 
 class Files:
     """The binlog files of one directory, as a source."""
+
+    earlier = TWO_WAYS
 
     def __init__(self, name: str, directory: Path) -> None:
         self.name = name
@@ -46,6 +49,13 @@ class Files:
 
     def reading(self) -> Reading:
         return FileReading(self.directory)
+
+    def now(self) -> None:
+        """A directory has no clock."""
+
+    def purged(self) -> MysqlGtids:
+        """What a directory does not hold, nobody knows of."""
+        return MysqlGtids()
 
     def _names(self) -> list[str]:
         found = [entry.name for entry in self.directory.iterdir() if entry.is_file()]

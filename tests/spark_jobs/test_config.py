@@ -54,8 +54,20 @@ def test_the_message_names_the_file_and_each_key(tmp_path: Path) -> None:
         load(written(tmp_path, "sources: {shop: {files: x, start: now}}\n"), {})
     assert str(refused.value) == (
         "pipeline.yaml: lake: missing\n"
-        "pipeline.yaml: sources.shop.start: must be earliest, latest or a position like mysql-bin.000042:1337"
+        "pipeline.yaml: sources.shop.start: 'now' is no place in a log; name a position like mysql-bin.000042:1337, a "
+        "GTID set like 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-100 or 0-1-100, or a time and its offset like "
+        "2026-11-21T08:00:00+01:00; earliest and latest are places too"
     )
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["2026-11-21T08:00:00+01:00", "2026-11-21 08:00:00Z", "0-1-100", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"],
+)
+def test_a_place_is_text_without_quotes_too(tmp_path: Path, start: str) -> None:
+    """YAML alone would take a time for more than that, and move it to UTC."""
+    pipeline = load(written(tmp_path, f"lake: x\nsources:\n  shop:\n    files: x\n    start: {start}\n"), {})
+    assert pipeline.sources["shop"].start == start
 
 
 @pytest.mark.parametrize(

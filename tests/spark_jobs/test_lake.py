@@ -102,6 +102,7 @@ def test_types_are_written_as_in_ddl(delta: Any, sql: str) -> None:
     "text, raised",
     [
         ("spark_jobs.errors.DecodeError: shop: b.000001:4: bad\n\n\tat org.apache", "shop: b.000001:4: bad"),
+        ("spark_jobs.errors.DecodeError: bad\n SQLSTATE: 38000\n\tat org.apache", "bad"),
         ("Traceback …\nspark_jobs.errors.DecodeError: two\nlines\n\n\tat x", "two\nlines"),
         ("spark_jobs.errors.DecodeError: first\n\nspark_jobs.errors.DecodeError: last", "last"),
     ],

@@ -8,11 +8,12 @@ from deltalake import CommitProperties, Transaction
 
 from spark_jobs import published
 from spark_jobs.config import Pipeline, load
+from spark_jobs.errors import SourceError
 from spark_jobs.lake import Checkpoint, Lake
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
 from spark_jobs.published import Entry
-from spark_jobs.status import SourceStatus, TableStatus, status
+from spark_jobs.status import SourceStatus, TableStatus, require_readable, status
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
 
@@ -125,3 +126,34 @@ def test_its_json_has_the_keys_that_scripts_read(pipeline: Pipeline) -> None:
     said = of(pipeline).to_json()
     assert list(said) == [field.name for field in fields(SourceStatus)]
     assert list(said["tables"][0]) == ["table", "state", "silver", "downstream", "reason"]
+
+
+def test_what_is_to_be_read_next_has_to_be_there(pipeline: Pipeline) -> None:
+    lake = lake_of(pipeline)
+    assert require_readable(pipeline, lake, "shop") is None
+    landed(lake, "b.000002:4")
+    assert require_readable(pipeline, lake, "shop") == (
+        f"bronze is at b.000002:4; the source's oldest byte lies {SIZE} bytes before that"
+    )
+    files = pipeline.sources["shop"].files
+    assert files
+    for number in (1, 2):
+        (files / f"b.{number:06d}").rename(files / f"b.{number + 7:06d}")
+    with pytest.raises(SourceError, match=r"^shop: b\.000002 is gone from the source, whose oldest file is b\.000008"):
+        require_readable(pipeline, lake, "shop")
+
+
+@pytest.mark.parametrize(
+    "start, why",
+    [
+        ("b.000001:9999", "lies beyond the end of the log"),
+        ("b.000009:4", "has no file b.000009"),
+        ("0-1-5", "is of a MySQL server, whose sets are like"),
+        ("2100-01-01T00:00:00Z", "lies behind the end of the log"),
+    ],
+)
+def test_while_bronze_is_empty_that_is_the_start(pipeline: Pipeline, start: str, why: str) -> None:
+    source = pipeline.sources["shop"].model_copy(update={"start": start})
+    moved = pipeline.model_copy(update={"sources": {"shop": source}})
+    with pytest.raises(SourceError, match=why):
+        require_readable(moved, lake_of(moved), "shop")

@@ -57,6 +57,18 @@ def _code(changes: list[Change]) -> int:
     return next(change.code for change in changes if isinstance(change, RawEvent))
 
 
+def test_what_a_server_has_decrypted_is_read() -> None:
+    """Its dump of an encrypted file has the event that begins the encryption, marked as ignorable."""
+    inserted: list[Change] = [Insert("shop.orders", (1, "a")), Commit()]
+    rows, slicer = sliced(replace(SPEC, changes=[RawEvent(164, bytes(17), flags=0x80), *inserted]).to_bytes())
+    assert [(row["kind"], row["transactions"], row["ignored"]) for row in rows] == [
+        ("control", 0, 1),
+        ("rows", 1, 0),
+        ("control", 0, 0),
+    ]
+    assert not slicer.pending
+
+
 def test_an_ignorable_event_is_counted() -> None:
     unknown = RawEvent(99, b"x", flags=0x80)
     content = replace(SPEC, changes=[unknown, Insert("shop.orders", (1, "a")), unknown, Commit()]).to_bytes()

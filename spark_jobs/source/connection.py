@@ -1,0 +1,118 @@
+"""Connecting to a server: options, TLS, and what its refusals mean.
+
+Put here: what every connection to a server shares. Not here: what is asked of it (server.py) or its dump (dump.py).
+"""
+
+import re
+import ssl
+from typing import Any
+
+import pymysql
+from pymysql.cursors import DictCursor
+
+from spark_jobs.config import MySQL, Tls
+from spark_jobs.errors import SourceError, about
+
+_HINTS = {
+    1045: "check the user or password of {user!r}",
+    1698: "check the user or password of {user!r}",
+    1044: "check the privileges of {user!r}",
+    1142: "check the privileges of {user!r}",
+    1227: "check the privileges of {user!r}",
+}
+_CERTIFICATE = (
+    "the server's certificate is not trusted: name the CA that signed it as tls.ca (it is {ca}), connect by the host "
+    "name that stands in it, or set tls.verify to false and do without knowing who answers"
+)
+_NO_TLS = (
+    "its TLS is of another kind than this machine's: let the server use TLS 1.2 or later, or set tls.enabled to false "
+    "where the network between may be trusted"
+)
+_PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927, 2002, 2003, 2006, 2013, 2055, 3169, 4031}
+"""Numbers of errors that another try may not meet: connections lost, killed or too many, a server that stops."""
+
+
+def connect(name: str, settings: MySQL) -> "pymysql.Connection[DictCursor]":
+    """A connection whose session speaks UTC; ``name`` is the source's. Raises SourceError."""
+    try:
+        with about(name):
+            return open_connection(settings)
+    except (pymysql.MySQLError, RuntimeError, OSError) as error:
+        raise SourceError(refusal(name, settings, error)) from error
+
+
+def open_connection(settings: MySQL) -> "pymysql.Connection[DictCursor]":
+    """As ``connect``, raising what PyMySQL and the operating system raise."""
+    return pymysql.connect(**connection_options(settings), cursorclass=DictCursor, autocommit=True)
+
+
+def connection_options(settings: MySQL) -> dict[str, Any]:
+    """PyMySQL's arguments for a configured server. Raises SourceError for files of ``tls`` that are none."""
+    return {
+        "host": settings.host,
+        "port": settings.port,
+        "user": settings.user,
+        "password": settings.password.get_secret_value(),
+        "charset": "utf8mb4",
+        "connect_timeout": settings.connect_timeout,
+        "read_timeout": settings.read_timeout,
+        "init_command": "SET time_zone = '+00:00'",
+    } | _tls_options(settings.tls)
+
+
+def _tls_options(tls: Tls | None) -> dict[str, Any]:
+    """Where nothing is said, PyMySQL encrypts when the server can and verifies nothing, as servers' own tools do."""
+    if tls is None:
+        return {}
+    return {"ssl": _context(tls)} if tls.enabled else {"ssl_disabled": True}
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    """Certificate and host name are verified together or not at all, against ``ca`` or what the machine trusts."""
+    try:
+        context = ssl.create_default_context(cafile=tls.ca)
+        if tls.cert:
+            context.load_cert_chain(tls.cert, tls.key)
+    except OSError as error:
+        files = ", ".join(
+            f"{key} {path}" for key, path in tls.model_dump(include={"ca", "cert", "key"}).items() if path
+        )
+        raise SourceError(f"the files of tls ({files}) cannot be used: {error.strerror or error}") from error
+    # Servers make themselves certificates that lack the extensions which this flag insists on from Python 3.13 on.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def error_number(error: BaseException | None) -> int | None:
+    """The server's or the client library's number of an error."""
+    return error.args[0] if isinstance(error, pymysql.MySQLError) and error.args else None
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether trying again may help: a connection that was lost, not one that was refused."""
+    if isinstance(error, pymysql.MySQLError):
+        return error_number(error) in _PASSING and not isinstance(_origin(error), ssl.SSLCertVerificationError)
+    return isinstance(error, OSError) and not isinstance(error, ssl.SSLCertVerificationError)
+
+
+def refusal(where: str, settings: MySQL, error: BaseException) -> str:
+    """What a server said, where, and what to look at; never with a secret."""
+    said = re.sub(r"\s+", " ", str(error.args[-1] if error.args else error))
+    origin = _origin(error)
+    if isinstance(origin, ssl.SSLCertVerificationError):
+        ca = settings.tls.ca if settings.tls and settings.tls.ca else "not set"
+        look = "; " + _CERTIFICATE.format(ca=ca)
+    elif isinstance(origin, ssl.SSLError):
+        look = "; " + _NO_TLS
+    else:
+        hint = _HINTS.get(error_number(error) or 0)
+        look = f"; {hint.format(user=settings.user)}" if hint else ""
+    return f"{where}: {settings.host}:{settings.port} answered: {said}{look}"
+
+
+def _origin(error: BaseException) -> BaseException | None:
+    """The error of the operating system that PyMySQL made one of its own of."""
+    return getattr(error, "original_exception", None) or error

@@ -1,0 +1,65 @@
+"""Connections that are cut while a server is extracted: identical bytes, or an error and tables as they were."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Pipeline, load
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import SourceError
+from spark_jobs.export import export
+from spark_jobs.pipeline import extract_source, lake_of
+from tests.proxy import Proxy
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.slow]
+
+
+def pipeline(folder: Path, server: MySQLServer, port: int) -> Pipeline:
+    login = {"host": server.host, "port": port, "user": server.user, "password": server.password}
+    path = folder / "pipeline.yaml"
+    path.write_text(yaml.safe_dump({"lake": "./lake", "sources": {"shop": {"mysql": login}}}))
+    return load(path)
+
+
+def write(server: MySQLServer, *statements: str) -> None:
+    with server.connect() as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def held(spark: SparkSession, configured: Pipeline, folder: Path) -> dict[str, bytes]:
+    """Bronze as files."""
+    return {one.path.name: one.path.read_bytes() for one in export(spark, lake_of(configured), "shop", folder)}
+
+
+def on_disk(server: MySQLServer) -> dict[str, bytes]:
+    found = {}
+    for path in sorted(server.data.glob("mysql-bin.0*")):
+        content = bytearray(path.read_bytes())
+        content[4 + 17] &= 0xFE  # a file's in-use flag
+        found[path.name] = bytes(content)
+    return found
+
+
+def test_bronze_is_the_servers_files_or_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    with MySQLServer(tmp_path / "server", {"ssl": "OFF"}) as server:  # a proxy sees where a dump begins
+        write(server, "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, note LONGTEXT)")
+        write(server, *(f"INSERT INTO shop.t VALUES ({n}, REPEAT('x', {n} * 1000))" for n in range(1, 60)))
+        write(server, "FLUSH BINARY LOGS", "UPDATE shop.t SET note = 'short'", "INSERT INTO shop.t VALUES (99, '')")
+        with Proxy(server.host, server.port, [500_000, 100, 1_000_000, 2_000]) as proxy:
+            configured = pipeline(tmp_path, server, proxy.port)
+            extract_source(spark, configured, "shop")
+            assert proxy.cut == 4
+        assert held(spark, configured, tmp_path / "first") == on_disk(server)
+        write(server, "DELETE FROM shop.t WHERE id > 30")
+        before = lake_of(configured).bronze("shop").head()
+        with Proxy(server.host, server.port, [300] * 100) as proxy:
+            configured = pipeline(tmp_path, server, proxy.port)
+            with pytest.raises(SourceError, match=r"^shop: mysql-bin\.000002:\d+: .*Lost connection.*; tried 6 times$"):
+                extract_source(spark, configured, "shop")
+        assert lake_of(configured).bronze("shop").head() == before
+        configured = pipeline(tmp_path, server, server.port)
+        extract_source(spark, configured, "shop")
+        assert held(spark, configured, tmp_path / "second") == on_disk(server)

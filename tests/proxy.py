@@ -1,0 +1,85 @@
+"""A TCP proxy that cuts connections. Put here: the proxy. Not here: what must survive it."""
+
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Self
+
+COM_BINLOG_DUMP = 0x12
+
+
+class Proxy:
+    """Stands before a server. Each dump through it is cut after so many bytes of the dump: the next of ``cuts``.
+
+    When there are none left, and for connections that ask for no dump, nothing is cut. It sees where a dump begins on
+    connections without TLS only; with ``whole`` it counts from a connection's first byte on, whatever that carries.
+    """
+
+    def __init__(self, host: str, port: int, cuts: Iterable[int] = (), *, whole: bool = False) -> None:
+        self._upstream = (host, port)
+        self._cuts: Iterator[int] = iter(cuts)
+        self._whole = whole
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.dumps = 0
+        self.cut = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._upstream)
+                _Connection(self, client, server, next(self._cuts, None) if self._whole else None).start()
+
+    def begun(self) -> int | None:
+        """Takes note of a dump; how many of its bytes go through."""
+        self.dumps += 1
+        return None if self._whole else next(self._cuts, None)
+
+
+class _Connection:
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket, left: int | None) -> None:
+        self._proxy, self._client, self._server = proxy, client, server
+        self._left = left
+
+    def start(self) -> None:
+        threading.Thread(target=self._questions, daemon=True).start()
+        threading.Thread(target=self._answers, daemon=True).start()
+
+    def _questions(self) -> None:
+        with suppress(OSError):
+            while said := self._client.recv(1 << 16):
+                if said[3:5] == bytes([0, COM_BINLOG_DUMP]):
+                    self._left = self._proxy.begun()
+                self._server.sendall(said)
+        self._close()
+
+    def _answers(self) -> None:
+        with suppress(OSError):
+            while said := self._server.recv(1 << 16):
+                left = self._left
+                if left is None:
+                    self._client.sendall(said)
+                    continue
+                self._client.sendall(said[:left])
+                self._left = left - len(said)
+                if self._left <= 0:
+                    self._proxy.cut += 1
+                    break
+        self._close()
+
+    def _close(self) -> None:
+        for end in (self._client, self._server):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()

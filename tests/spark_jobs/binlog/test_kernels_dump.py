@@ -1,0 +1,144 @@
+"""The loop that takes a dump apart, against its plain twin: whatever comes, in pieces that end anywhere."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.binlog import kernels
+from tests.dump_stream import ARTIFICIAL, LONGEST, Taken, event, fake_rotate, packets, take
+
+WHY = "more full stopped end idle rotated format refused sequence hole again strange".split()  # noqa: SIM905 - shorter
+WHOLE = ("end", "idle", "rotated", "format", "refused")
+
+
+def unpacked(wire: bytes, position: int, stop: int, cuts: Sequence[int] = (), room: int = 1 << 12) -> Taken:
+    """What the kernel makes of the bytes, given piece by piece, into a target that is emptied when it is full."""
+    state = np.zeros(kernels.D_CELLS, np.int64)
+    state[kernels.D_POSITION], state[kernels.D_STOP], state[kernels.D_SEQUENCE] = position, stop, 1
+    taken, rest = Taken(position=position), b""
+    for piece in [*_pieces(wire, cuts), b""]:
+        rest += piece
+        while True:
+            source = np.frombuffer(rest + bytes(kernels.DUMP_PADDING), np.uint8)
+            target = np.zeros(room + kernels.DUMP_PADDING, np.uint8)
+            why, used, written = kernels.unpack_dump(
+                kernels.address_of(source), len(rest), kernels.address_of(target), room, state
+            )
+            taken.kept += target[:written].tobytes()
+            behind, rest = rest[:used], rest[used:]
+            taken.why = WHY[why]
+            if taken.why in WHOLE:
+                taken.whole.append((taken.why, behind[len(behind) - state[kernels.D_BEHIND] :]))
+            if taken.why not in {"full", "rotated", "format"} or state[kernels.D_POSITION] >= stop:
+                break
+        if taken.why != "more":
+            break
+    taken.position, taken.boundary = int(state[kernels.D_POSITION]), int(state[kernels.D_BOUNDARY])
+    taken.events = int(state[kernels.D_EVENTS])
+    if taken.position >= stop:
+        taken.why = "stopped"
+    return taken
+
+
+def _pieces(wire: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
+    places = sorted({0, len(wire), *(cut % (len(wire) + 1) for cut in cuts)})
+    for begin, end in pairwise(places):
+        yield wire[begin:end]
+
+
+FORMAT = event(15, b"f" * 100, 123)
+kinds = st.sampled_from(["event"] * 8 + ["made up", "no position", "encryption"])
+ends = st.sampled_from(
+    ["end", "idle", "refused", "hole", "again", "format", "sequence", "status", "short", "length", "rotated", "none"]
+)
+
+
+def stream(position: int, chosen: Sequence[tuple[str, int]], last: str) -> tuple[bytes, int]:
+    """A dump from there: the wire, and the offset that its events lead to."""
+    payloads = [b"\0" + fake_rotate("bin.000001", position), b"\0" + FORMAT]
+    position = 123 if position == 4 else position
+    for kind, size in chosen:
+        body = bytes([size & 0xFF]) * size
+        if kind == "made up":
+            payloads.append(b"\0" + event(163, body, 0, flags=ARTIFICIAL))
+        elif kind == "encryption":
+            payloads.append(b"\0" + event(164, body, 0))
+        else:
+            position += 19 + size
+            payloads.append(b"\0" + event(2, body, 0 if kind == "no position" else position))
+    ending = {
+        "end": b"\xfe\0\0\2\0",
+        "idle": b"\0" + event(27, b"bin.000001", position),
+        "refused": b"\xff\xd4\x04#HY000could not",
+        "hole": b"\0" + event(2, b"x", position + 21),
+        "again": b"\0" + event(2, b"x", position),
+        "format": b"\0" + FORMAT,
+        "status": b"\1" + event(2, b"x", position + 20),
+        "short": b"\0" + bytes(12),
+        "length": b"\0" + event(2, b"x", position + 20) + b"y",
+        "rotated": b"\0" + fake_rotate("bin.000002"),
+    }
+    wire = packets([*payloads, *([ending[last]] if last in ending else [])])
+    if last == "sequence":
+        wire += packets([b"\0" + event(2, b"x", position + 20)], len(payloads) + 2)
+    return wire, position
+
+
+@settings(max_examples=150)
+@given(
+    start=st.sampled_from([4, 500, (1 << 32) - 40, 1 << 33]),
+    chosen=st.lists(st.tuples(kinds, st.integers(0, 300)), max_size=12),
+    last=ends,
+    short=st.integers(0, 60),
+    cuts=st.lists(st.integers(0, 1 << 16), max_size=20),
+    room=st.integers(128, 512),
+)
+def test_it_takes_apart_what_its_twin_does(
+    start: int, chosen: list[tuple[str, int]], last: str, short: int, cuts: list[int], room: int
+) -> None:
+    wire, end = stream(start, chosen, last)
+    for stop in (end, end - short, end + 1000):
+        if stop > start:
+            assert unpacked(wire, start, stop, cuts, room) == take(wire, start, stop)
+
+
+@settings(max_examples=50)
+@given(
+    chosen=st.lists(st.tuples(kinds, st.integers(0, 60)), max_size=6),
+    last=ends,
+    length=st.integers(0, 1 << 16),
+    damage=st.integers(0, 1 << 16),
+    byte=st.integers(0, 255),
+)
+def test_damage_ends_as_its_twin_says(
+    chosen: list[tuple[str, int]], last: str, length: int, damage: int, byte: int
+) -> None:
+    wire, end = stream(4, chosen, last)
+    broken = bytearray(wire[: length % (len(wire) + 1)])
+    if broken:
+        broken[damage % len(broken)] = byte
+    assert unpacked(bytes(broken), 4, end + 1000, [damage]) == take(bytes(broken), 4, end + 1000)
+
+
+@pytest.mark.parametrize("length", [LONGEST - 2, LONGEST - 1, LONGEST, 2 * LONGEST - 1, 2 * LONGEST + 5])
+def test_events_of_several_packets(length: int) -> None:
+    """With the byte before it an event of 16 MiB - 2 fills a packet, and an empty one follows."""
+    big = event(2, np.random.default_rng(1).bytes(length - 19), 123 + length)
+    later = event(2, b"x", 143 + length)
+    wire = packets([b"\0" + one for one in (fake_rotate("bin.000001"), FORMAT, big, later)])
+    wire += packets([b"\xfe\0\0\2\0"], 9 if length == 2 * LONGEST + 5 else 99)
+    found = unpacked(wire, 4, length + 143, [1000, LONGEST + 3, LONGEST + 900], 1 << 22)
+    assert (found.why, found.position, found.boundary, found.events) == ("stopped", length + 143, length + 143, 3)
+    assert found.kept == FORMAT + big + later
+
+
+@pytest.mark.parametrize("second", [LONGEST, 700, 0])
+def test_further_packets_are_as_long_as_their_event(second: int) -> None:
+    big = event(2, bytes(LONGEST + 500), 0)
+    wire = packets([b"\0" + fake_rotate("bin.000001"), b"\0" + FORMAT, (b"\0" + big)[:LONGEST]])
+    wire = wire[:-4] + packets([bytes(second)], 4)  # in place of the empty one
+    assert unpacked(wire, 4, 1 << 30, [], 1 << 25).why == "strange"

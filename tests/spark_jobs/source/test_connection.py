@@ -1,0 +1,223 @@
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pymysql
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from spark_jobs.config import MySQL, Tls
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import ConfigError, SourceError
+from spark_jobs.source.connection import connection_options, may_pass
+from spark_jobs.source.server import Server
+from tests.fix_servers import OPTIONS, Servers
+from tests.servers import SERVERS, build_of
+from tests.spark_jobs.source.test_dump import settings_of
+
+
+def context(tls: Tls) -> ssl.SSLContext:
+    found = connection_options(MySQL(user="repl", tls=tls))["ssl"]
+    assert isinstance(found, ssl.SSLContext)
+    return found
+
+
+def test_certificate_and_name_are_verified_together_or_not_at_all() -> None:
+    """Without a CA of one's own too: those that the machine trusts sign anybody's name."""
+    verified, unverified = context(Tls()), context(Tls(verify=False))
+    assert (verified.verify_mode, verified.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert (unverified.verify_mode, unverified.check_hostname) == (ssl.CERT_NONE, False)
+    assert not {"ssl", "ssl_disabled"} & connection_options(MySQL(user="repl")).keys()
+    assert connection_options(MySQL(user="repl", tls=Tls(enabled=False)))["ssl_disabled"]
+
+
+def test_a_file_of_tls_that_is_not_there_is_named(tmp_path: Path) -> None:
+    nobody = Server("shop", MySQL(user="repl", port=1, tls=Tls(ca=tmp_path / "no.pem")))
+    with pytest.raises(SourceError) as refused:
+        nobody.log()
+    assert str(refused.value) == (
+        f"shop: the files of tls (ca {tmp_path / 'no.pem'}) cannot be used: No such file or directory"
+    )
+
+
+@pytest.mark.parametrize(
+    "error, passes",
+    [
+        (pymysql.OperationalError(2013, "Lost connection"), True),
+        (pymysql.OperationalError(1053, "Server shutdown in progress"), True),
+        (pymysql.OperationalError(1045, "Access denied"), False),
+        (pymysql.OperationalError(1236, "Could not find first log file name"), False),
+        (pymysql.ProgrammingError(1064, "syntax"), False),
+        (TimeoutError("timed out"), True),
+        (ConnectionResetError(104, "reset"), True),
+        (ssl.SSLCertVerificationError("certificate"), False),
+        (RuntimeError("cryptography is missing"), False),
+    ],
+)
+def test_what_another_try_may_help_against(error: Exception, passes: bool) -> None:
+    assert may_pass(error) == passes
+
+
+# ---- real servers: ways to log in, with TLS and without -------------------------------------------------------------
+
+LOGINS = [
+    ("mysql-5.7", "mysql_native_password"),
+    ("mysql-8.0", "mysql_native_password"),
+    ("mysql-8.0", "sha256_password"),
+    ("mysql-8.0", "caching_sha2_password"),
+    ("mysql-9.7", "sha256_password"),
+    ("mysql-9.7", "caching_sha2_password"),
+    ("mariadb-10.11", "mysql_native_password"),
+    ("mariadb-10.11", "ed25519"),
+    ("mariadb-11.4", "mysql_native_password"),
+    ("mariadb-11.4", "ed25519"),
+    ("mariadb-11.8", "mysql_native_password"),
+    ("mariadb-11.8", "ed25519"),
+]
+"""What docs/configuration.md lists as tested."""
+
+
+@pytest.fixture(params=LOGINS, ids="-".join)
+def login(request: pytest.FixtureRequest, servers: Servers) -> Iterator[tuple[MySQLServer, str]]:
+    """A server, and a user of its own who logs in by that way; the password is 'geheim'."""
+    name, plugin = request.param
+    server = servers.get(name)
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("DROP USER IF EXISTS login@'%'")
+        by = "VIA ed25519 USING PASSWORD('geheim')" if plugin == "ed25519" else f"WITH {plugin} BY 'geheim'"
+        if name.startswith("mariadb") and plugin != "ed25519":
+            by = f"VIA {plugin} USING PASSWORD('geheim')"
+        try:
+            cursor.execute(f"CREATE USER login@'%' IDENTIFIED {by}")
+        except pymysql.MySQLError as why:
+            pytest.skip(f"{name}: {why.args[-1]}")
+        cursor.execute("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO login@'%'")
+        yield server, plugin
+        cursor.execute("DROP USER login@'%'")
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("tls", [None, {"verify": False}], ids=["as the server offers", "TLS unverified"])
+def test_logging_in(login: tuple[MySQLServer, str], tls: dict[str, object] | None) -> None:
+    server, _ = login
+    source = Server("shop", settings_of(server, user="login", password="geheim", tls=tls))
+    if tls and not has_tls(server):
+        with pytest.raises(SourceError, match=r"TLS|SSL"):
+            source.log()
+        return
+    assert source.problems() == []
+    wrong = Server("shop", settings_of(server, user="login", password="falsch", tls=tls))
+    with pytest.raises(SourceError, match=r"Access denied.*; check the user or password of 'login'$"):
+        wrong.log()
+
+
+def has_tls(server: MySQLServer) -> bool:
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW GLOBAL VARIABLES LIKE 'have_ssl'")
+        row = cursor.fetchone()
+        return row is None or row[1] == "YES"
+
+
+# ---- certificates ---------------------------------------------------------------------------------------------------
+
+
+def certificate(folder: Path, name: str, issuer: str | None = None, host: str | None = None) -> Path:
+    """A certificate and its key in ``folder``, signed by another there or by itself; of a host's address or a CA."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    signer, signed_by = key, name
+    if issuer:
+        loaded = serialization.load_pem_private_key((folder / f"{issuer}.key").read_bytes(), None)
+        assert isinstance(loaded, rsa.RSAPrivateKey)
+        signer, signed_by = loaded, issuer
+    now = datetime.now(UTC)
+    alternative = x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))] if host else [x509.DNSName(name)])
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, signed_by)]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=host is None, path_length=None), critical=True)
+        .add_extension(alternative, critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    form, plain = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    (folder / f"{name}.key").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+    (folder / f"{name}.pem").write_bytes(built.public_bytes(serialization.Encoding.PEM))
+    return folder / f"{name}.pem"
+
+
+# MySQL 5.7.22 came with a library that ends at TLS 1.1, which OpenSSL no longer speaks.
+@pytest.fixture(scope="module", params=[one for one in SERVERS if one != "mysql-5.7"])
+def certified(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLServer]:
+    """A server with a certificate for its address, signed by ``ca``; ``other`` is a CA that signed nothing."""
+    folder = tmp_path_factory.mktemp("certified")
+    certificate(folder, "ca")
+    certificate(folder, "other")
+    certificate(folder, "server", "ca", host="127.0.0.1")
+    options = {"ssl_ca": folder / "ca.pem", "ssl_cert": folder / "server.pem", "ssl_key": folder / "server.key"}
+    try:
+        build = build_of(request.param)
+    except ConfigError as why:
+        pytest.skip(str(why))
+    with MySQLServer(folder, OPTIONS | options, build) as server:
+        yield server
+
+
+@pytest.mark.mysql
+def test_a_certificate_by_the_configured_ca_is_trusted(certified: MySQLServer) -> None:
+    source = Server("shop", settings_of(certified, tls={"ca": certified.directory / "ca.pem"}))
+    assert source.problems() == []
+    with source.connect() as connection:
+        (cipher,) = source.ask(connection, "SHOW STATUS LIKE 'Ssl_cipher'")
+    assert cipher["Value"]
+    log = source.log()
+    (file, *_) = log.parts_from(log.first)
+    assert b"".join(bytes(chunk) for chunk in source.reading()(file)[1])[:4] == b"\xfebin"
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("ca", ["other", None])
+def test_a_certificate_by_another_ca_is_refused_in_one_message(certified: MySQLServer, ca: str | None) -> None:
+    path = certified.directory / f"{ca}.pem" if ca else None
+    source = Server("shop", settings_of(certified, tls={"ca": path}))
+    with pytest.raises(SourceError) as refused:
+        source.log()
+    said = str(refused.value)
+    assert said.startswith(f"shop: 127.0.0.1:{certified.port} answered: ")
+    assert "certificate verify failed" in said
+    assert said.endswith(
+        f"; the server's certificate is not trusted: name the CA that signed it as tls.ca (it is {path or 'not set'}), "
+        "connect by the host name that stands in it, or set tls.verify to false and do without knowing who answers"
+    )
+
+
+@pytest.mark.mysql
+def test_a_certificate_for_another_host_is_refused(certified: MySQLServer) -> None:
+    source = Server("shop", settings_of(certified, host="localhost", tls={"ca": certified.directory / "ca.pem"}))
+    with pytest.raises(SourceError, match=r"Hostname mismatch.*connect by the host name that stands in it"):
+        source.log()
+
+
+@pytest.mark.mysql
+def test_unverified_any_certificate_will_do(certified: MySQLServer) -> None:
+    tls = {"verify": False, "ca": certified.directory / "other.pem"}
+    assert Server("shop", settings_of(certified, host="localhost", tls=tls)).problems() == []
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("tls, encrypted", [(None, True), ({"enabled": False}, False)])
+def test_without_a_word_it_is_encrypted_where_the_server_can(
+    certified: MySQLServer, tls: dict[str, object] | None, encrypted: bool
+) -> None:
+    source = Server("shop", settings_of(certified, tls=tls))
+    assert source.problems() == []
+    with source.connect() as connection:
+        (cipher,) = source.ask(connection, "SHOW STATUS LIKE 'Ssl_cipher'")
+    assert bool(cipher["Value"]) == encrypted
