@@ -3,10 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.config import Retention
-from spark_jobs.margin import Margin, margin
+from spark_jobs.config import MySQL, Retention
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.margin import Margin, _begun, margin
 from spark_jobs.position import Position
 from spark_jobs.source.files import Files
+from spark_jobs.source.server import Server
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
 
@@ -34,6 +36,26 @@ def source(tmp_path: Path) -> Files:
 )
 def test_a_margin_is_what_the_source_has_before_a_position(source: Files, held: str, size: int, hours: float) -> None:
     assert margin(source, source.log(), Position.parse(held)) == Margin(size, hours, "b.000003")
+
+
+@pytest.mark.mysql
+def test_a_live_server_tells_when_its_files_were_begun(tmp_path: Path) -> None:
+    with MySQLServer(tmp_path) as running, running.connect() as connection, connection.cursor() as cursor:
+        given = {"host": running.host, "port": running.port, "user": running.user, "password": running.password}
+        server = Server("shop", MySQL.model_validate(given))
+        cursor.execute("FLUSH BINARY LOGS")
+        oldest = server.log().end.file
+        cursor.execute("DO SLEEP(1.1)")
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute(f"PURGE BINARY LOGS TO '{oldest}'")
+        listed = server.log()
+        found = margin(server, listed, listed.end)
+        begun = [_begun(server.reading(), one.name) for one in listed.files]
+    assert (found.oldest, found.bytes) == (oldest, sum(one.size for one in listed.files) - 4)
+    assert found.hours is not None
+    assert 0 <= found.hours < 0.1
+    assert 1 <= begun[-1] - begun[0] < 60
+    assert found.shortage(Retention(margin=timedelta(hours=1))) is not None
 
 
 def test_hours_are_unknown_where_a_file_is_gone_by_then(source: Files, caplog: pytest.LogCaptureFixture) -> None:
