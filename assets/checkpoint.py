@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.compact import Compacted
     from spark_jobs.extract import Extracted
     from spark_jobs.lake import Head, Table
+    from spark_jobs.margin import Margin
     from spark_jobs.merge import Merged
 
 START = "binlog/start"
@@ -34,6 +35,8 @@ TRANSACTIONS = "binlog/transactions"
 EVENTS = "binlog/events"
 IGNORED = "binlog/ignored_events"
 LAG = "binlog/lag_seconds"
+MARGIN_BYTES = "binlog/retention_margin_bytes"
+MARGIN_HOURS = "binlog/retention_margin_hours"
 CHANGES = "rows/changes"
 INSERTED = "rows/inserted"
 UPDATED = "rows/updated"
@@ -140,6 +143,7 @@ def of_extracted(extracted: "Extracted", table: "Table") -> Metadata:
         IGNORED: number(extracted.ignored),
         **({GTID: extracted.gtid} if extracted.gtid else {}),
         **lag(extracted.committed_at),
+        **_margin(extracted.margin),
         **_pace(BYTES_PER_SECOND, extracted.bytes, extracted.seconds),
         **of_head(extracted.head, table),
     }
@@ -209,6 +213,13 @@ def _said(position: Position | None) -> str:
 def lag(committed_at: datetime | None) -> Metadata:
     """Seconds from the newest change's commit on its server to now; 0 where that server's clock is ahead of ours."""
     return {LAG: round(max((datetime.now(UTC) - committed_at).total_seconds(), 0.0), 3)} if committed_at else {}
+
+
+def _margin(left: "Margin | None") -> Metadata:
+    if left is None:
+        return {}
+    hours = {} if left.hours is None else {MARGIN_HOURS: left.hours}
+    return {MARGIN_BYTES: number(left.bytes)} | hours
 
 
 def _pace(key: str, amount: int, seconds: float) -> Metadata:

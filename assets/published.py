@@ -12,6 +12,7 @@ import dagster as dg
 from assets import checkpoint
 from assets.checkpoint import Metadata
 from assets.lineage import Lineage, Name
+from assets.standing import published_position
 from assets.steps import RETRY, Done, Events, Sessions, compared, failing, materialized
 from spark_jobs.config import Pipeline
 from spark_jobs.position import Position
@@ -40,8 +41,8 @@ def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
         key = lineage.published
         with failing():
             before = _entries(pipeline, source)
-            position = _surveyed(before)
-            comparison = compared(context, {key: position or checkpoint.read_last(context.instance, [key])[key]})[key]
+            position = published_position(pipeline, source)
+            comparison = compared(context, {key: position})[key]
             entries = _published(pipeline, source, spark, merged) if merged else before
         now = merged.position if merged else position
         if now and (comparison.differs or set(entries) != set(before) or now != comparison.held):
@@ -84,12 +85,6 @@ def _entries(pipeline: Pipeline, source: str) -> "list[Entry]":
     from spark_jobs.pipeline import lake_of
 
     return published.read(lake_of(pipeline), source)
-
-
-def _surveyed(entries: "list[Entry]") -> Position | None:
-    from spark_jobs import published
-
-    return published.surveyed(entries)
 
 
 def _published(pipeline: Pipeline, source: str, spark: Sessions, outcome: "Outcome") -> "list[Entry]":

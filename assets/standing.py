@@ -55,11 +55,11 @@ def bronze_position(pipeline: Pipeline, source: str) -> Position | None:
 
 
 def published_position(pipeline: Pipeline, source: str) -> Position | None:
-    """Up to where bronze has been carried further; None where no table has ever been published."""
+    """Up to where bronze has been carried further; None where nothing was ever published."""
     from spark_jobs import published
     from spark_jobs.pipeline import lake_of
 
-    return published.surveyed(published.read(lake_of(pipeline), source))
+    return published.surveyed(lake_of(pipeline), source)
 
 
 def settled(pipeline: Pipeline, source: str) -> bool:
@@ -67,23 +67,18 @@ def settled(pipeline: Pipeline, source: str) -> bool:
     from spark_jobs import published
     from spark_jobs.pipeline import lake_of
 
-    entries = published.read(lake_of(pipeline), source)
     bronze = bronze_position(pipeline, source)
-    if bronze is None or not entries or published.surveyed(entries) != bronze:
+    if bronze is None or published_position(pipeline, source) != bronze:
         return False
+    entries = published.read(lake_of(pipeline), source)
     wanted = [entry for entry in entries if pipeline.scope.holds(*entry.name)]
-    return all(_is_whole(entry, str(bronze)) for entry in wanted) and _untouched(pipeline, source, wanted)
+    return all(entry.holds(str(bronze)) for entry in wanted) and _untouched(pipeline, source, wanted)
 
 
 def heads(tables: "list[Table]") -> "list[Head | None]":
     """The heads of tables, in their order."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda table: table.head(), tables))
-
-
-def _is_whole(entry: "Entry", bronze: str) -> bool:
-    merged = entry.silver_version is None or entry.merged == entry.position
-    return entry.state == "current" and entry.position == bronze and merged
 
 
 def _untouched(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:

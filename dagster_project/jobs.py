@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.lineage import Lineage
+from assets.maintenance import maintain_step
+from assets.source import pool
+from spark_jobs.config import Pipeline
 
 if TYPE_CHECKING:  # Dagster has no public name for what define_asset_job returns
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 SOURCE_TAG = "stratalog/source"
 ALL = "sync"
+MAINTENANCE = "maintenance"
 
 
 def sync_name(source: str) -> str:
@@ -41,3 +45,18 @@ def one_source(lineage: Lineage) -> "UnresolvedAssetJobDefinition":
         tags={SOURCE_TAG: lineage.source},
         description=f"Extracts, compacts and merges {lineage.source} up to its log's end as it is at the start.",
     )
+
+
+def maintenance(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.JobDefinition:
+    """Every table of every source, one source after the other; each waits for its source's pool."""
+    steps = [maintain_step(pipeline, lineage, pool(lineage.source)) for lineage in lineages]
+
+    @dg.job(
+        name=MAINTENANCE,
+        description="Removes what retention allows from bronze, writes small files together, removes unneeded files.",
+    )
+    def job() -> None:
+        for step in steps:
+            step()
+
+    return job

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.lineage import Lineage
-from dagster_project.jobs import ALL
+from dagster_project.jobs import ALL, MAINTENANCE
 from dagster_project.runs import jobs_of, under_way
 
 if TYPE_CHECKING:
@@ -21,14 +21,27 @@ TIMES = {
 }
 
 
+MAINTENANCE_TIME = ("30 4 * * *", "At half past four in the morning, UTC; passes over a run that is not done yet.")
+
+
 def schedules(lineages: Sequence[Lineage], job: "UnresolvedAssetJobDefinition") -> list[dg.ScheduleDefinition]:
     """Off until they are switched on."""
-    jobs = sorted({name for lineage in lineages for name in jobs_of(lineage.source)} | {ALL})
+    jobs = _syncing(lineages)
     return [_schedule(name, cron, said, jobs, job) for name, (cron, said) in TIMES.items()]
 
 
+def maintenance_schedule(lineages: Sequence[Lineage], job: dg.JobDefinition) -> dg.ScheduleDefinition:
+    """Off until it is switched on."""
+    return _schedule("maintenance_daily", *MAINTENANCE_TIME, [*_syncing(lineages), MAINTENANCE], job)
+
+
+def _syncing(lineages: Sequence[Lineage]) -> list[str]:
+    """The jobs that sync a source."""
+    return sorted({name for lineage in lineages for name in jobs_of(lineage.source)} | {ALL})
+
+
 def _schedule(
-    name: str, cron: str, said: str, jobs: list[str], job: "UnresolvedAssetJobDefinition"
+    name: str, cron: str, said: str, jobs: list[str], job: "UnresolvedAssetJobDefinition | dg.JobDefinition"
 ) -> dg.ScheduleDefinition:
     @dg.schedule(name=name, cron_schedule=cron, target=job, description=said, execution_timezone="UTC")
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.checkpoint import read_last
 from assets.lineage import Lineage
 from assets.standing import Backlog, backlog
 from dagster_project.jobs import SOURCE_TAG
@@ -39,8 +38,7 @@ def binlog_sensor(pipeline: Pipeline, lineage: Lineage, job: "UnresolvedAssetJob
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         now = backlog(pipeline, source)
-        published = now.published or read_last(context.instance, [lineage.published])[lineage.published]
-        if not now.moved and published == now.bronze:
+        if not now.moved and not now.left_behind:
             return dg.SkipReason(f"{source} has not moved: its log ends at {now.end}, and bronze holds it up to there")
         reason = not_now(context.instance, source)
         return reason or dg.RunRequest(tags=request_tags(source, now))

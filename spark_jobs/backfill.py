@@ -109,6 +109,7 @@ class _Held:
     source: str
     table: Table
     version: int
+    checkpoint: Checkpoint
 
     @classmethod
     def of(cls, lake: Lake, source: str, wanted: Range) -> "_Held":
@@ -117,13 +118,14 @@ class _Held:
         head = table.head()
         if head is None or head.checkpoint is None:
             raise LakeError(f"{source}: bronze holds nothing yet")
+        bronze.require_held(source, head.checkpoint, max(wanted.start, bronze.begin(head.checkpoint)))
         held = Range(bronze.begin(head.checkpoint), head.checkpoint.position)
         if wanted.start < held.start or held.stop < wanted.stop:
             raise LakeError(
                 f"{source}: bronze holds {held}, which is not all of {wanted}; "
                 "fetching older logs for a backfill is not handled yet"
             )
-        return cls(source, table, head.version)
+        return cls(source, table, head.version, head.checkpoint)
 
 
 def _work(spark: SparkSession, lake: Lake, held: _Held, name: TableName, wanted: Range) -> Work | None:
@@ -134,6 +136,7 @@ def _work(spark: SparkSession, lake: Lake, held: _Held, name: TableName, wanted:
         log.info("%s: %s: has no window in %s", held.source, name, wanted)
         return None
     window = Window(held.table, held.version, ranges)
+    bronze.require_held(held.source, held.checkpoint, window.whole.start)
     found = survey(bronze.read(spark, held.table, held.version, window.whole))
     obstacle = found.obstacle(name, window.whole.start, fresh=False)
     if obstacle:

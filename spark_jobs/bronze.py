@@ -7,13 +7,17 @@ A slice is a run of bytes of one file: several whole transactions, or a part of 
 start), all integers. The payloads of a file, in order, are the file.
 """
 
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.binlog import SLICE_SCHEMA
+from spark_jobs.errors import LakeError
 from spark_jobs.lake import Checkpoint, Table
-from spark_jobs.position import Position, Range
+from spark_jobs.position import Position, Range, file_number
 from spark_jobs.session import own_session
 
 COLUMNS = {
@@ -59,6 +63,67 @@ READING = {
 def begin(checkpoint: Checkpoint) -> Position:
     """Where the first extraction began: nothing of the log before it was ever read."""
     return Position.parse(checkpoint.notes["begin"])
+
+
+def oldest(checkpoint: Checkpoint) -> Position:
+    """Where the log that bronze holds begins now: where the first extraction did, or later since gc removed files."""
+    said = checkpoint.notes.get("oldest")
+    return Position.parse(said) if said else begin(checkpoint)
+
+
+def removed(checkpoint: Checkpoint) -> Range | None:
+    """The part of the log that gc has removed; None where it has not removed any."""
+    return Range(begin(checkpoint), oldest(checkpoint)) if "oldest" in checkpoint.notes else None
+
+
+def require_held(source: str, checkpoint: Checkpoint, start: Position) -> None:
+    """Raises LakeError where the log from a position on was removed by gc."""
+    if start < oldest(checkpoint):
+        raise LakeError(f"{source}: {gone(source, Range(start, oldest(checkpoint)))}")
+
+
+def gone(source: str, removed: Range) -> str:
+    """What is said of a part of the log that gc removed, and how to go on."""
+    return (
+        f"bronze no longer holds {removed}; the oldest that it holds is {removed.stop}. Bring the files back: "
+        f"stratalog extract --source {source} --archive DIR, where DIR has copies of them"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFile:
+    """A binlog file in bronze: its first and last byte held, the bytes between them that are, its newest commit."""
+
+    stretch: int
+    file: str
+    start: int
+    stop: int
+    size: int
+    newest: datetime
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What files are ordered by."""
+        return self.stretch, file_number(self.file)
+
+
+def files(spark: SparkSession, bronze: Table, version: int) -> list[HeldFile]:
+    """The files of bronze in the log's order, learnt without reading payloads."""
+    grouped = bronze.read(spark, version).groupBy("stretch", "number", "file")
+    spans = grouped.agg(
+        F.min("start").alias("start"),
+        F.max("stop").alias("stop"),
+        F.sum(F.expr("stop - start")).alias("size"),
+        F.max(F.expr("unix_micros(committed_at)")).alias("newest"),
+    )
+    return [
+        HeldFile(row["stretch"], row["file"], row["start"], row["stop"], row["size"], _instant(row["newest"]))
+        for row in spans.orderBy("stretch", "number").collect()
+    ]
+
+
+def _instant(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / 1e6, UTC)
 
 
 def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> DataFrame:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs import bronze
 from spark_jobs.binlog import (
@@ -56,6 +57,7 @@ _BEHIND = 1 << 32
 _LONG = 1 << 16
 """Bytes of a value from which on it is written piece by piece."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+Batches = Iterator[pa.RecordBatch]
 Wanted = Callable[[TableName], bool]
 Complete = Callable[[TableDefinition], TableDefinition]
 """Adds to a table's definition what the log leaves out of it: names, signs, character sets, labels."""
@@ -268,51 +270,112 @@ def changes_of_bronze(
 
     start, stop: places. Raises LakeError; SourceError and ConfigError for places.
     """
+    written = JsonChanges(source, wanted)
+    for _, part in transactions_of_bronze(spark, lake, source, start, stop):
+        for one in written.lines(part):
+            yield from one.pieces
+
+
+def transactions_of_bronze(
+    spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """(stretch, slices) of the transactions that a range touches, in order, no more of them than that.
+
+    Slices are of SLICE_SCHEMA or of bronze, one at a time in memory. Control events are left out.
+
+    Raises as ``range_in``.
+    """
+    slices, within = _of_range(spark, lake, source, start, stop)
+    for row in slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
+        cells = pa.RecordBatch.from_pydict({name: [row[name]] for name in bronze.ARROW.names}, schema=bronze.ARROW)
+        for part in _cut(cells, within.start, within.stop):
+            yield row["stretch"], part
+
+
+CHANGE = (
+    "source STRING, file STRING, offset BIGINT, row INT, gtid STRING, committed_at TIMESTAMP, schema STRING, "
+    "table STRING, op STRING, before STRING, after STRING"
+)
+"""A change's keys as columns; the two images are JSON text."""
+_LINE = "stretch INT, number BIGINT, line STRING"
+
+
+def changes_frame(
+    spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None, wanted: Wanted
+) -> DataFrame:
+    """The same changes as a DataFrame of ``stretch, number`` (of the file) and CHANGE, decoded by Spark's tasks.
+
+    In no order: (stretch, number, offset, row) is the log's. Raises as ``range_in``; what a task cannot read fails the
+    job that first needs the row.
+    """
+    slices, within = _of_range(spark, lake, source, start, stop)
+    lines = slices.mapInArrow(_lines_task(source, wanted, within), _LINE)
+    return lines.select("stretch", "number", F.from_json("line", CHANGE).alias("change")).select(
+        "stretch", "number", "change.*"
+    )
+
+
+def _lines_task(source: str, wanted: Wanted, within: Range) -> Callable[[Batches], Batches]:
+    """A mapInArrow function from slices to lines."""
+
+    def run(batches: Batches) -> Batches:
+        written = JsonChanges(source, wanted)
+        for batch in batches:
+            for cells in (batch.slice(at, 1) for at in range(batch.num_rows)):
+                parts = _cut(cells, within.start, within.stop)
+                lines = ["".join(one.pieces) for part in parts for one in written.lines(part)]
+                place = [pa.repeat(cells.column(name)[0], len(lines)) for name in ("stretch", "number")]
+                yield pa.RecordBatch.from_arrays([*place, pa.array(lines, pa.string())], ["stretch", "number", "line"])
+
+    return run
+
+
+def _of_range(
+    spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None
+) -> tuple[DataFrame, Range]:
     table = lake.bronze(source)
     within = range_in(spark, lake, source, start, stop)
-    begin, end = within.start, within.stop
     head = table.head()
     assert head
-    written = JsonChanges(source, wanted)
-    for row in _slices(spark, table, head.version, within).toLocalIterator(prefetchPartitions=True):
-        cells = pa.RecordBatch.from_pydict({name: [row[name]] for name in bronze.ARROW.names}, schema=bronze.ARROW)
-        for part in _cut(cells, begin, end):
-            for one in written.lines(part):
-                yield from one.pieces
+    return _slices(spark, table, head.version, within), within
 
 
 def _slices(spark: SparkSession, table: Table, version: int, wanted: Range) -> DataFrame:
-    """The slices that hold a range, in order, with the earlier parts of a transaction that the range begins inside."""
+    """The slices that hold a range, with the earlier parts of a transaction that the range begins inside."""
     slices = bronze.overlapping(spark, table, version, wanted).where("kind != 'control'")
     first = slices.select("stretch", "file", "transaction_start").orderBy("stretch", "number", "start").head()
     if first is not None:
         begin = min(wanted.start, Position(first["file"], first["transaction_start"], first["stretch"]))
         slices = bronze.overlapping(spark, table, version, Range(begin, wanted.stop)).where("kind != 'control'")
-    return slices.orderBy("stretch", "number", "start")
+    return slices
 
 
 def _cut(cells: pa.RecordBatch, begin: Position, end: Position) -> Iterator[pa.RecordBatch]:
     """The transactions of one slice that the range touches; the slice itself where it lies inside or is part of one."""
-    file, start, stop, transaction = (
-        cells.column(n)[0].as_py() for n in ("file", "start", "stop", "transaction_start")
-    )
-    ends = [at.offset for at in (begin, end) if at.file == file and start < at.offset < stop]
-    if not ends or transaction != start or not cells.column("transactions")[0].as_py():
+    file, start, stop = (cells.column(name)[0].as_py() for name in ("file", "start", "stop"))
+    if not any(at.file == file and start < at.offset < stop for at in (begin, end)):
         yield cells
         return
     low = begin.offset if begin.file == file else 0
     high = end.offset if end.file == file else stop
-    pieces = [(_number(piece, "transaction_start"), piece) for piece in _pieces(cells, file, start)]
-    stops = {begun: _number(piece, "stop") for begun, piece in pieces}
-    yield from (piece for begun, piece in pieces if stops[begun] > low and begun < high)
+    cut = [(_number(piece, "transaction_start"), piece) for piece in split(cells)]
+    stops = {begun: _number(piece, "stop") for begun, piece in cut}
+    yield from (piece for begun, piece in cut if stops[begun] > low and begun < high)
 
 
 def _number(cells: pa.RecordBatch, name: str) -> int:
     return int(cells.column(name)[0].as_py())
 
 
-def _pieces(cells: pa.RecordBatch, file: str, start: int) -> Iterator[pa.RecordBatch]:
-    """A slice cut as small as it goes; what belongs to a transaction that ends in a later slice comes last, in one."""
+def split(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The transactions of one slice, the slice itself where it is a part of one.
+
+    Cut as small as it goes; what belongs to a transaction that ends in a later slice comes last, in one.
+    """
+    file, start = (cells.column(name)[0].as_py() for name in ("file", "start"))
+    if _number(cells, "transaction_start") != start or not _number(cells, "transactions"):
+        yield cells
+        return
     context, payload = cells.column("context")[0].as_py(), cells.column("payload")[0].as_py()
     head = context[: int.from_bytes(context[9:13], "little")]
     slicer = Slicer(file, start, FormatDescription.parse(head, f"{file}:{start}"), target=1)

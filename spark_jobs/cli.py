@@ -25,7 +25,9 @@ from spark_jobs.errors import ConfigError, StratalogError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_jobs.maintenance import Upkeep
     from spark_jobs.pipeline import Outcome
+    from spark_jobs.retention import Collected
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _CHUNK = 4 << 20
@@ -120,14 +122,35 @@ def run(path: Path, source: str | None) -> None:
 @cli.command()
 @config_option
 @source_option
-def extract(path: Path, source: str | None) -> None:
+@click.option(
+    "--archive",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Read copies of binlog files instead: what the source purged before it was read, and what gc removed.",
+)
+def extract(path: Path, source: str | None, archive: Path | None) -> None:
     """Source to bronze alone.
 
+    \b
     Example: stratalog extract -c pipeline.yaml --source shop
-    """
+    Example: stratalog extract -c pipeline.yaml --source shop --archive ./saved-binlogs
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.archive import read_archive
     from spark_jobs.pipeline import extract_source
 
-    _each_source(path, source, lambda spark, pipeline, name: _say_extracted(extract_source(spark, pipeline, name)))
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
+        if archive is None:
+            _say_extracted(extract_source(spark, pipeline, name))
+            return
+        done = read_archive(spark, pipeline, name, archive)
+        if done.range:
+            click.echo(f"{name}: put back {done.range}: {done.bytes} bytes")
+        if done.extracted:
+            _say_extracted(done.extracted)
+
+    if archive and len(_chosen(load(path), source)) > 1:
+        raise click.UsageError("--archive DIR holds the log of one source; give --source with it")
+    _each_source(path, source, one)
 
 
 @cli.command()
@@ -177,11 +200,14 @@ def status(path: Path, source: str | None, *, as_json: bool) -> None:
         click.echo(
             f"{one.source}: end {one.end or 'unknown'}, bronze {one.bronze or 'empty'}, "
             f"backlog {_or_unknown(one.backlog_bytes)} bytes, "
-            f"lag {_or_unknown(one.lag_seconds)} s, retention margin {_or_unknown(one.retention_margin_bytes)} bytes, "
+            f"lag {_or_unknown(one.lag_seconds)} s, retention margin {_or_unknown(one.retention_margin_bytes)} bytes"
+            f"{'' if one.retention_margin_hours is None else f' ({one.retention_margin_hours:g} hours)'}, "
             f"quarantined events {one.quarantined_events}"
         )
         if one.error:
             click.echo(one.error, err=True)
+        if one.warning:
+            click.echo(f"{one.source}: {one.warning}", err=True)
         _print_grid(
             ["table", "state", "silver", "downstream"],
             [[t.table, t.state, t.silver or "", t.downstream or ""] for t in one.tables],
@@ -370,6 +396,60 @@ def backfill(path: Path, source: str, start: str, stop: str, tables: tuple[str, 
 
 
 @cli.command()
+@config_option
+@source_option
+@click.option("--dry-run", is_flag=True, help="Only say what would go, and who keeps what.")
+@click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="READER",
+    help="Do not wait for this reader: a table (DB.TABLE), silver (tables no run has looked for yet), or xa.",
+)
+def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: bool) -> None:
+    """Remove log files from bronze that are older than retention.bronze and that every reader is done with.
+
+    \b
+    Example: stratalog gc -c pipeline.yaml --dry-run
+    Example: stratalog gc -c pipeline.yaml --source shop --ignore shop.orders
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.retention import gc_source
+
+    pipeline = load(path)
+    if ignored and len(_chosen(pipeline, source)) > 1:
+        raise click.UsageError("--ignore names a reader of one source; give --source with it")
+    if pipeline.retention.bronze is None:
+        _ERRORS.print("retention.bronze is not set, so bronze keeps all of the log", markup=False)
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
+        _say_collected(gc_source(spark, pipeline, name, ignored=ignored, dry_run=dry_run), dry_run=dry_run)
+
+    _each_source(path, source, one)
+
+
+@cli.command()
+@config_option
+@source_option
+@click.option("--purge", is_flag=True, help="Also remove every row marked as deleted from its file, however few.")
+def maintain(path: Path, source: str | None, *, purge: bool) -> None:
+    """Write small files of every table together, and remove files that no version within retention.versions names.
+
+    Example: stratalog maintain -c pipeline.yaml
+    """
+    from spark_jobs.maintenance import maintain_source
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Upkeep":
+        upkeep = maintain_source(spark, pipeline, name, purge=purge)
+        _print_grid(
+            ["table", "files before", "after", "hours kept"],
+            [[o.path, str(o.files_before), str(o.files_after), str(o.kept_hours)] for o in upkeep.done],
+        )
+        return upkeep
+
+    _each_source(path, source, one)
+
+
+@cli.command()
 @click.option("--files", is_flag=True, help="From the recorded binlogs shipped with the project, without a server.")
 @click.option(
     "--dir",
@@ -442,7 +522,7 @@ def _spark(pipeline: Pipeline) -> "Iterator[SparkSession]":
 
 
 def _each_source(
-    path: Path, source: str | None, do: Callable[["SparkSession", Pipeline, str], "Outcome | None"]
+    path: Path, source: str | None, do: Callable[["SparkSession", Pipeline, str], "Outcome | Upkeep | None"]
 ) -> None:
     """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then."""
     pipeline = load(path)
@@ -466,7 +546,7 @@ def _one_layer(path: Path, source: str | None, layer: Callable[["SparkSession", 
     _each_source(path, source, one)
 
 
-def _went(name: str, do: "Callable[[str], Outcome | None]") -> bool:
+def _went(name: str, do: "Callable[[str], Outcome | Upkeep | None]") -> bool:
     """Works on one source; False where it failed or a table of it stopped."""
     try:
         outcome = do(name)
@@ -486,6 +566,23 @@ def _say_extracted(extracted: Any) -> None:
         f"{extracted.source}: bronze {extracted.range}: {extracted.bytes} bytes, "
         f"{extracted.transactions} transactions, {extracted.events} events in {extracted.seconds:.1f} s"
     )
+
+
+def _say_collected(done: "Collected", *, dry_run: bool) -> None:
+    if done.files:
+        verb = "would remove" if dry_run else "removed"
+        files = f"{done.files[0].file} to {done.files[-1].file}" if len(done.files) > 1 else done.files[0].file
+        begins = "would begin" if dry_run else "begins"
+        click.echo(f"{done.source}: {verb} {files}, {done.size} bytes of log; bronze {begins} at {done.oldest}")
+    else:
+        click.echo(f"{done.source}: nothing to remove; bronze begins at {done.oldest}")
+    if done.kept_for:
+        _ERRORS.print(
+            f"{done.source}: older files are kept for {done.kept_for}; "
+            f"--ignore {done.kept_for.name} removes them all the same",
+            markup=False,
+            highlight=False,
+        )
 
 
 def _say_outcome(source: str, outcome: "Outcome") -> None:

@@ -7,11 +7,21 @@ Secrets never stand in the file: ``${NAME}`` reads the environment, and password
 import os
 import re
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.place import parse_start
@@ -43,6 +53,28 @@ def _downstream(text: str) -> str:
     if set(text) & set("*?!"):
         raise ValueError(f"{text!r} must be one table, without * or ?")
     return text
+
+
+_DURATION = re.compile(r"(\d+)([dhm])")
+_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, timedelta):
+        return value
+    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if not found:
+        raise ValueError("must be a number of days, hours or minutes, like 30d, 36h or 90m")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _a_day(value: timedelta) -> timedelta:
+    if value < timedelta(days=1):
+        raise ValueError("must be at least 1d: runs that are still going need these files")
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 class _Model(BaseModel):
@@ -104,6 +136,21 @@ class Spark(_Model):
     conf: dict[str, str] = {}
 
 
+class Retention(_Model):
+    """How long what is not needed any more is kept. Durations are written like 30d, 36h or 90m.
+
+    bronze: what ``gc`` removes, if every reader is done with it: log files whose newest transaction is older. Without
+    it nothing is removed. versions: how long maintenance keeps data files that only older versions of a table name, at
+    least a day. margin, margin_bytes: a warning where a run finds that the source has less log left before bronze's
+    checkpoint, and so was near to losing some.
+    """
+
+    bronze: Duration | None = None
+    versions: Annotated[Duration, AfterValidator(_a_day)] = timedelta(days=7)
+    margin: Duration | None = None
+    margin_bytes: int | None = Field(None, ge=0)
+
+
 class Pipeline(_Model):
     """A whole pipeline.yaml. ``path`` is the file it was read from; relative paths count from its folder."""
 
@@ -113,6 +160,7 @@ class Pipeline(_Model):
     tables: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
     routes: tuple[RouteRule, ...] = ()
     spark: Spark = Spark()
+    retention: Retention = Retention()
     compat: Literal["full", "plain"] = "full"
 
     @property

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import bronze
+from spark_jobs.bronze import HeldFile
 from spark_jobs.errors import LakeError, SourceError, about
-from spark_jobs.lake import Lake, Table
+from spark_jobs.lake import Checkpoint, Lake, Table
 from spark_jobs.session import own_session
 
 log = logging.getLogger(__name__)
@@ -39,28 +40,24 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
     if head is None or head.checkpoint is None:
         raise LakeError(f"{source}: bronze holds nothing to export")
     with about(source):
+        _say_gone(source, head.checkpoint)
         _make(folder)
-        for held in _files(spark, table, head.version):
+        for held in bronze.files(spark, table, head.version):
             yield _written(spark, table, head.version, held, folder)
 
 
-def _files(spark: SparkSession, table: Table, version: int) -> list[Row]:
-    """The files of bronze in order, each with its first and last byte."""
-    grouped = table.read(spark, version).groupBy("stretch", "number", "file")
-    spans = grouped.agg(
-        F.min("start").alias("start"), F.max("stop").alias("stop"), F.sum(F.expr("stop - start")).alias("size")
-    )
-    return spans.orderBy("stretch", "number").collect()
+def _say_gone(source: str, checkpoint: Checkpoint) -> None:
+    removed = bronze.removed(checkpoint)
+    if removed:
+        log.warning("%s: the files before %s are left out: %s", source, removed.stop, bronze.gone(source, removed))
 
 
-def _written(spark: SparkSession, table: Table, version: int, held: Row, folder: Path) -> Exported:
-    if held["size"] != held["stop"] - held["start"]:
-        raise LakeError(
-            f"{held['file']}: bronze holds {held['size']} bytes of [{held['start']}, {held['stop']}); it has a hole"
-        )
-    name = held["file"] if held["stretch"] == 1 else f"{held['stretch']}-{held['file']}"
-    path = folder / (name if not held["start"] else f"{name}.from-{held['start']}")
-    log.info("%s: writing %s, %d bytes", held["file"], path, held["size"])
+def _written(spark: SparkSession, table: Table, version: int, held: HeldFile, folder: Path) -> Exported:
+    if held.size != held.stop - held.start:
+        raise LakeError(f"{held.file}: bronze holds {held.size} bytes of [{held.start}, {held.stop}); it has a hole")
+    name = held.file if held.stretch == 1 else f"{held.stretch}-{held.file}"
+    path = folder / (name if not held.start else f"{name}.from-{held.start}")
+    log.info("%s: writing %s, %d bytes", held.file, path, held.size)
     try:
         with path.open("xb") as out:
             _copy(_slices(spark, table, version, held), held, out)
@@ -68,20 +65,20 @@ def _written(spark: SparkSession, table: Table, version: int, held: Row, folder:
         raise SourceError(f"{path} is there already; export into an empty folder") from error
     except OSError as error:
         raise SourceError(f"{path}: cannot be written: {error.strerror}") from error
-    return Exported(path, held["start"], held["size"])
+    return Exported(path, held.start, held.size)
 
 
-def _slices(spark: SparkSession, table: Table, version: int, held: Row) -> DataFrame:
+def _slices(spark: SparkSession, table: Table, version: int, held: HeldFile) -> DataFrame:
     slices = table.read(own_session(spark, bronze.READING), version)
-    mine = slices.where((F.col("stretch") == held["stretch"]) & (F.col("number") == held["number"]))
+    mine = slices.where((F.col("stretch") == held.stretch) & (F.col("number") == held.place[1]))
     return mine.select("start", "stop", "payload").orderBy("start")
 
 
-def _copy(slices: DataFrame, held: Row, out: BinaryIO) -> None:
-    at = held["start"]
+def _copy(slices: DataFrame, held: HeldFile, out: BinaryIO) -> None:
+    at = held.start
     for row in slices.toLocalIterator(prefetchPartitions=True):
         if row["start"] != at or len(row["payload"]) != row["stop"] - row["start"]:
-            raise LakeError(f"{held['file']}:{at}: bronze goes on at {row['start']}; its slices do not touch")
+            raise LakeError(f"{held.file}:{at}: bronze goes on at {row['start']}; its slices do not touch")
         out.write(row["payload"])
         at = row["stop"]
 

@@ -22,6 +22,7 @@ from spark_jobs import bronze
 from spark_jobs.binlog import Slicer
 from spark_jobs.errors import DecodeError, SourceError, about
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.margin import Margin, margin
 from spark_jobs.place import parse_start
 from spark_jobs.position import Position, Range, file_number
 from spark_jobs.source import Part, Reading, Source, require_boundary
@@ -47,6 +48,8 @@ class Extracted:
     gtid: str | None = None
     seconds: float = 0.0
     notes: dict[str, Any] = field(default_factory=dict)
+    margin: Margin | None = None
+    """What the source still had of its log before ``range``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Plan:
     parts: tuple[Part, ...]
     uuid: str | None
     begin: Position
+    margin: Margin | None = None
 
     def checkpoint(self) -> Checkpoint:
         said = {"start": str(self.range.start), "begin": str(self.begin), "uuid": self.uuid}
@@ -96,9 +100,8 @@ def plan(spark: SparkSession, table: Table, source: Source, start: str) -> Plan:
     _require_same_server(head.checkpoint, now.uuid)
     held = head.checkpoint.position
     parts = now.parts_from(held)
-    return Plan(
-        source.name, head, Range(held, max(held, now.end)), tuple(parts), now.uuid, bronze.begin(head.checkpoint)
-    )
+    begin, left = bronze.begin(head.checkpoint), margin(source, now, held) if parts else None
+    return Plan(source.name, head, Range(held, max(held, now.end)), tuple(parts), now.uuid, begin, left)
 
 
 def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:
@@ -119,6 +122,7 @@ def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, beg
         ignored=sums["ignored"] or 0,
         committed_at=_utc(sums["committed_at"]),
         gtid=sums["gtid"],
+        margin=planned.margin,
         seconds=time.monotonic() - began,
     )
 

@@ -12,8 +12,9 @@ own batch in the log afterwards (``_landed``) and reports ``LostRace`` where it 
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import deltalake
@@ -27,6 +28,10 @@ from spark_jobs.position import Position
 from spark_jobs.session import own_session
 
 APPLICATION = "stratalog"
+MAINTENANCE = "maintenance"
+"""Kind of a commit that changes how rows are stored and no row."""
+_STANDING = ("oldest", "uuid")
+"""Notes that stay true of a table until a commit says otherwise."""
 _NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
 _CONFLICT = re.compile(r"Concurrent\w*Exception|DELTA_CONCURRENT_\w+|DELTA_PROTOCOL_CHANGED|METADATA_CHANGED")
 
@@ -39,6 +44,12 @@ class Checkpoint:
     batch: str
     kind: str = "live"
     notes: dict[str, Any] = field(default_factory=dict)
+
+    def upon(self, head: "Head") -> "Checkpoint":
+        """This one, with those notes of the head that stand until a commit says otherwise."""
+        before = head.checkpoint.notes if head.checkpoint else {}
+        kept = {key: before[key] for key in _STANDING if key in before and self.notes.get(key) is None}
+        return replace(self, notes=self.notes | kept)
 
     def to_json(self) -> str:
         said = {"position": str(self.position), "batch": self.batch, "kind": self.kind} | self.notes
@@ -169,11 +180,13 @@ class Table:
 
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""
+        checkpoint = checkpoint.upon(head)
         writer = rows.write.format("delta").mode("append").options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
 
     def replace(self, rows: DataFrame, where: str, head: Head, checkpoint: Checkpoint) -> Head:
         """Replaces the rows that satisfy ``where`` in one commit upon ``head``. Raises LostRace."""
+        checkpoint = checkpoint.upon(head)
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
         writer = writer.options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
@@ -186,6 +199,7 @@ class Table:
         The transaction id is a session setting here; in a shared session it would make later statements of others
         do nothing.
         """
+        checkpoint = checkpoint.upon(head)
         session = own_session(
             spark,
             {
@@ -195,6 +209,47 @@ class Table:
             },
         )
         return self._commit(head, checkpoint, lambda: run(session))
+
+    def rearrange(self, spark: SparkSession, head: Head, confs: dict[str, str], statements: Sequence[str]) -> None:
+        """Takes the next counter upon ``head``, then runs statements that move rows between files. Raises LostRace.
+
+        Delta gives such statements (OPTIMIZE, REORG) no transaction id. The empty commit before them makes writers
+        lose that planned earlier, and Delta itself finds those that commit in between. Theirs say what it says, so
+        that a table that only they have touched for long still names its position.
+        """
+        notes = head.checkpoint.notes if head.checkpoint else {}
+        assert head.position is not None
+        claim = Checkpoint(head.position, new_batch(), MAINTENANCE, notes)
+        self.append(self.read(spark, head.version).where("false"), head, claim)
+        said = {"spark.databricks.delta.commitInfo.userMetadata": claim.to_json()}
+        for statement in statements:
+            self.run(spark, confs | said, statement)
+
+    def run(self, spark: SparkSession, confs: dict[str, str], statement: str) -> DataFrame:
+        """Runs one statement about the table in a session of its own. Raises LostRace, LakeError."""
+        with _Translated(self.path):
+            return own_session(spark, confs).sql(statement)
+
+    def files(self) -> list[int]:
+        """Bytes of each data file of the newest version; none where there is no table."""
+        opened = self._open()
+        return (
+            [] if opened is None else [int(size) for size in opened.get_add_actions().column("size_bytes").to_pylist()]
+        )
+
+    def marked_rows(self, spark: SparkSession) -> int:
+        """Rows in the newest version's files that are marked as deleted: more are written there than the table has."""
+        opened = self._open()
+        if opened is None:
+            return 0
+        written = [int(rows) for rows in opened.get_add_actions().column("num_records").to_pylist()]
+        return sum(written) - self.read(spark, opened.version()).count()
+
+    def superseded(self, version: int) -> datetime | None:
+        """When the commit after a version was made; None where it is the newest."""
+        opened = self._open()
+        later = [one for one in opened.history() if one["version"] > version] if opened else []
+        return datetime.fromtimestamp(later[-1]["timestamp"] / 1000, UTC) if later else None
 
     def _commit(self, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
         with _Translated(self.path):

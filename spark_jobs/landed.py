@@ -4,6 +4,7 @@ Put here: asking bronze what a server or a directory is asked (source/). Not her
 (source/start.py), or what is done with a range.
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -20,18 +21,26 @@ from spark_jobs.position import Position, Range
 from spark_jobs.source import Log, LogFile, Part, Reading
 from spark_jobs.source.start import find_place
 
+log = logging.getLogger(__name__)
+
 
 def range_in(spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None) -> Range:
-    """The part of bronze between two places, its own beginning and end where they are not named.
+    """The part of bronze between two places, the oldest that it holds and its end where they are not named.
 
-    Raises LakeError where bronze is empty, SourceError where a place is not in it, ConfigError for what is none.
+    Raises LakeError where bronze is empty or gc has removed what is named, SourceError where a place is not in it,
+    ConfigError for what is none.
     """
     table = lake.bronze(source)
     head = table.head()
     if head is None or head.checkpoint is None:
         raise LakeError(f"{source}: bronze holds nothing yet")
     landed = Landed(spark, source, table, head.version, head.checkpoint)
-    begin = landed.position(start) if start else bronze.begin(head.checkpoint)
+    begin = landed.position(start) if start else bronze.oldest(head.checkpoint)
+    removed = bronze.removed(head.checkpoint)
+    if start:
+        bronze.require_held(source, head.checkpoint, max(begin, bronze.begin(head.checkpoint)))
+    elif removed:
+        log.warning("%s: what lies before %s is left out: %s", source, removed.stop, bronze.gone(source, removed))
     return Range(begin, landed.position(stop) if stop else head.checkpoint.position)
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from spark_jobs import silver
 from spark_jobs.binlog import TableName
 from spark_jobs.errors import TableStopped, about
-from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch
+from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch
 from spark_jobs.position import Position, Range
 from spark_jobs.session import session_over
 
@@ -165,7 +165,8 @@ class News:
 
 def _news(work: Work, head: Head) -> News:
     merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else -1
-    found = [checkpoint for version, checkpoint in work.origin.since(merged) if version <= work.pinned.version]
+    since = work.origin.since(merged)
+    found = [one for version, one in since if version <= work.pinned.version and one.kind != MAINTENANCE]
     redone = [] if merged < 0 else [pair for one in found if one.kind == REDO for pair in one.notes["ranges"]]
     return News(
         windows=len(found),

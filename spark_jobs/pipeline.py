@@ -73,6 +73,9 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str) -> Extrac
     definitions = record(brief, lake, source)
     extracted = extract(brief, lake, source, pipeline.sources[name].start)
     definitions.land(extracted.head)
+    shortage = extracted.margin.shortage(pipeline.retention) if extracted.margin else None
+    if shortage:
+        log.warning("%s: %s", name, shortage)
     return extracted
 
 
@@ -86,7 +89,8 @@ def compact_source(
     entries = published.read(lake, name)
     if head is None or head.checkpoint is None:
         return Outcome(entries, None)
-    planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables)
+    surveyed = published.surveyed(lake, name)
+    planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables, surveyed)
     planned = planner.plan(session_over(spark, 0), entries)
     done = _each(planned.work, lambda one: compact(session_over(spark, one.size), one), planned.stopped)
     new = seen.add(pipeline.tables_file, {(name, one.name.schema, one.name.table) for one in done})
@@ -112,7 +116,7 @@ def merge_source(
     brought = {one.name: one for one in _each(targets, Target.bring, stopped)}
     after = [_after_merge(entry, brought.get(TableName(*entry.name)), stopped) for entry in entries]
     done = [one.merged for one in brought.values() if one.merged]
-    position = before.position if before else published.surveyed(entries)
+    position = before.position if before else published.surveyed(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
     return Outcome(after, position, compacted=compacted, merged=done, stopped=stopped, new=new)
 
@@ -120,7 +124,8 @@ def merge_source(
 def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome) -> None:
     """Writes what a run left, in one commit, where it differs from what is published."""
     lake = lake_of(pipeline)
-    if outcome.position is None or _same(outcome.entries, published.read(lake, name)):
+    known = published.surveyed(lake, name)
+    if outcome.position is None or (known == outcome.position and _same(outcome.entries, published.read(lake, name))):
         return
     now = datetime.now(UTC)
     entries = [replace(entry, published_at=now) for entry in outcome.entries]
@@ -155,6 +160,8 @@ class Planner:
     head: Head
     checkpoint: Checkpoint
     tables: frozenset[TableName] | None = None
+    surveyed: Position | None = None
+    """Up to where earlier runs have looked at bronze."""
 
     @property
     def end(self) -> Position:
@@ -164,8 +171,12 @@ class Planner:
     def begin(self) -> Position:
         return bronze.begin(self.checkpoint)
 
+    @property
+    def oldest(self) -> Position:
+        return bronze.oldest(self.checkpoint)
+
     def plan(self, spark: SparkSession, entries: list[Entry]) -> Plan:
-        start = min([published.surveyed(entries) or self.begin, *map(self._since, self._in_scope(entries))])
+        start = min([self.surveyed or self.begin, *map(self._since, self._in_scope(entries))])
         if start >= self.end:
             return Plan(entries, [], {})
         found = survey(bronze.read(spark, self.bronze, self.head.version, Range(start, self.end)))
@@ -201,9 +212,11 @@ class Planner:
         name = TableName(*entry.name)
         seen_here = found.tables.get(name)
         table = self.lake.silver(self.source, name.schema, name.table)
-        head = table.head() if seen_here else None
+        head = table.head() if seen_here or self._since(entry) < self.oldest else None
         own = head.position if head else None
         since = max([self._since(entry), *([own] if own else [])])
+        if since < self.oldest:
+            raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
         obstacle = found.obstacle(name, since, fresh=own is None and entry.silver_version is None)
         if obstacle:
             raise TableStopped(f"{self.source}: {name}: {obstacle}")
@@ -218,6 +231,10 @@ class Planner:
         return _is_in(self.tables, entry)
 
     def _since(self, entry: Entry) -> Position:
+        """From where on a table is to be compacted: it has nothing to compact before."""
+        is_new = entry.surveyed is None  # bronze did not show it where earlier runs looked
+        if is_new and self.surveyed and self.surveyed >= self.oldest:
+            return self.oldest
         return entry.checkpoint or self.begin
 
     def _in_scope(self, entries: list[Entry]) -> list[Entry]:

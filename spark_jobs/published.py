@@ -2,18 +2,19 @@
 
 Put here: its rows and how a source's are written. Not here: who decides what has happened to a table.
 
-One commit a run and source. A reader opens a consistent set of tables by it, and a run learns from it up to where it
-has looked at bronze already: every table that bronze has shown before ``surveyed`` has a row here, in scope or not.
+One commit a run and source. A reader opens a consistent set of tables by it (``consistent``), and a run learns from it
+up to where it has looked at bronze already: every table that bronze has shown before ``surveyed`` has a row here, in
+scope or not. The source has a row of its own, without a table: which version of bronze holds the position.
 """
 
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
+from datetime import UTC, datetime
 
 import deltalake
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.errors import LostRace
+from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake import Checkpoint, Lake, new_batch
 from spark_jobs.position import Position
 
@@ -40,6 +41,8 @@ class Entry:
     surveyed: str | None = None
     """Up to where the source's bronze was looked at by the run that wrote the row."""
     published_at: datetime | None = None
+    bronze_version: int | None = None
+    """In the source's own row alone, whose ``schema`` and ``table`` are null."""
 
     @property
     def name(self) -> tuple[str, str]:
@@ -49,6 +52,11 @@ class Entry:
     def checkpoint(self) -> Position | None:
         return Position.parse(self.position) if self.position else None
 
+    def holds(self, position: str) -> bool:
+        """Whether both layers have all of the table up to a position; downstream has none where silver has none."""
+        merged = self.silver_version is None or self.merged == self.position
+        return self.state == "current" and self.position == position and merged
+
 
 _SPARK: dict[object, str] = {int | None: "BIGINT", datetime | None: "TIMESTAMP"}
 _ARROW: dict[object, pa.DataType] = {int | None: pa.int64(), datetime | None: pa.timestamp("us", "UTC")}
@@ -57,7 +65,17 @@ _SCHEMA = pa.schema([(field.name, _ARROW.get(field.type, pa.string())) for field
 
 
 def read(lake: Lake, source: str) -> list[Entry]:
-    """The source's rows, without a JVM; none where nothing was published yet."""
+    """The rows of the source's tables, without a JVM; none where nothing was published yet."""
+    return [entry for entry in _stored(lake, source) if entry.table]
+
+
+def surveyed(lake: Lake, source: str) -> Position | None:
+    """Up to where the source's bronze has been looked at; None where nothing was published yet."""
+    found = [Position.parse(entry.surveyed) for entry in _stored(lake, source) if entry.surveyed]
+    return max(found) if found else None
+
+
+def _stored(lake: Lake, source: str) -> list[Entry]:
     table = lake.published()
     if table.head() is None:
         return []
@@ -65,16 +83,14 @@ def read(lake: Lake, source: str) -> list[Entry]:
     return [Entry(**row) for row in stored.to_pylist()]
 
 
-def surveyed(entries: list[Entry]) -> Position | None:
-    """Up to where the source's bronze has been looked at."""
-    found = [Position.parse(entry.surveyed) for entry in entries if entry.surveyed]
-    return max(found) if found else None
-
-
 def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], position: Position) -> None:
-    """Replaces the source's rows in one commit. Raises LostRace where other sources keep winning."""
+    """Replaces the source's rows, its own among them, in one commit.
+
+    Raises LostRace where other sources keep winning.
+    """
     table = lake.published()
-    rows = spark.createDataFrame(pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_SCHEMA)).coalesce(1)
+    listed = [asdict(entry) for entry in entries] + [_row_of_source(lake, source, position)]
+    rows = spark.createDataFrame(pa.Table.from_pylist(listed, schema=_SCHEMA)).coalesce(1)
     for tries_left in reversed(range(_TRIES)):
         head = table.head() or table.create(spark, COLUMNS, {})
         try:
@@ -86,3 +102,56 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
                 raise
         else:
             return
+
+
+def _row_of_source(lake: Lake, source: str, position: Position) -> dict[str, object]:
+    said = {"source": source, "state": "current", "position": str(position), "surveyed": str(position)}
+    holding = (version for version, found in lake.bronze(source).since(-1) if found.position == position)
+    return said | {"bronze_version": next(holding, None), "published_at": datetime.now(UTC)}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A source table in a consistent set: its row here, and its downstream rows at the version named there."""
+
+    entry: Entry
+    rows: DataFrame | None
+    """None where nothing of it was merged yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consistent:
+    """A source's tables in scope as one run left them, by (schema, table); those not ``behind`` hold ``position``."""
+
+    source: str
+    position: Position
+    tables: dict[tuple[str, str], PublishedTable]
+
+    @property
+    def behind(self) -> dict[tuple[str, str], Entry]:
+        """The tables that hold less: ``merged`` says how far they are, and ``reason`` why those stopped that did."""
+        return {name: one.entry for name, one in self.tables.items() if not one.entry.holds(str(self.position))}
+
+
+def consistent(spark: SparkSession, lake: Lake, source: str) -> Consistent:
+    """The tables of a source in scope, each at the version that was published with the others.
+
+    The rows stay those of these versions while later runs go on, as long as maintenance keeps the versions
+    (``retention.versions``). Raises LakeError where nothing was published yet.
+    """
+    stored = _stored(lake, source)
+    position = max((Position.parse(one.surveyed) for one in stored if one.surveyed), default=None)
+    if position is None:
+        raise LakeError(f"{source}: nothing was published yet; stratalog run publishes what it leaves")
+    tables = {entry.name: PublishedTable(entry, _rows(spark, entry)) for entry in stored if _is_kept(entry)}
+    return Consistent(source, position, tables)
+
+
+def _is_kept(entry: Entry) -> bool:
+    return bool(entry.table) and entry.state != "ignored"
+
+
+def _rows(spark: SparkSession, entry: Entry) -> DataFrame | None:
+    if entry.downstream is None or entry.downstream_version is None:
+        return None
+    return spark.read.format("delta").option("versionAsOf", entry.downstream_version).load(entry.downstream)

@@ -6,6 +6,8 @@ The same code runs in this process (``local[*]``), on a cluster (a master's addr
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -57,9 +59,25 @@ def spark_session(settings: Spark) -> SparkSession:
     confs["spark.jars"] = ",".join(map(str, delta_jars()))
     builder = SparkSession.builder.master(settings.master).appName("stratalog")
     try:
-        return _configured(builder, confs | settings.conf).getOrCreate()
+        with _output_is_errors():
+            return _configured(builder, confs | settings.conf).getOrCreate()
     except (RuntimeError, OSError) as error:
         raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
+
+
+@contextmanager
+def _output_is_errors() -> Iterator[None]:
+    """Standard error in the place of standard output for a process that is started inside.
+
+    Standard output is for results; Delta prints there what it has vacuumed.
+    """
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def session_over(spark: SparkSession, size: int) -> SparkSession:

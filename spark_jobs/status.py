@@ -13,10 +13,11 @@ from spark_jobs import published
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import StratalogError, about
 from spark_jobs.lake import Lake, Table
+from spark_jobs.margin import margin
 from spark_jobs.place import parse_start
-from spark_jobs.position import FIRST_EVENT, Position, file_number
+from spark_jobs.position import Position
 from spark_jobs.published import Entry
-from spark_jobs.source import Log
+from spark_jobs.source import Log, Source
 from spark_jobs.source.open import open_source
 from spark_jobs.source.start import find_start
 
@@ -34,7 +35,10 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """One source. Bytes count the log between two positions; ``lag_seconds`` is how long ago bronze was at its end."""
+    """One source. Bytes count the log between two positions; ``lag_seconds`` is how long ago bronze was at its end.
+
+    The margin is what the source still has of its log before bronze's end; ``warning`` says that it is below a limit.
+    """
 
     source: str
     end: str | None
@@ -42,8 +46,10 @@ class SourceStatus:
     backlog_bytes: int | None
     lag_seconds: float | None
     retention_margin_bytes: int | None
+    retention_margin_hours: float | None
     quarantined_events: int
     error: str | None
+    warning: str | None
     tables: list[TableStatus]
 
     def to_json(self) -> dict[str, Any]:
@@ -55,17 +61,21 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
     table = lake.bronze(name)
     head = table.head()
     held = head.position if head else None
-    log, error = _asked(pipeline, name)
+    source = open_source(name, pipeline.sources[name])
+    log, error = _asked(source)
     backlog, problem = _backlog(log, held)
+    left = margin(source, log, held) if log and held and not problem else None
     return SourceStatus(
         source=name,
         end=str(log.end) if log else None,
         bronze=str(held) if held else None,
         backlog_bytes=backlog,
         lag_seconds=_lag(table, backlog) if held else None,
-        retention_margin_bytes=_margin(log, held) if log and held and not problem else None,
+        retention_margin_bytes=left.bytes if left else None,
+        retention_margin_hours=left.hours if left else None,
         quarantined_events=0,
         error=error or problem,
+        warning=left.shortage(pipeline.retention) if left else None,
         tables=[_table(entry) for entry in sorted(published.read(lake, name), key=lambda one: one.name)],
     )
 
@@ -82,15 +92,14 @@ def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
         log.parts_from(find_start(source, log, parse_start(pipeline.sources[name].start)))
         return None
     log.bytes_from(head.position)
-    return (
-        f"bronze is at {head.position}; the source's oldest byte lies {_margin(log, head.position)} bytes before that"
-    )
+    left = margin(source, log, head.position)
+    return f"bronze is at {head.position}; the source's oldest byte lies {left.bytes} bytes before that"
 
 
-def _asked(pipeline: Pipeline, name: str) -> tuple[Log | None, str | None]:
+def _asked(source: Source) -> tuple[Log | None, str | None]:
     try:
-        with about(name):
-            return open_source(name, pipeline.sources[name]).log(), None
+        with about(source.name):
+            return source.log(), None
     except StratalogError as error:
         return None, str(error)
 
@@ -111,12 +120,6 @@ def _lag(table: Table, backlog: int | None) -> float | None:
         return 0.0
     newest: int = deltalake.DeltaTable(table.path).history(1)[0]["timestamp"]
     return round(max(datetime.now(UTC).timestamp() - newest / 1000, 0.0), 3)
-
-
-def _margin(log: Log, held: Position) -> int:
-    """Bytes that the source may purge before what is still to be read: from its oldest byte to bronze's end."""
-    earlier = sum(file.size for file in log.files if file_number(file.name) < held.number)
-    return earlier + held.offset - FIRST_EVENT
 
 
 def _table(entry: Entry) -> TableStatus:

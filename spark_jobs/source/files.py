@@ -57,6 +57,15 @@ class Files:
         """What a directory does not hold, nobody knows of."""
         return MysqlGtids()
 
+    def require_closed(self, file: str) -> None:
+        """Raises SourceError for a copy of a file that its server was still writing: it may lack what came after."""
+        with _reading(f"{self.name}: {self.directory}"):
+            if _in_use(self.directory / file):
+                raise SourceError(
+                    f"{self.name}: {self.directory / file} was copied while its server was still writing it; copy it "
+                    "again, now that it is closed"
+                )
+
     def _names(self) -> list[str]:
         found = [entry.name for entry in self.directory.iterdir() if entry.is_file()]
         names = sorted((name for name in found if _NAME.fullmatch(name)), key=file_number)

@@ -14,6 +14,7 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted
 from spark_jobs.extract import Extracted
 from spark_jobs.lake import Checkpoint, Head, Lake
+from spark_jobs.margin import Margin
 from spark_jobs.merge import Merged
 from spark_jobs.position import Position, Range
 
@@ -104,6 +105,7 @@ def test_what_a_bronze_commit_says(tmp_path: Path) -> None:
         ignored=1,
         committed_at=datetime.now(UTC) - timedelta(seconds=30),
         gtid="u:1-5",
+        margin=Margin(2**32, 36.5, "b.000009"),
         seconds=2.0,
     )
     metadata = checkpoint.of_extracted(extracted, Lake(str(tmp_path)).bronze("shop"))
@@ -118,6 +120,8 @@ def test_what_a_bronze_commit_says(tmp_path: Path) -> None:
         "binlog/events": 40,
         "binlog/ignored_events": 1,
         "binlog/gtid": "u:1-5",
+        "binlog/retention_margin_bytes": 2.0**32,
+        "binlog/retention_margin_hours": 36.5,
         "run/seconds": 2.0,
         "run/bytes_per_second": 3.0 * 2**30,
         "delta/version": 7,

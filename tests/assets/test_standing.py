@@ -74,7 +74,9 @@ OTHER = Entry("shop", "shop", "rare", "current", position=AT_END, surveyed=AT_EN
 def test_a_source_is_settled_when_every_table_has_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: list[Entry], expected: bool
 ) -> None:
+    furthest = max((Position.parse(entry.surveyed or "") for entry in entries), default=None)
     monkeypatch.setattr(published, "read", lambda *_: entries)
+    monkeypatch.setattr(published, "surveyed", lambda *_: furthest)
     monkeypatch.setattr(standing, "bronze_position", lambda *_: END)
     monkeypatch.setattr(standing, "heads", lambda tables: [Version(3) for _ in tables])
     assert standing.settled(a_pipeline(tmp_path, "shop.*"), "shop") is expected
@@ -82,6 +84,7 @@ def test_a_source_is_settled_when_every_table_has_all(
 
 def test_silver_done_again_elsewhere_is_still_to_be_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "read", lambda *_: [WHOLE])
+    monkeypatch.setattr(published, "surveyed", lambda *_: END)
     monkeypatch.setattr(standing, "bronze_position", lambda *_: END)
     monkeypatch.setattr(standing, "heads", lambda tables: [Version(4) for _ in tables])
     assert not standing.settled(a_pipeline(tmp_path), "shop")

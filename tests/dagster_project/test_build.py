@@ -45,8 +45,10 @@ def test_a_sensor_and_a_job_a_source_and_a_job_over_all(tmp_path: Path) -> None:
     with location(tmp_path, sources=sources) as made:
         defs = made.defs()
     assert {sensor.name for sensor in defs.sensors or []} == {"binlog_sensor_shop", "binlog_sensor_archive"}
-    assert {schedule.name for schedule in defs.schedules or []} == {"sync_every_5_minutes", "sync_daily"}
-    assert {job.name for job in defs.jobs or []} == {"sync", "sync_shop", "sync_archive"}
+    assert {schedule.name for schedule in defs.schedules or []} == {
+        *("sync_every_5_minutes", "sync_daily", "maintenance_daily"),
+    }
+    assert {job.name for job in defs.jobs or []} == {"sync", "sync_shop", "sync_archive", "maintenance"}
 
 
 def test_tests_bring_their_own_resources(tmp_path: Path) -> None:

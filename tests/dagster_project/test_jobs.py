@@ -15,9 +15,12 @@ def test_one_job_over_all_and_one_a_source(tmp_path: Path) -> None:
     with location(tmp_path, sources=sources) as made:
         defs = made.defs()
         of = {name: defs.resolve_job_def(name) for name in ("sync", "sync_shop", "sync_archive")}
+        upkeep = defs.resolve_job_def("maintenance")
     keys = {name: {key.to_user_string() for key in job.asset_layer.selected_asset_keys} for name, job in of.items()}
     assert keys["sync_shop"] == {"bronze/shop", "published/shop"}
     assert keys["sync"] == keys["sync_shop"] | keys["sync_archive"]
     assert of["sync_shop"].tags["stratalog/source"] == "shop"
     assert "stratalog/source" not in of["sync"].tags
-    assert all(job.executor_def == dg.in_process_executor for job in of.values())
+    assert all(job.executor_def == dg.in_process_executor for job in (*of.values(), upkeep))
+    pools = {node.name: node.definition.pool for node in upkeep.graph.nodes}  # type: ignore[attr-defined] # steps are ops
+    assert pools == {f"maintain_{name}": f"stratalog_source_{name}" for name in sources}, "one writer at a time"

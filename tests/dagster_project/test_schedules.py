@@ -32,6 +32,14 @@ def test_a_schedule_is_off_at_first_and_runs_everything(shop: CodeLocation, name
     assert tick(shop, name) == 1
 
 
+def test_maintenance_has_a_schedule_of_its_own_off_at_first(shop: CodeLocation) -> None:
+    schedule = shop.defs().resolve_schedule_def("maintenance_daily")
+    assert (schedule.default_status, schedule.job_name) == (dg.DefaultScheduleStatus.STOPPED, "maintenance")
+    assert tick(shop, "maintenance_daily") == 1
+    run = shop.instance.create_run_for_job(shop.defs().resolve_job_def("sync_shop"))
+    assert tick(shop, "maintenance_daily") == f"run {run.run_id} of sync_shop is not_started"
+
+
 @pytest.mark.parametrize("job", ["sync", "sync_shop"])
 def test_a_schedule_passes_over_a_run_under_way(shop: CodeLocation, job: str) -> None:
     run = shop.instance.create_run_for_job(shop.defs().resolve_job_def(job))

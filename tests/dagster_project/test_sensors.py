@@ -83,15 +83,6 @@ def test_a_source_that_has_not_moved_is_left_alone(shop: CodeLocation, monkeypat
     assert tick(shop) == f"shop has not moved: its log ends at {END}, and bronze holds it up to there"
 
 
-def test_a_log_without_tables_is_published_in_dagster_alone(
-    shop: CodeLocation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    standing(monkeypatch, published=None)
-    published = dg.AssetMaterialization(["published", "shop"], metadata={"binlog/end": str(END)})
-    shop.instance.report_runless_asset_event(published)
-    assert "has not moved" in str(tick(shop))
-
-
 @pytest.mark.parametrize("job", ["sync", "sync_shop"])
 def test_a_run_under_way_is_waited_for(shop: CodeLocation, job: str) -> None:
     run = started(shop, job, dg.DagsterRunStatus.STARTED)

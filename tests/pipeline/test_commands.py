@@ -39,6 +39,28 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.spark
 @pytest.mark.slow
+def test_old_log_goes_and_comes_back(folder: Path) -> None:
+    for number in (2, 3):
+        (folder / "binlogs" / f"bin.{number:06d}").write_bytes(SegmentSpec(tables=TABLES, changes=CHANGES).to_bytes())
+    with (folder / "pipeline.yaml").open("a", encoding="utf-8") as text:
+        text.write("retention: {bronze: 1d}\n")
+    assert stratalog("extract", folder=folder).returncode == 0
+    kept = stratalog("gc", "--dry-run", folder=folder)
+    assert (kept.returncode, kept.stdout) == (0, "shop: nothing to remove; bronze begins at bin.000001:4\n")
+    assert "older files are kept for silver, at bin.000001:4 (" in kept.stderr
+    size = (folder / "binlogs" / "bin.000001").stat().st_size * 2
+    gone = stratalog("gc", "--ignore", "silver", folder=folder)
+    said = f"shop: removed bin.000001 to bin.000002, {size} bytes of log; bronze begins at bin.000003:4\n"
+    assert (gone.returncode, gone.stdout) == (0, said), gone.stderr
+    back = stratalog("extract", "--archive", "binlogs", folder=folder)
+    assert (back.returncode, back.stdout) == (0, f"shop: put back [bin.000001:4, bin.000003:4): {size} bytes\n")
+    upkeep = stratalog("maintain", folder=folder)
+    assert (upkeep.returncode, "Deleted" in upkeep.stdout) == (0, False), upkeep.stderr
+    assert "lake/bronze/shop" in upkeep.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.slow
 def test_a_process_ends_with_the_status_of_what_it_did(folder: Path) -> None:
     done = stratalog("run", folder=folder)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr

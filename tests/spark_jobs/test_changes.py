@@ -36,6 +36,7 @@ from tests.segment_spec import (
     Update,
     chunked,
 )
+from tests.xa import XA, XA_END, XA_START, prepared
 
 ANY = wanted_tables([])
 RECORDED = Path(__file__).parents[1] / "recorded"
@@ -279,21 +280,6 @@ def test_a_recorded_log_tells_what_its_statements_did() -> None:
         (1921, "update", {"id": 11, "a_id": 2}, {"id": 11, "a_id": 3}),
     ]
     assert [one["after"] for one in recorded("mysql-8.0-transactions", "*.m")] == [{"id": 1}]
-
-
-XA = "X'7831',X'',1"
-XA_START = Statement("", f"XA START {XA}")
-XA_END = Query("", f"XA END {XA}")
-
-
-def xa_prepare(*, one_phase: bool = False, name: bytes = b"x1") -> RawEvent:
-    body = struct.pack("<BIII", one_phase, 1, len(name), 0) + name
-    return RawEvent(38, body, ends=True)
-
-
-def prepared(*rows: Change, **options: Any) -> list[Change]:
-    """An XA transaction that is prepared."""
-    return [XA_START, *rows, XA_END, xa_prepare(**options)]
 
 
 def xa_told(*files: Sequence[Change]) -> list[tuple[Any, ...]]:

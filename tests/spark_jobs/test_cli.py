@@ -19,7 +19,9 @@ from tests.segment_types import INT, VARCHAR
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "tests" / "recorded"
 VERBS = sorted(cli.commands)
-CONTRACT = ["backfill", "changes", "check", "compact", "demo", "events", "export", "extract", "merge", "run", "status"]
+CONTRACT = [
+    *("backfill", "changes", "check", "compact", "demo", "events", "export", "extract", "gc", "merge", "run", "status"),
+]
 SPEC = SegmentSpec(
     tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL, note=VARCHAR(20))],
     changes=[Insert("shop.t", (1, "ä")), Commit(), Statement("shop", "TRUNCATE t")],
@@ -101,6 +103,7 @@ def test_each_verb_stands_in_the_readme(verb: str) -> None:
         ([], "Usage: stratalog"),
         (["nonsense"], "No such command 'nonsense'"),
         (["events"], "Missing argument 'FILES...'"),
+        (["gc"], "Missing option '-c' / '--config'"),
         (["check"], "Missing option '-c' / '--config'"),
         (["run", "-c", "x.yaml", "--nonsense"], "No such option '--nonsense'"),
         (["changes"], "give binlog files, or -c FILE with --source, and not both"),
@@ -304,8 +307,10 @@ def test_status_of_a_source_that_nothing_was_read_of(run: Run, pipeline: Path) -
                 "backlog_bytes": size,
                 "lag_seconds": None,
                 "retention_margin_bytes": None,
+                "retention_margin_hours": None,
                 "quarantined_events": 0,
                 "error": None,
+                "warning": None,
                 "tables": [],
             }
         }

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -5,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from spark_jobs import config
-from spark_jobs.config import Pipeline, load
+from spark_jobs.config import Pipeline, Retention, load
 from spark_jobs.errors import ConfigError
 
 LEAST = "lake: ./lake\nsources:\n  shop:\n    files: ./binlogs\n"
@@ -93,6 +94,13 @@ def test_a_place_is_text_without_quotes_too(tmp_path: Path, start: str) -> None:
         (f"{LEAST}routes: [{{source: a.b, to: a.c}}]\n", {
             "routes[0].from": "missing", "routes[0].source": "no such key"
         }),
+        (f"{LEAST}retention: {{bronze: 30}}\n", {
+            "retention.bronze": "must be a number of days, hours or minutes, like 30d, 36h or 90m"
+        }),
+        (f"{LEAST}retention: {{versions: 23h, margin_bytes: -1}}\n", {
+            "retention.versions": "must be at least 1d: runs that are still going need these files",
+            "retention.margin_bytes": "must be at least 0",
+        }),
         (f"{LEAST}compat: some\n", {"compat": "must be 'full' or 'plain'"}),
         (f"{LEAST}path: /etc\n", {"path": "no such key"}),
         (f"{LEAST}spark: {{conf: {{spark.x: 1}}}}\n", {"spark.conf.spark.x": "must be text"}),
@@ -107,6 +115,13 @@ def test_a_place_is_text_without_quotes_too(tmp_path: Path, start: str) -> None:
 )  # fmt: skip
 def test_each_mistake_has_its_key_and_plain_words(tmp_path: Path, text: str, found: dict[str, str]) -> None:
     assert problems(tmp_path, text) == found
+
+
+def test_durations_are_days_hours_or_minutes(tmp_path: Path) -> None:
+    assert load(written(tmp_path, LEAST), {}).retention == Retention()
+    found = load(written(tmp_path, f"{LEAST}retention: {{bronze: 30d, versions: 36h, margin: 90m}}\n"), {}).retention
+    said = (timedelta(days=30), timedelta(hours=36), timedelta(minutes=90), None)
+    assert (found.bronze, found.versions, found.margin, found.margin_bytes) == said
 
 
 @pytest.mark.parametrize(

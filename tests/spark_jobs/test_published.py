@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.errors import LakeError
 from spark_jobs.lake import Lake
 from spark_jobs.position import Position
-from spark_jobs.published import COLUMNS, Entry, read, surveyed, write
+from spark_jobs.published import COLUMNS, Consistent, Entry, consistent, read, surveyed, write
+from tests.logs import SOURCE, Logs
+from tests.segment_spec import Commit, Insert, Statement, Update
 
 AT = Position("b.000002", 100)
 FULL = Entry(
@@ -44,12 +47,59 @@ def test_an_entrys_checkpoint_is_its_position() -> None:
 
 
 @pytest.mark.parametrize(
-    "texts, furthest",
-    [([], None), ([None], None), (["b.999999:4", None, "b.1000000:4"], "b.1000000:4"), (["b.000001:9"], "b.000001:9")],
+    "entry, whole",
+    [
+        (FULL, True),
+        (replace(FULL, silver_version=None, merged=None), True),
+        (replace(FULL, merged="b.000001:4"), False),
+        (replace(FULL, position="b.000001:4", merged="b.000001:4"), False),
+        (replace(FULL, state="stopped"), False),
+        (BARE, False),
+    ],
 )
-def test_the_survey_went_as_far_as_the_furthest_row_says(texts: list[str | None], furthest: str | None) -> None:
-    entries = [replace(BARE, surveyed=text) for text in texts]
-    assert surveyed(entries) == (Position.parse(furthest) if furthest else None)
+def test_a_table_holds_a_position_when_both_layers_do(entry: Entry, whole: bool) -> None:
+    assert entry.holds("b.000002:100") is whole
+
+
+@pytest.mark.spark
+def test_a_source_without_tables_is_published_too(spark: SparkSession, lake: Path) -> None:
+    whole = Lake(str(lake))
+    assert surveyed(whole, "shop") is None
+    with pytest.raises(LakeError, match="shop: nothing was published yet"):
+        consistent(spark, whole, "shop")
+    write(spark, whole, "shop", [], AT)
+    write(spark, whole, "crm", [replace(FULL, source="crm")], Position("b.1000000", 4))
+    assert (read(whole, "shop"), surveyed(whole, "shop")) == ([], AT)
+    assert surveyed(whole, "crm") == Position("b.1000000", 4)
+    found = consistent(spark, whole, "shop")
+    assert (found.position, found.tables, found.behind) == (AT, {}, {})
+
+
+@pytest.mark.spark
+def test_a_consistent_set_stays_as_it_was_published_while_later_runs_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    logs = Logs(spark, tmp_path)
+    logs.write(1, Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, "a")), Commit())
+    logs.run()
+    before = consistent(spark, logs.lake, SOURCE)
+    (own,) = spark.read.format("delta").load(logs.lake.published().path).where("table IS NULL").collect()
+    assert (own["position"], own["bronze_version"]) == (str(before.position), logs.bronze().version)
+    logs.write(
+        2,
+        Statement("shop", "ALTER TABLE lines ADD x INT"),
+        Update("shop.orders", (1, "a"), (1, "b")),
+        Insert("shop.later", (1, "c")),
+    )
+    logs.run()
+    after = consistent(spark, logs.lake, SOURCE)
+
+    def notes(found: Consistent) -> dict[str, str]:
+        return {name[1]: one.rows.collect()[0]["note"] for name, one in found.tables.items() if one.rows is not None}
+
+    assert (notes(before), before.behind) == ({"orders": "a", "lines": "a"}, {})
+    assert notes(after) == {"orders": "b", "lines": "a", "later": "c"}
+    assert after.position > before.position
+    assert [(name[1], entry.merged) for name, entry in after.behind.items()] == [("lines", str(before.position))]
+    assert "ALTER TABLE" in (after.behind["shop", "lines"].reason or "")
 
 
 @pytest.mark.spark

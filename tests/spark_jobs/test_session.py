@@ -1,9 +1,12 @@
+import os
+import subprocess
+
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Spark
 from spark_jobs.errors import ConfigError
-from spark_jobs.session import own_session, spark_session
+from spark_jobs.session import _output_is_errors, own_session, spark_session
 
 SHUFFLES = "spark.sql.shuffle.partitions"
 
@@ -13,6 +16,14 @@ def test_without_java_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(ConfigError, match="Java"):
         spark_session(Spark(master="local[1]"))
+
+
+def test_what_a_process_started_inside_prints_is_no_result(capfd: pytest.CaptureFixture[str]) -> None:
+    with _output_is_errors():
+        started = subprocess.Popen(["sh", "-c", "read line; echo vacuumed"], stdin=subprocess.PIPE)
+    os.write(1, b"a result\n")
+    started.communicate(b"go on\n")
+    assert capfd.readouterr() == ("a result\n", "vacuumed\n")
 
 
 @pytest.mark.spark

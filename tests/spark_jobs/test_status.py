@@ -61,8 +61,10 @@ def test_an_empty_lake_is_behind_by_the_whole_log(pipeline: Pipeline) -> None:
         backlog_bytes=2 * SIZE,
         lag_seconds=None,
         retention_margin_bytes=None,
+        retention_margin_hours=None,
         quarantined_events=0,
         error=None,
+        warning=None,
         tables=[],
     )
 
@@ -87,6 +89,19 @@ def test_backlog_lies_behind_bronze_and_margin_before_it(
     assert (found.lag_seconds == 0) == (backlog == 0)
     assert 0 <= found.lag_seconds < 600
     assert found.error is None
+    assert (found.retention_margin_hours, found.warning) == (0, None)
+
+
+def test_a_margin_below_its_limit_is_a_warning(pipeline: Pipeline) -> None:
+    logs = pipeline.path.parent / "binlogs"
+    for number in (1, 2):
+        (logs / f"b.{number:06d}").rename(logs / f"b.{number + 6:06d}")
+    pipeline.path.write_text(pipeline.path.read_text() + "retention: {margin_bytes: 100}\n")
+    landed(lake_of(pipeline), "b.000007:100")
+    found = of(load(pipeline.path))
+    assert (found.retention_margin_bytes, found.error) == (96, None)
+    assert found.warning is not None
+    assert found.warning.startswith("the source has only 96 bytes of log before")
 
 
 def test_a_source_that_does_not_answer_is_an_error_beside_what_the_lake_has(pipeline: Pipeline) -> None:

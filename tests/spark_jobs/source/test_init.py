@@ -45,9 +45,9 @@ def test_what_lies_behind_a_position_is_listed_by_file(start: str, parts: list[t
         (
             "bin.000008:4",
             (
-                "shop: bin.000008 is gone from the source, whose oldest file is bin.000009; bring the file back, or "
-                "begin "
-                "anew under another source name with start: earliest"
+                "shop: bin.000008 is gone from the source, whose oldest file is bin.000009; either have archived "
+                "copies read into the same bronze (stratalog extract --source shop --archive DIR), or begin anew under "
+                "another source name with start: earliest"
             ),
         ),
         (

@@ -1,0 +1,180 @@
+"""Keeping the lake's tables quick to read and no larger than they need be: ``stratalog maintain``.
+
+Put here: which tables, when a table is worth rewriting, how long its older versions are kept. Not here: removing what
+was logged (retention.py); no statement here changes a row.
+
+Small files are written together, and those in which many rows are marked as deleted are written without them (OPTIMIZE;
+REORG for every marked row). Data files that no version within reach names are removed (VACUUM). Delta commits these
+statements without a transaction id, so each table's next counter is taken first: a writer that planned before loses and
+plans again, and one that commits in between makes the statement fail, which is then tried again.
+"""
+
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import SparkSession
+
+from spark_jobs import bronze, published
+from spark_jobs.config import Pipeline
+from spark_jobs.errors import LostRace, StratalogError
+from spark_jobs.lake import MAINTENANCE, Lake, Table
+from spark_jobs.pipeline import lake_of
+from spark_jobs.published import Entry
+
+log = logging.getLogger(__name__)
+
+_SMALL, _LARGE = 64 << 20, 128 << 20
+"""Bytes below which a file is written together with others, and of what they become at most. What a MERGE or gc has to
+write again is whole files."""
+_MARKED = 0.05
+"""Part of a file's rows marked as deleted from which on it is written again."""
+_OPTIMIZE = {
+    "spark.databricks.delta.optimize.minFileSize": str(_SMALL),
+    "spark.databricks.delta.optimize.maxFileSize": str(_LARGE),
+    "spark.databricks.delta.optimize.maxDeletedRowsRatio": str(_MARKED),
+}
+_VACUUM = {
+    # A table's versions are for what its rows are; and retention.versions is what is asked for, if less than a week.
+    "spark.databricks.delta.vacuum.logging.enabled": "false",
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # Delta lists folders by so many tasks, whatever there is to list; a table of ours is a few folders, not 10,000.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+}
+_HOUR = timedelta(hours=1)
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What was done to one table: its data files before and after, and how long files are kept.
+
+    ``version_after`` has the rows of ``version_before``, and is the same where nothing was rewritten.
+    """
+
+    path: str
+    files_before: int
+    files_after: int
+    version_before: int
+    version_after: int
+    kept_hours: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """The tables of a source after maintenance. ``stopped``: why, by path."""
+
+    done: list[Maintained] = field(default_factory=list)
+    stopped: dict[str, str] = field(default_factory=dict)
+
+
+def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, purge: bool = False) -> Upkeep:
+    """Maintains every table of a source, and ``published``; what stops one does not stop the others.
+
+    ``purge``: every row marked as deleted is removed from its file, however few there are.
+    """
+    lake, found = lake_of(pipeline), Upkeep()
+    for table, needed in _tables(lake, source):
+        try:
+            one = _maintained(spark, table, needed, pipeline.retention.versions, purge=purge)
+        except StratalogError as error:
+            log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
+            found.stopped[table.path] = str(error)
+        else:
+            found.done.extend([one] if one else [])
+    _publish(spark, lake, source, {one.path: one for one in found.done})
+    return found
+
+
+def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
+    """The tables, each with the oldest version that an open reader needs; None for the newest alone."""
+    entries = published.read(lake, source)
+    yield lake.bronze(source), None
+    yield lake.definitions(source), None
+    downstream = {entry.downstream: entry for entry in entries if entry.downstream}
+    for entry in entries:
+        if entry.silver_version is not None:
+            yield lake.silver(source, *entry.name), min([entry.silver_version, *_merged(lake, entry)])
+    for path, entry in downstream.items():
+        yield Table(path, lake.plain), entry.downstream_version
+    yield lake.published(), None
+
+
+def _merged(lake: Lake, entry: Entry) -> list[int]:
+    """The silver version that was merged last: a merge after a backfill compares with it."""
+    head = Table(entry.downstream, lake.plain).head() if entry.downstream else None
+    return [int(head.checkpoint.notes["silver_version"])] if head and head.checkpoint else []
+
+
+def _maintained(
+    spark: SparkSession, table: Table, needed: int | None, kept: timedelta, *, purge: bool
+) -> Maintained | None:
+    """None where there is no table, or nothing of ours in it. Raises LostRace, LakeError."""
+    head = table.head()
+    if head is None or head.checkpoint is None:
+        return None
+    before = table.files()
+    if _is_worth_it(spark, table, before):
+        _rewrite(spark, table, purge=purge)
+    hours = _hours(table, needed, kept)
+    table.run(spark, _VACUUM, f"VACUUM {table.sql} RETAIN {hours} HOURS")
+    return Maintained(table.path, len(before), len(table.files()), head.version, _after(table, head.version), hours)
+
+
+def _after(table: Table, version: int) -> int:
+    """The newest version that has the rows of an earlier one: where no commit but maintenance's came since."""
+    ours = [found for found, said in table.since(version) if said.kind == MAINTENANCE]
+    newest = max(ours, default=version)
+    return newest if len(ours) == newest - version else version
+
+
+def _is_worth_it(spark: SparkSession, table: Table, files: list[int]) -> bool:
+    """Whether files can be written together, or have rows marked as deleted."""
+    return sum(size < _SMALL for size in files) > 1 or table.marked_rows(spark) > 0
+
+
+def _rewrite(spark: SparkSession, table: Table, *, purge: bool) -> None:
+    """Writes small files together, upon the head as it is now; again where another writer came first."""
+    statements = [f"REORG TABLE {table.sql} APPLY (PURGE)"] if purge else []
+    # Bronze's rows are up to 1 MiB each and more, and have to be read a few at a time.
+    confs = _OPTIMIZE | (bronze.READING if _is_bronze(table) else {})
+    for tries_left in reversed(range(_TRIES)):
+        head = table.head()
+        assert head is not None
+        try:
+            table.rearrange(spark, head, confs, [*statements, f"OPTIMIZE {table.sql}"])
+        except LostRace:
+            if not tries_left:
+                raise
+        else:
+            return
+
+
+def _is_bronze(table: Table) -> bool:
+    return "payload" in table.columns()
+
+
+def _hours(table: Table, needed: int | None, kept: timedelta) -> int:
+    """How long data files are kept that the newest version does not name; longer where a reader needs an older one."""
+    since = table.superseded(needed) if needed is not None else None
+    age = datetime.now(UTC) - since + _HOUR if since else timedelta()
+    return math.ceil(max(kept, age) / _HOUR)
+
+
+def _publish(spark: SparkSession, lake: Lake, source: str, done: dict[str, Maintained]) -> None:
+    """Names the versions after maintenance where those before it are published; they hold the same rows."""
+    entries, position = published.read(lake, source), published.surveyed(lake, source)
+    after = [_renewed(entry, lake, done) for entry in entries]
+    if position and after != entries:
+        published.write(spark, lake, source, after, position)
+
+
+def _renewed(entry: Entry, lake: Lake, done: dict[str, Maintained]) -> Entry:
+    silver, downstream = done.get(lake.silver(entry.source, *entry.name).path), done.get(entry.downstream or "")
+    if silver and entry.silver_version == silver.version_before:
+        entry = replace(entry, silver_version=silver.version_after)
+    if downstream and entry.downstream_version == downstream.version_before:
+        entry = replace(entry, downstream_version=downstream.version_after)
+    return entry

@@ -1,0 +1,76 @@
+"""A source of described binlog files, a day apart, and a pipeline over it.
+
+Put here: writing files, running, reading what came of it. Not here: what a test expects of it.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Pipeline, load
+from spark_jobs.lake import Head, Lake
+from spark_jobs.pipeline import Outcome, lake_of, run_source
+from tests.segment_spec import Change, SegmentSpec, Table
+from tests.segment_types import INT, VARCHAR
+
+SOURCE = "shop"
+NAMES = ("orders", "lines", "later")
+TABLES = [Table(f"shop.{name}", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40)) for name in NAMES]
+_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def day(number: float) -> datetime:
+    """When the first transaction of a file of this number was committed."""
+    return _BEGIN + timedelta(days=number)
+
+
+def file(number: int) -> str:
+    return f"mysql-bin.{number:06d}"
+
+
+@dataclass(frozen=True)
+class Logs:
+    """Binlog files and a lake in one folder."""
+
+    spark: SparkSession
+    folder: Path
+
+    @property
+    def binlogs(self) -> Path:
+        return self.folder / "binlogs"
+
+    def write(self, number: int, *changes: Change) -> Path:
+        """One closed file of the log."""
+        self.binlogs.mkdir(exist_ok=True)
+        spec = SegmentSpec(TABLES, changes, rotate_to=file(number + 1), first_number=number * 100)
+        spec.second = int(day(number).timestamp())
+        path = self.binlogs / file(number)
+        path.write_bytes(spec.to_bytes())
+        return path
+
+    def pipeline(self, **keys: Any) -> Pipeline:
+        said = {"lake": "./lake", "sources": {SOURCE: {"files": "./binlogs"}}, "tables": ["shop.*"]} | keys
+        path = self.folder / "pipeline.yaml"
+        path.write_text(yaml.safe_dump(said), encoding="utf-8")
+        return load(path)
+
+    @property
+    def lake(self) -> Lake:
+        return lake_of(self.pipeline())
+
+    def run(self, pipeline: Pipeline | None = None) -> Outcome:
+        return run_source(self.spark, pipeline or self.pipeline(), SOURCE)[1]
+
+    def bronze(self) -> Head:
+        head = self.lake.bronze(SOURCE).head()
+        assert head is not None
+        return head
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        """The downstream rows without the added columns, sorted."""
+        frame = self.lake.downstream("shop", table).read(self.spark)
+        return sorted((row["id"], row["note"]) for row in frame.collect())
