@@ -14,10 +14,11 @@ from typing import Protocol, TypeVar
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, published, seen, silver
-from spark_jobs.binlog import TableName
+from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
-from spark_jobs.errors import ConfigError, LostRace, StratalogError, TableStopped
+from spark_jobs.course import Standing, course
+from spark_jobs.errors import ConfigError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.merge import Merged, merge
@@ -29,7 +30,7 @@ from spark_jobs.schema.definitions import named, record
 from spark_jobs.session import session_over
 from spark_jobs.source import Source
 from spark_jobs.source.open import open_source
-from spark_jobs.survey import Survey, agreed, survey
+from spark_jobs.survey import Survey, survey
 
 log = logging.getLogger(__name__)
 
@@ -200,19 +201,21 @@ class Planner:
     def _work(self, found: Survey, entry: Entry) -> Work | None:
         name = TableName(*entry.name)
         seen_here = found.tables.get(name)
-        table = self.lake.silver(self.source, name.schema, name.table)
-        head = table.head() if seen_here else None
-        own = head.position if head else None
-        since = max([self._since(entry), *([own] if own else [])])
-        obstacle = found.obstacle(name, since, fresh=own is None and entry.silver_version is None)
-        if obstacle:
-            raise TableStopped(f"{self.source}: {name}: {obstacle}")
-        if seen_here is None or seen_here.last < since:
+        if seen_here is None and not found.about(name, self._since(entry)):
             return None
-        definition = agreed(name, [pair for pair in seen_here.definitions if pair[0] >= since])
-        definition = named(self.lake, self.source, definition, found.last_change(name))
-        window = Window(self.bronze, self.head.version, (Range(since, self.end),))
-        return Work(self.source, window, definition, table, head, seen_here.size)
+        table = self.lake.silver(self.source, name.schema, name.table)
+        head = table.head()
+        own = head.position if head else None
+        whole = Range(max([self._since(entry), *([own] if own else [])]), self.end)
+        standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint else None
+        with about(f"{self.source}: {name}"):
+            steps = course(found, name, whole, standing, self._complete)
+        window = Window(self.bronze, self.head.version, (whole,))
+        size = seen_here.size if seen_here else 0
+        return Work(self.source, name, window, steps, table, head, size) if steps else None
+
+    def _complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+        return named(self.lake, self.source, logged, last_change)
 
     def _wanted(self, entry: Entry) -> bool:
         return _is_in(self.tables, entry)

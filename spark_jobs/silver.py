@@ -5,6 +5,7 @@ Put here: their columns and what a row says. Not here: how rows come about (comp
 Besides the source's columns a row has ``_op`` (insert, update or delete: existed before the window × exists after it),
 ``_existed``, the position of the key's last change, its commit time, its window, and ``_raw``. Deletes stay as rows, so
 silver remembers what was deleted when. Windows are appended, and replaced whole when a range is done again.
+A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: rows before it count no more.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.lake import Head, Table
 from spark_jobs.position import Position, Range
 
+TRUNCATE = "truncate"
+CHANGE = "change"
+"""Kind of a commit that moves the table over a statement; its notes hold the steps that changed its columns."""
 PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
 CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
 ADDED = {
@@ -100,8 +104,8 @@ def require_same_columns(table: Table, wanted: dict[str, str], name: str) -> Non
     there = table.columns()
     if there and there != wanted:
         raise TableStopped(
-            f"{name}: its columns are now ({_listed(wanted)}), but {table.path} has ({_listed(there)}); "
-            "a change of columns is not applied yet"
+            f"{name}: its columns are now ({_listed(wanted)}), but {table.path} has ({_listed(there)}), "
+            "and no statement of the log says why"
         )
 
 

@@ -7,7 +7,7 @@ TARGET = Table("lake/downstream/s/t", plain=False)
 
 
 def test_every_column_is_named_and_quoted() -> None:
-    text = _statement(TARGET, COLUMNS, again=False)
+    text = _statement(TARGET, COLUMNS, None, again=False)
     for name in ("`id`", "`a ``b`", "`n`", *(f"`{name}`" for name in ADDED)):
         assert f"t.{name} = s.{name}" in text
         assert f"s.{name}" in text.split("VALUES")[1]
@@ -15,13 +15,13 @@ def test_every_column_is_named_and_quoted() -> None:
 
 
 def test_a_live_merge_takes_newer_rows_alone() -> None:
-    text = _statement(TARGET, COLUMNS, again=False)
+    text = _statement(TARGET, COLUMNS, None, again=False)
     assert text.count("s._position > t._position") == 2, "deletes and updates"
     assert "WHEN NOT MATCHED AND NOT s._gone THEN INSERT" in text
 
 
 def test_a_merge_of_windows_done_again_goes_by_content() -> None:
-    text = _statement(TARGET, COLUMNS, again=True)
+    text = _statement(TARGET, COLUMNS, None, again=True)
     assert "s._position > t._position" not in text
     assert _differs(COLUMNS) in text
     assert "WHEN MATCHED AND s._gone THEN DELETE" in text
