@@ -9,7 +9,6 @@ survive (widening.py), what happens in the lake (reshape.py).
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
@@ -103,7 +102,7 @@ def created(name: TableName, text: str) -> TableDefinition | None:
         return None
     columns, key = [], list[str]()
     for part in _parts(_enclosed(words)):
-        if any(a.among("PRIMARY") and b.among("KEY") for a, b in _pairs(part)[:3]) and part[0].kind == "word":
+        if _is_primary(part):
             key = [word.text for word in _enclosed(part[part.index(Word("(", "sign")) :]) if _is_name(word)]
         elif not part[0].among(*_KEYS, "PERIOD"):
             one = declared(part[0].text, part[1:])
@@ -115,6 +114,11 @@ def created(name: TableName, text: str) -> TableDefinition | None:
     ordinals = tuple(names.index(part.casefold()) for part in key)
     columns = [replace(c, nullable=False) if o in ordinals else c for o, c in enumerate(columns)]
     return TableDefinition(name, tuple(columns), ordinals)
+
+
+def _is_primary(part: Sequence[Word]) -> bool:
+    """PRIMARY KEY …, or CONSTRAINT name PRIMARY KEY …"""
+    return part[0].among("PRIMARY") or (part[0].among("CONSTRAINT") and any(w.among("PRIMARY") for w in part[1:3]))
 
 
 def _is_name(word: Word) -> bool:
@@ -173,7 +177,7 @@ def _operations(part: list[Word]) -> list[Operation]:
 def _add(rest: list[Word], _: str) -> list[Operation]:
     if rest[0].among("COLUMN"):
         rest = rest[1:]
-    elif rest[0].among("PRIMARY") or any(a.among("PRIMARY") and b.among("KEY") for a, b in _pairs(rest)[:3]):
+    elif _is_primary(rest):
         raise Unsupported("the primary key changes")
     elif rest[0].among(*_KEYS, "PARTITION"):
         return []
@@ -240,10 +244,6 @@ def _keyless(one: Declared) -> Declared:
     if one.in_key:
         raise Unsupported("the primary key changes")
     return one
-
-
-def _pairs(words: list[Word]) -> list[tuple[Word, Word]]:
-    return list(pairwise(words))
 
 
 @dataclass(frozen=True, slots=True)

@@ -395,9 +395,9 @@ def _year(_: Column, given: _Given | None) -> str:
 
 
 def _text(column: Column, given: _Given | None) -> str:
-    text = _plain_text(given)
     if column.charset == 63:
         return _bytes(column, given)
+    text = _plain_text(given)
     return quoted(text.rstrip(" ") if column.type_code == 254 else text)
 
 

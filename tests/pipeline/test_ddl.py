@@ -2,23 +2,9 @@
 
 import pytest
 
-from spark_jobs.config import Pipeline
-from spark_jobs.pipeline import lake_of
-from tests.fix_pipeline import Shop, rows
+from tests.fix_pipeline import Shop, require_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
-
-
-def require_same(shop: Shop, pipeline: Pipeline, table: str) -> None:
-    """Columns, in order, and rows of a downstream table are the server's."""
-    frame = lake_of(pipeline).downstream(shop.database.name, table).read(shop.spark)
-    listed = shop.database.execute(
-        "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
-        "ORDER BY ordinal_position",
-        (shop.database.name, table),
-    )
-    assert [name for name in frame.columns if not name.startswith("_")] == [name for (name,) in listed]
-    assert rows(frame) == shop.truth(table)
 
 
 def test_a_truncate_empties_the_table_at_its_place(shop: Shop) -> None:

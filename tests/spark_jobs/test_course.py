@@ -101,52 +101,39 @@ def test_a_range_is_cut_where_statements_change_the_table(found: list[Step], wan
 @pytest.mark.parametrize(
     "statement, why",
     [
-        (
-            "RENAME TABLE t TO u",
-            "RENAME TABLE at b.000001:500 changes the table, which is not applied yet: RENAME TABLE t TO u",
-        ),
-        (
-            "ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t",
-            "ALTER TABLE at b.000001:500 changes the table, which is not applied yet: "
-            "ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t",
-        ),
+        ("RENAME TABLE t TO u", "changes the table, which is not applied yet"),
+        ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t", "changes the table, which is not applied yet"),
         (
             "ALTER TABLE t MODIFY v SMALLINT",
-            "ALTER TABLE at b.000001:500 does not keep every value of column v: the table was (id int, v int) and is "
-            "(id int, v smallint): ALTER TABLE t MODIFY v SMALLINT",
+            "does not keep every value of column v: the table was (id int, v int) and is (id int, v smallint)",
         ),
         (
             "ALTER TABLE t ADD u DATETIME DEFAULT NOW()",
-            "ALTER TABLE at b.000001:500 changes the table, which is not applied: what rows written before column u have "
-            "in it is not in the log (its default: NOW ( )): it is no constant: "
-            "ALTER TABLE t ADD u DATETIME DEFAULT NOW()",
+            (
+                "changes the table, which is not applied: what rows written before column u have in it is not in the "
+                "log (its default: NOW ( )): it is no constant"
+            ),
         ),
-        (
-            "ALTER TABLE t DROP PRIMARY KEY",
-            "ALTER TABLE at b.000001:500 changes the table, which is not applied: the primary key changes: "
-            "ALTER TABLE t DROP PRIMARY KEY",
-        ),
+        ("ALTER TABLE t DROP PRIMARY KEY", "changes the table, which is not applied: the primary key changes"),
         (
             "INSERT INTO t VALUES (1)",
-            "INSERT INTO at b.000001:500 changes rows in statement format, which says what was asked, not what "
-            "happened: INSERT INTO t VALUES (1)",
+            "changes rows in statement format, which says what was asked, not what happened",
         ),
         (
             "SELECT `shop`.`f`()",
-            "SELECT SHOP at b.000001:500 runs a routine, logged in statement format: which rows of which tables it "
-            "changed, it does not say: SELECT `shop`.`f`()",
+            ("runs a routine, logged in statement format: which rows of which tables it changed, it does not say"),
         ),
         (
             "XA COMMIT X'01',X'',1",
-            "XA COMMIT at b.000001:500 decides about rows logged before it (XA, or a rollback past them), which is "
-            "not handled yet: XA COMMIT X'01',X'',1",
+            "decides about rows logged before it (XA, or a rollback past them), which is not handled yet",
         ),
     ],
 )
 def test_what_cannot_be_carried_out_is_said_with_its_place(statement: str, why: str) -> None:
     with pytest.raises(TableStopped) as stopped:
         steps((500, statement), last=400)
-    assert str(stopped.value) == why
+    verb = judge(statement, "shop").verb
+    assert str(stopped.value) == f"{verb} at b.000001:500 {why}: {statement}"
 
 
 def test_a_statement_and_the_rows_behind_it_must_agree() -> None:
