@@ -19,7 +19,7 @@ from spark_jobs import bronze, published, silver
 from spark_jobs.binlog import TableName
 from spark_jobs.compact import Compacted, Net, Window, Work, net_changes, total
 from spark_jobs.config import Pipeline
-from spark_jobs.course import Standing, Turn, course, onwards
+from spark_jobs.course import Rules, Standing, Turn, course, onwards
 from spark_jobs.errors import LakeError, StratalogError, about
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch
 from spark_jobs.merge import REDO
@@ -160,6 +160,7 @@ def _work(spark: SparkSession, lake: Lake, held: _Held, name: TableName, wanted:
     onward = Range(ranges[0].start, head.position)
     found = survey(bronze.read(spark, held.table, held.version, onward))
     with about(f"{held.source}: {name}"):
-        steps = course(found, name, onward, None, lambda logged, last: named(lake, held.source, logged, last))
+        rules = Rules(lambda logged, last: named(lake, held.source, logged, last))
+        steps = course(found, name, onward, None, rules)
     window = Window(held.table, held.version, ranges)
     return Work(held.source, name, window, steps, table, head, found.tables[name].size)

@@ -114,6 +114,7 @@ class Pipeline(_Model):
     routes: tuple[RouteRule, ...] = ()
     spark: Spark = Spark()
     compat: Literal["full", "plain"] = "full"
+    on_drop: Literal["keep", "drop"] = "keep"
 
     @property
     def scope(self) -> Scope:

@@ -10,7 +10,8 @@ from typing import Any
 
 from spark_jobs import silver
 from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName
-from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.binlog.types.charsets import UTF8, charset_of
+from spark_jobs.errors import DecodeError, TableStopped, Unsupported
 from spark_jobs.lake import identifier
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.alter import Moved, created, moved, operations, target
@@ -82,22 +83,28 @@ class Turn:
 Step = Rows | Turn
 
 
-def course(found: Survey, name: TableName, whole: Range, standing: Standing | None, complete: Complete) -> list[Step]:
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a course needs to know besides the log. on_drop_empties: whether DROP TABLE takes the rows away."""
+
+    complete: Complete
+    on_drop_empties: bool = False
+
+
+def course(found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> list[Step]:
     """The table's steps through a range, in order. ``standing``: at the range's start; None: silver has no row of it.
 
     Raises TableStopped where a statement cannot be carried out, or says something else than the rows behind it.
     """
-    return _Course(found, name, whole, complete, standing).steps()
+    return _Course(found, name, whole, rules, standing).steps()
 
 
 class _Course:
-    def __init__(
-        self, found: Survey, name: TableName, whole: Range, complete: Complete, standing: Standing | None
-    ) -> None:
+    def __init__(self, found: Survey, name: TableName, whole: Range, rules: Rules, standing: Standing | None) -> None:
         self.found = found
         self.name = name
         self.whole = whole
-        self.complete = complete
+        self.rules = rules
         self.seen = found.tables.get(name)
         self.is_new = standing is None
         self.standing = standing or Standing(None)
@@ -151,6 +158,7 @@ class _Course:
 
     def _operations(self, said: Said) -> list[Any]:
         try:
+            _require_plain(said)
             return list(operations(said.statement.plain))
         except DecodeError as error:
             raise self._refused(said, f"changes the table, which is not applied: {error}") from error
@@ -216,7 +224,7 @@ class _Course:
                 f"{self.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
                 f"{changes[-1].statement.verb} at {changes[-1].position} changed them since"
             )
-        return self.complete(logged, changes[-1].position if changes else None)
+        return self.rules.complete(logged, changes[-1].position if changes else None)
 
     def _require_same(self, known: TableDefinition, logged: TableDefinition, part: Range) -> None:
         if _shape(known) != _shape(logged):
@@ -236,8 +244,10 @@ class _Course:
             self.standing = replace(self.standing, emptied=said.position)
             self.done.append(Turn(place, self.standing, said, empties=True))
         elif verb == "DROP":
-            self.standing = replace(self.standing, definition=None, is_dropped=True)
-            self.done.append(Turn(place, self.standing, said))
+            empties = self.rules.on_drop_empties
+            emptied = said.position if empties else self.standing.emptied
+            self.standing = Standing(None, is_dropped=True, emptied=emptied)
+            self.done.append(Turn(place, self.standing, said, empties=empties))
         elif self.standing.definition is not None:
             self._alter(said, logged, self.standing.definition)
 
@@ -246,6 +256,7 @@ class _Course:
         if is_there and "IF NOT EXISTS" in " ".join(said.statement.text.upper().split()):
             return
         try:
+            _require_plain(said)
             stated = created(self.name, said.statement.plain)
         except DecodeError:
             stated = None  # its first row tells
@@ -285,12 +296,26 @@ class _Course:
 
     def _require_values_kept(self, said: Said, before: TableDefinition, after: TableDefinition, stated: Moved) -> None:
         for at, origin in enumerate(stated.origins):
-            if origin is not None and not keeps_values(before.columns[origin], after.columns[at]):
+            if origin is None:
+                continue
+            old, new = before.columns[origin], after.columns[at]
+            if old.nullable and not new.nullable and not said.session.is_strict:
+                raise self._refused(said, f"may have changed NULL in column {new.name}: its session was not strict")
+            if not keeps_values(old, new):
                 raise self._refused(
                     said,
                     f"does not keep every value of column {after.columns[at].name}: the table was "
                     f"({_listed(before)}) and is ({_listed(after)})",
                 )
+
+
+def _require_plain(said: Said) -> None:
+    """Raises Unsupported for a text whose literals read otherwise in the session that it was said in."""
+    text, session = said.statement.text, said.session
+    if not text.isascii() and (session.collation is None or charset_of(session.collation) not in UTF8):
+        raise Unsupported("its text is in another character set than UTF-8")
+    if "\\" in text and not session.has_backslashes:
+        raise Unsupported("its session had NO_BACKSLASH_ESCAPES")
 
 
 def _shape(definition: TableDefinition) -> list[tuple[str, str]]:

@@ -271,14 +271,20 @@ def _statement(target: Table, columns: silver.Columns, floor: Position | None, *
     on = " AND ".join(f"t.{identifier(name)} = s.{identifier(name)}" for name in columns.key)
     newer = _differs(columns) if again else "s._position > t._position"
     delete = "s._gone" if again else f"s._gone AND {newer}"
-    return (
-        f"MERGE INTO {target.sql} t USING {{source}} s ON {on} "
+    old = f" WHEN NOT MATCHED BY SOURCE AND t._position < {_change_sql(floor)} THEN DELETE" if floor else ""
+    clauses = (
+        f" s ON {on} "
         f"WHEN MATCHED AND {delete} THEN DELETE "
         f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {assigned} "
         f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({', '.join(names)}) "
-        f"VALUES ({', '.join(f's.{name}' for name in names)})"
-        + (f" WHEN NOT MATCHED BY SOURCE AND t._position < {_change_sql(floor)} THEN DELETE" if floor else "")
+        f"VALUES ({', '.join(f's.{name}' for name in names)}){old}"
     )
+    return f"MERGE INTO {_literal(target.sql)} t USING {{source}}{_literal(clauses)}"
+
+
+def _literal(text: str) -> str:
+    """SQL in which braces, as names may have them, are no fields."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _differs(columns: silver.Columns) -> str:

@@ -17,7 +17,7 @@ from spark_jobs import bronze, published, seen, silver
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
-from spark_jobs.course import Standing, course
+from spark_jobs.course import Rules, Standing, course
 from spark_jobs.errors import ConfigError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
@@ -209,7 +209,8 @@ class Planner:
         whole = Range(max([self._since(entry), *([own] if own else [])]), self.end)
         standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint else None
         with about(f"{self.source}: {name}"):
-            steps = course(found, name, whole, standing, self._complete)
+            rules = Rules(self._complete, on_drop_empties=self.pipeline.on_drop == "drop")
+            steps = course(found, name, whole, standing, rules)
         window = Window(self.bronze, self.head.version, (whole,))
         size = seen_here.size if seen_here else 0
         return Work(self.source, name, window, steps, table, head, size) if steps else None

@@ -5,26 +5,35 @@ Two small queries over metadata columns answer for all tables of a source at onc
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.binlog import FormatDescription, TableDefinition, TableName, parse_table_map, same_layout
+from spark_jobs.binlog import (
+    FormatDescription,
+    Session,
+    TableDefinition,
+    TableName,
+    parse_table_map,
+    read_session,
+    same_layout,
+)
 from spark_jobs.errors import TableStopped
 from spark_jobs.position import Position
 from spark_jobs.schema.statements import Effect, Statement, judge
 
-_HEADER = 19
+_BEGIN = 4096
+"""Bytes of a statement's slice in which its status variables lie."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
     """A statement, where it stands in the log, where the log goes on behind it, and when it took effect.
 
-    database: the session's default one.
+    database: the session's default one. session: what else of it decides what the statement means.
     """
 
     position: Position
@@ -32,6 +41,7 @@ class Said:
     stop: Position
     database: str = ""
     committed_at: datetime | None = None
+    session: Session = field(default_factory=Session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,9 @@ def survey(slices: DataFrame) -> Survey:
                 definitions.setdefault(definition.name, []).append((at, definition))
         if row["kind"] == "statement" and row["statement"] is not None:
             stop, database = replace(at, offset=row["stop"]), row["database"] or ""
-            statements.append(Said(at, judge(row["statement"], database), stop, database, row["committed_at"]))
+            said = judge(row["statement"], database)
+            session = read_session(row["begin"])
+            statements.append(Said(at, said, stop, database, row["committed_at"], session))
 
     tables = {name: replace(seen, definitions=tuple(definitions.get(name, ()))) for name, seen in spans.items()}
     meaningful = tuple(said for said in statements if said.statement.effect is not Effect.NONE)
@@ -89,8 +101,8 @@ def agreed(name: TableName, found: Iterable[tuple[Position, TableDefinition]]) -
     for at, other in others:
         if not same_layout(first, other) or first != other:
             raise TableStopped(
-                f"{name}: its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(other)}); "
-                "a change of columns is not applied yet"
+                f"{name}: its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(other)}), "
+                "and no statement between them says why"
             )
     return first
 
@@ -112,9 +124,10 @@ def _spans(slices: DataFrame) -> dict[TableName, Seen]:
 def _notable(slices: DataFrame) -> list[dict[str, Any]]:
     wanted = (F.col("kind") == "statement") | (F.size("maps") > 0)
     head = F.coalesce("context", F.when(F.size("maps") > 0, F.substring("payload", 5, 512))).alias("context")
+    begin = F.when(F.col("kind") == "statement", F.substring("payload", 1, _BEGIN)).alias("begin")
     columns = (
         *("stretch", "number", "file", "start", "stop", "kind", "committed_at", "database", "statement", "maps"),
-        head,
+        *(head, begin),
     )
     found = slices.where(wanted).select(*columns)
     return sorted(found.toArrow().to_pylist(), key=lambda row: (row["stretch"], row["number"], row["start"]))

@@ -11,6 +11,7 @@ from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
 from spark_jobs.binlog.events import Event, Summary, TypeCount, list_events, summarize
 from spark_jobs.binlog.file_decoder import FileDecoder
 from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check_magic
+from spark_jobs.binlog.query import Session, read_session
 from spark_jobs.binlog.rows import Changes, Decoder, Presence
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
 from spark_jobs.binlog.transactions import SLICE_SCHEMA, Slicer
@@ -31,6 +32,7 @@ __all__ = [
     "FileDecoder",
     "FormatDescription",
     "Presence",
+    "Session",
     "Slicer",
     "Summary",
     "TableDefinition",
@@ -41,6 +43,7 @@ __all__ = [
     "definitions_of",
     "list_events",
     "parse_table_map",
+    "read_session",
     "same_layout",
     "summarize",
     "xa_step",

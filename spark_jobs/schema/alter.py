@@ -117,7 +117,7 @@ def created(name: TableName, text: str) -> TableDefinition | None:
 
 
 def _is_primary(part: Sequence[Word]) -> bool:
-    """PRIMARY KEY …, or CONSTRAINT name PRIMARY KEY …"""
+    """Whether it begins with PRIMARY KEY, or with CONSTRAINT name PRIMARY KEY."""
     return part[0].among("PRIMARY") or (part[0].among("CONSTRAINT") and any(w.among("PRIMARY") for w in part[1:3]))
 
 

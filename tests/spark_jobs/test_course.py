@@ -1,7 +1,7 @@
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.course import Rows, Standing, Step, Turn, course, onwards, origins_of
+from spark_jobs.course import Rows, Rules, Standing, Step, Turn, course, onwards, origins_of
 from spark_jobs.errors import TableStopped
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.statements import judge
@@ -26,17 +26,21 @@ def as_logged(logged: TableDefinition, _: Position | None) -> TableDefinition:
     return logged
 
 
+RULES = Rules(as_logged)
+
+
 def steps(
     *statements: tuple[int, str],
     maps: tuple[tuple[int, TableDefinition], ...] = ((100, OLD),),
     standing: Standing | None = None,
     last: int = 900,
+    rules: Rules = RULES,
 ) -> list[Step]:
     """The course of shop.t from 10 to 1000; every statement is 10 bytes long."""
     seen = Seen(at(maps[0][0]), at(last), tuple((at(offset), one) for offset, one in maps)) if maps else None
     said = tuple(Said(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements)
     found = Survey({NAME: seen} if seen else {}, said)
-    return course(found, NAME, Range(at(10), at(1000)), standing, as_logged)
+    return course(found, NAME, Range(at(10), at(1000)), standing, rules)
 
 
 def shown(found: list[Step]) -> list[str]:
@@ -70,6 +74,10 @@ def shown(found: list[Step]) -> list[str]:
         (steps((500, "TRUNCATE t"), maps=(), standing=Standing(OLD)), ["at 500 empties id,v"]),
         (steps((500, "DROP TABLE other, t"), last=400), ["10-500 id,v", "at 500 dropped ?"]),
         (steps((500, "DROP DATABASE shop"), last=400), ["10-500 id,v", "at 500 dropped ?"]),
+        (
+            steps((500, "DROP TABLE t"), last=400, rules=Rules(as_logged, on_drop_empties=True)),
+            ["10-500 id,v", "at 500 empties dropped ?"],
+        ),
         (
             steps((500, "DROP TABLE t"), (600, "CREATE TABLE t (k INT PRIMARY KEY)"), last=400),
             ["10-500 id,v", "at 500 dropped ?", "at 600 empties k"],

@@ -110,7 +110,10 @@ def test_a_statement_is_about_the_first_table_that_it_names(text: str, wanted: s
     "text, shown",
     [
         ("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9) DEFAULT 'x, y')", "shop.t (id int, a varchar(9)) (0,)"),
-        ("CREATE TABLE t (a INT, `b c` INT, PRIMARY KEY (`b c`, a DESC), KEY k (a)) ENGINE=InnoDB", "shop.t (a int, b c int) (1, 0)"),
+        (
+            "CREATE TABLE t (a INT, `b c` INT, PRIMARY KEY (`b c`, a DESC), KEY k (a)) ENGINE=InnoDB",
+            "shop.t (a int, b c int) (1, 0)",
+        ),
         ("CREATE TABLE s.t (a INT, CONSTRAINT p PRIMARY KEY USING BTREE (a), CHECK (a > 0))", "shop.t (a int) (0,)"),
         ("CREATE TABLE t (a INT) COMMENT 'AS SELECT'", "shop.t (a int) ()"),
         ("CREATE TABLE t LIKE u", "None"),
