@@ -75,8 +75,8 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
         net = net_changes(spark, work, replace(work.window, ranges=ranges), step.definition)
         later = [one for one in work.steps[at:] if isinstance(one, Turn)]
         now = onwards(silver.columns(step.definition).types, later)
-        cells = [f"{now[name]} AS {identifier(name)}" for name in columns.types]
-        yield net, net.rows.selectExpr(*cells, *silver.ADDED)
+        names = [*columns.types, *silver.ADDED]
+        yield net, net.rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
     if left:
         raise LakeError(f"the definition of rows in {left[0]} is not known; begin the range earlier")
 

@@ -359,19 +359,24 @@ def _listed(definition: TableDefinition) -> str:
 
 
 def onwards(columns: Mapping[str, str], turns: Sequence[Turn]) -> dict[str, str]:
-    """Rows of an older definition as the present one has them: by present column, SQL over the older ones.
+    """Rows of an older definition as the present one has them: by present column and ``_raw``, SQL over the older ones.
 
     columns: names and types at the rows' time.
     """
     now = {name: identifier(name) for name in columns}
+    raw = "_raw"
     types = dict(columns)
     for turn in turns:
         if turn.standing.definition is None:
             continue
         after = silver.columns(turn.standing.definition).types
-        now = {name: _carried(now, types, turn, name, kind) for name, kind in after.items()}
+        origins = origins_of(turn, types, after)
+        kept = {origin: name for name, origin in origins.items() if origin is not None}
+        if kept != {name: name for name in types}:
+            raw = silver.raw_sql(raw, {name: kept.get(name) for name in types})
+        now = {name: _carried(now, types, origins, turn.fills, (name, kind)) for name, kind in after.items()}
         types = after
-    return now
+    return now | {"_raw": raw}
 
 
 def origins_of(turn: Turn, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
@@ -381,7 +386,15 @@ def origins_of(turn: Turn, before: Mapping[str, str], after: Mapping[str, str]) 
     return {name: name if before.get(name) == kind else None for name, kind in after.items()}
 
 
-def _carried(now: Mapping[str, str], types: Mapping[str, str], turn: Turn, name: str, kind: str) -> str:
-    origin = origins_of(turn, types, {name: kind})[name] if turn.origins is None else turn.origins[name]
-    given = now[origin] if origin is not None else turn.fills.get(name, "NULL")
-    return given if origin is not None and types[origin] == kind else f"CAST({given} AS {kind})"
+def _carried(
+    now: Mapping[str, str],
+    types: Mapping[str, str],
+    origins: Mapping[str, str | None],
+    fills: Mapping[str, str],
+    column: tuple[str, str],
+) -> str:
+    name, kind = column
+    origin = origins[name]
+    if origin is None:
+        return f"CAST({fills.get(name, 'NULL')} AS {kind})"
+    return now[origin] if types[origin] == kind else f"CAST({now[origin]} AS {kind})"

@@ -244,6 +244,12 @@ def identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def quoted(text: str) -> str:
+    """A string literal of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def spark_type(kind: Any) -> str:
     """A Delta schema's type, as Spark writes it in DDL, upper case: ``DECIMAL(12,2)``, ``MAP<STRING, STRING>``."""
     if isinstance(kind, str):

@@ -15,13 +15,16 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch
+from spark_jobs.silver import raw_sql
 
 ALTERING = "altering"
 """Kind of a commit that leaves a table between two sets of columns."""
 
 _UPDATE = "UPDATE "
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
-_NEEDS_MAPPING = ("DROP", "RENAME", "ALTER COLUMN", "SET TBL")
+_WITHOUT_ZONE = "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
+"""A table that is made with such a column has it by itself; one that gets it later does not."""
+_NEEDS_MAPPING = ("DROP", "RENAME", "ALTER COLUMN", _WIDENING)
 
 
 def steps(
@@ -36,13 +39,17 @@ def steps(
     ]
     order = [kept[name] for name in old if name in kept]
     set_ = [f"{identifier(name)} = CAST({fill} AS {new[name]})" for name, fill in fills.items()]
+    names = {name: kept.get(name) for name in old}
+    texts = [f"{_UPDATE}SET _raw = {raw_sql('_raw', names)} WHERE _raw IS NOT NULL"] if drops or renames else []
     return [
         *drops,
         *renames,
+        *([_WITHOUT_ZONE] if "TIMESTAMP_NTZ" in new.values() and "TIMESTAMP_NTZ" not in old.values() else []),
         *([_WIDENING] if widened else []),
         *widened,
         *_places(order, new, {name for name in new if origins[name] is None}),
         *([f"{_UPDATE}SET {', '.join(set_)}"] if set_ else []),
+        *texts,
     ]
 
 

@@ -8,6 +8,7 @@ silver remembers what was deleted when. Windows are appended, and replaced whole
 A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: rows before it count no more.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column
@@ -15,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import Head, Table
+from spark_jobs.lake import Head, Table, quoted
 from spark_jobs.position import Position, Range
 
 TRUNCATE = "truncate"
@@ -92,6 +93,18 @@ def spark_type(arrow: str) -> str:
     if arrow.startswith("decimal128"):
         return arrow.removeprefix("decimal128").replace(" ", "").join(("DECIMAL", ""))
     return _ARROW_TO_SPARK[arrow]
+
+
+def raw_sql(raw: str, names: Mapping[str, str | None]) -> str:
+    """SQL: the exact texts of a row behind a change of columns.
+
+    names: by the old one the new one, None where it went.
+    """
+    gone = ", ".join(quoted(old) for old, new in names.items() if new is None)
+    cases = " ".join(f"WHEN {quoted(old)} THEN {quoted(new)}" for old, new in names.items() if new not in (None, old))
+    left = f"map_filter({raw}, (k, v) -> k NOT IN ({gone}))" if gone else raw
+    named = f"transform_keys({left}, (k, v) -> CASE k {cases} ELSE k END)" if cases else left
+    return f"IF(size({named}) = 0, NULL, {named})" if gone else named
 
 
 def properties(table: Table) -> dict[str, str]:

@@ -21,6 +21,7 @@ from spark_jobs.binlog import Column
 from spark_jobs.binlog.types.charset_tables import COLLATIONS
 from spark_jobs.binlog.types.charsets import BINARY, charset_of, width_of
 from spark_jobs.errors import Unsupported
+from spark_jobs.lake import quoted
 from spark_jobs.schema.definitions import column_of_row
 
 UTF8MB4 = 45
@@ -472,9 +473,3 @@ _FILLS: tuple[tuple[set[int], Callable[[Column, _Given | None], str]], ...] = (
     ({10, 18}, _moment),
     ({19}, _time),
 )
-
-
-def quoted(text: str) -> str:
-    """A string literal of Spark SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

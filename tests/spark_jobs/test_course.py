@@ -190,8 +190,9 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
         "w": "CAST(`v` AS BIGINT)",
         "id": "`id`",
         "note": "CAST('abc' AS STRING)",
+        "_raw": "transform_keys(_raw, (k, v) -> CASE k WHEN 'v' THEN 'w' ELSE k END)",
     }
-    assert onwards({"id": "INT"}, []) == {"id": "`id`"}
+    assert onwards({"id": "INT"}, []) == {"id": "`id`", "_raw": "_raw"}
 
 
 def test_a_table_made_anew_keeps_columns_of_the_same_name_and_type() -> None:

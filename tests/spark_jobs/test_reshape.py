@@ -16,12 +16,17 @@ from spark_jobs.reshape import ALTERING, carry_out, steps
 AT = Position("b.000001", 4)
 
 
+def raw(names: dict[str, str | None]) -> str:
+    """The step by which exact texts follow their columns."""
+    return f"UPDATE SET _raw = {silver.raw_sql('_raw', names)} WHERE _raw IS NOT NULL"
+
+
 @pytest.mark.parametrize(
     "old, new, origins, fills, wanted",
     [
         ({"a": "INT"}, {"a": "INT"}, {"a": "a"}, {}, []),
-        ({"a": "INT", "b": "INT"}, {"b": "INT"}, {"b": "b"}, {}, ["DROP COLUMN `a`"]),
-        ({"a": "INT"}, {"x": "INT"}, {"x": "a"}, {}, ["RENAME COLUMN `a` TO `x`"]),
+        ({"a": "INT", "b": "INT"}, {"b": "INT"}, {"b": "b"}, {}, ["DROP COLUMN `a`", raw({"a": None, "b": "b"})]),
+        ({"a": "INT"}, {"x": "INT"}, {"x": "a"}, {}, ["RENAME COLUMN `a` TO `x`", raw({"a": "x"})]),
         (
             {"a": "INT", "b": "INT"},
             {"b": "INT", "a": "INT"},
@@ -32,6 +37,7 @@ AT = Position("b.000001", 4)
                 "RENAME COLUMN `b` TO `_renamed_1`",
                 "RENAME COLUMN `_renamed_0` TO `b`",
                 "RENAME COLUMN `_renamed_1` TO `a`",
+                raw({"a": "b", "b": "a"}),
             ],
         ),
         (
@@ -47,6 +53,16 @@ AT = Position("b.000001", 4)
             ],
         ),
         (
+            {"a": "INT"},
+            {"a": "INT", "at": "TIMESTAMP_NTZ"},
+            {"a": "a", "at": None},
+            {},
+            [
+                "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')",
+                "ADD COLUMN (`at` TIMESTAMP_NTZ AFTER `a`)",
+            ],
+        ),
+        (
             {"a": "INT", "b": "INT"},
             {"b": "INT", "a": "INT"},
             {"b": "b", "a": "a"},
@@ -58,7 +74,7 @@ AT = Position("b.000001", 4)
             {"a": "STRING"},
             {"a": None},
             {},
-            ["DROP COLUMN `a`", "ADD COLUMN (`a` STRING FIRST)"],
+            ["DROP COLUMN `a`", "ADD COLUMN (`a` STRING FIRST)", raw({"a": None})],
         ),
     ],
 )  # fmt: skip
@@ -75,7 +91,7 @@ def test_steps_lead_from_some_columns_to_others(
 _STEP = re.compile(
     r"DROP COLUMN `(?P<drop>\w+)`|RENAME COLUMN `(?P<old>\w+)` TO `(?P<new>\w+)`|SET TBLPROPERTIES .*"
     r"|ALTER COLUMN `(?P<typed>\w+)` TYPE (?P<type>\w+)|ADD COLUMN \(`(?P<add>\w+)` (?P<kind>\w+) (?P<at>.*)\)"
-    r"|ALTER COLUMN `(?P<move>\w+)` (?P<to>FIRST|AFTER .*)"
+    r"|ALTER COLUMN `(?P<move>\w+)` (?P<to>FIRST|AFTER .*)|UPDATE SET _raw .*"
 )
 
 
@@ -124,8 +140,9 @@ def test_any_columns_become_any_others(before: list[str], behind: list[str], som
 
 def filled(spark: SparkSession, lake: Path) -> tuple[Table, Head]:
     table = Lake(str(lake)).downstream("shop", "t")
-    head = table.create(spark, {"id": "INT", "v": "INT"}, silver.properties(table))
-    return table, table.append(spark.sql("SELECT 1 id, 2 v"), head, Checkpoint(AT, new_batch(), notes={"key": ["id"]}))
+    head = table.create(spark, {"id": "INT", "v": "INT", "_raw": silver.ADDED["_raw"]}, silver.properties(table))
+    row = spark.sql("SELECT 1 id, 2 v, CAST(NULL AS MAP<STRING, STRING>) _raw")
+    return table, table.append(row, head, Checkpoint(AT, new_batch(), notes={"key": ["id"]}))
 
 
 @pytest.mark.spark
@@ -140,8 +157,8 @@ def test_a_run_that_ended_between_two_steps_is_gone_on_with(spark: SparkSession,
     assert (stopped.checkpoint.kind, stopped.position, stopped.counter) == (ALTERING, AT, head.counter)
     assert stopped.checkpoint.notes == {"key": ["id"], "turn": "here", "left": []}
     carry_out(spark, table, stopped, wanted[2:], {})
-    assert table.columns() == {"n": "STRING", "w": "BIGINT"}
-    assert [tuple(row) for row in table.read(spark).collect()] == [("x", 2)]
+    assert table.columns() == {"n": "STRING", "w": "BIGINT", "_raw": silver.ADDED["_raw"]}
+    assert [tuple(row) for row in table.read(spark).collect()] == [("x", 2, None)]
     with pytest.raises(LostRace):
         carry_out(spark, table, first, ["DROP COLUMN `n`"], {})
 

@@ -1,7 +1,7 @@
 import pytest
 
 from spark_jobs.errors import Unsupported
-from spark_jobs.schema.declared import Declared, converted, declared, fill_of, quoted, words_of
+from spark_jobs.schema.declared import Declared, converted, declared, fill_of, words_of
 
 
 def column(text: str) -> Declared:
@@ -135,7 +135,3 @@ def test_text_into_another_character_set_has_as_many_characters() -> None:
     assert (latin.meta, converted(latin, "utf8mb4").meta, converted(latin, "utf8").meta) == (7, 28, 21)
     assert converted(column("c BINARY(7)").column, "utf8mb4").meta == 7
     assert converted(column("c INT").column, "utf8mb4") == column("c INT").column
-
-
-def test_a_literal_is_quoted_for_spark() -> None:
-    assert quoted("a'b\\c") == "'a\\'b\\\\c'"
