@@ -8,30 +8,33 @@ A range is snapped outward to whole windows. What decodes to the rows that are t
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import bronze, published, silver
 from spark_jobs.binlog import TableName
-from spark_jobs.compact import Compacted, Window, Work, net_changes, prepared
+from spark_jobs.compact import Compacted, Net, Window, Work, net_changes, total
 from spark_jobs.config import Pipeline
-from spark_jobs.errors import LakeError, StratalogError, TableStopped, about
+from spark_jobs.course import Rules, Standing, Turn, course, onwards
+from spark_jobs.errors import LakeError, StratalogError, about
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch
 from spark_jobs.merge import REDO
 from spark_jobs.pipeline import Outcome, lake_of, merge_source, publish
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.definitions import named
-from spark_jobs.survey import agreed, survey
+from spark_jobs.survey import survey
 
 log = logging.getLogger(__name__)
 
 
 def windows(spark: SparkSession, table: Table, head: Head, wanted: Range) -> tuple[Range, ...]:
     """The windows of a silver table that a range touches, in order; none where its rows lie elsewhere."""
-    ends = table.read(spark, head.version).select("_window_start", "_window_stop").distinct()
+    rows = table.read(spark, head.version).where(f"_op <> '{silver.TRUNCATE}'")
+    ends = rows.select("_window_start", "_window_stop").distinct()
     found = [
         Range(_position(row["_window_start"], wanted), _position(row["_window_stop"], wanted)) for row in ends.collect()
     ]
@@ -41,21 +44,41 @@ def windows(spark: SparkSession, table: Table, head: Head, wanted: Range) -> tup
 def redo(spark: SparkSession, work: Work) -> Compacted | None:
     """Decodes the window's ranges again and replaces them where a row differs, else None. Raises LostRace."""
     began = time.monotonic()
+    assert work.head is not None
+    assert work.head.checkpoint is not None
     with about(str(work)):
-        head, columns = prepared(spark, work)
-        net = net_changes(spark, work, columns)
-        rows = net.rows.persist()
+        columns = silver.stored_columns(work.table, work.head)
+        parts = list(_parts(spark, work, columns))
+        rows = reduce(DataFrame.unionByName, (part for _, part in parts)).persist()
         try:
-            if _same(rows, work, head, columns):
+            if _same(rows, work, work.head, columns):
                 log.info("%s: nothing differs in %s", work, work.window.whole)
                 return None
             again = {"ranges": [[str(one.start), str(one.stop)] for one in work.window.ranges]}
-            position = head.position or work.window.whole.stop
-            checkpoint = Checkpoint(position, new_batch(), REDO, work.notes(columns) | again)
-            landed = work.table.replace(rows, _within(work.window.ranges), head, checkpoint)
+            standing = Standing.from_notes(work.head.checkpoint.notes)
+            notes = work.notes(work.window.whole.start, standing, columns) | again
+            checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
+            landed = work.table.replace(rows, _within(work.window.ranges), work.head, checkpoint)
         finally:
             rows.unpersist()
-    return net.summary(work, landed, time.monotonic() - began)
+    return total(work, landed, [net.summary(work, landed) for net, _ in parts], time.monotonic() - began)
+
+
+def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator[tuple[Net, DataFrame]]:
+    """The windows' rows, each decoded by the definition of its time and led on to the table's present columns."""
+    left = list(work.window.ranges)
+    for at, step in enumerate(work.steps):
+        ranges = tuple(one for one in left if step.range.start <= one.start < step.range.stop)
+        if isinstance(step, Turn) or not ranges:
+            continue
+        left = [one for one in left if one not in ranges]
+        net = net_changes(spark, work, replace(work.window, ranges=ranges), step.definition)
+        later = [one for one in work.steps[at:] if isinstance(one, Turn)]
+        now = onwards(silver.columns(step.definition).types, later)
+        names = [*columns.types, *silver.ADDED]
+        yield net, net.rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
+    if left:
+        raise LakeError(f"the definition of rows in {left[0]} is not known; begin the range earlier")
 
 
 def _within(ranges: Sequence[Range]) -> str:
@@ -135,12 +158,12 @@ def _work(spark: SparkSession, lake: Lake, held: _Held, name: TableName, wanted:
     if head is None or not ranges:
         log.info("%s: %s: has no window in %s", held.source, name, wanted)
         return None
+    assert head.position is not None
+    bronze.require_held(held.source, held.checkpoint, ranges[0].start)
+    onward = Range(ranges[0].start, head.position)
+    found = survey(bronze.read(spark, held.table, held.version, onward))
+    with about(f"{held.source}: {name}"):
+        rules = Rules(lambda logged, last: named(lake, held.source, logged, last))
+        steps = course(found, name, onward, None, rules)
     window = Window(held.table, held.version, ranges)
-    bronze.require_held(held.source, held.checkpoint, window.whole.start)
-    found = survey(bronze.read(spark, held.table, held.version, window.whole))
-    obstacle = found.obstacle(name, window.whole.start, fresh=False)
-    if obstacle:
-        raise TableStopped(f"{held.source}: {name}: {obstacle}")
-    logged = agreed(name, found.tables[name].definitions)
-    definition = named(lake, held.source, logged, found.last_change(name))
-    return Work(held.source, window, definition, table, head, found.tables[name].size)
+    return Work(held.source, name, window, steps, table, head, found.tables[name].size)

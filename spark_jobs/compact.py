@@ -3,15 +3,15 @@
 Put here: windows, the decoding task, and the reduction to one row a key. Not here: how bytes become columns (binlog/),
 or what becomes of silver rows (merge.py).
 
-A table's window runs from its checkpoint to bronze's end. Its slices are decoded where they lie, reduced to one row a
-key inside the task, and only what is left is shuffled; a small window is one task's, and nothing is. Last and first are
-told by position, not by arrival.
+A table's windows run from its checkpoint to bronze's end, cut where a statement changes the table. Their slices are
+decoded where they lie, reduced to one row a key inside the task, and only what is left is shuffled; a small window is
+one task's, and nothing is. Last and first are told by position, not by arrival.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,12 +19,13 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import bronze, silver
+from spark_jobs import bronze, reshape, silver
 from spark_jobs.binlog import Decoder, TableDefinition, TableName
+from spark_jobs.course import Rows, Standing, Step, Turn, origins_of
 from spark_jobs.errors import about
 from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch
 from spark_jobs.net import Place, net_rows, reduce, settle
-from spark_jobs.position import Range
+from spark_jobs.position import Position, Range
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,6 @@ class Compacted:
     name: TableName
     range: Range
     head: Head
-    definition: TableDefinition
     changes: int = 0
     inserts: int = 0
     updates: int = 0
@@ -79,46 +79,104 @@ class Work:
     """One table that has something to compact, and the silver head (None: no table yet) that it is planned upon."""
 
     source: str
+    name: TableName
     window: Window
-    definition: TableDefinition
+    steps: Sequence[Step]
     table: Table
     head: Head | None
     size: int
     """Bytes of log that the table's slices hold."""
 
-    @property
-    def name(self) -> TableName:
-        return self.definition.name
-
     def __str__(self) -> str:
         return f"{self.source}: {self.name}"
 
-    def notes(self, columns: silver.Columns) -> dict[str, Any]:
+    def part(self, range_: Range) -> Window:
+        return replace(self.window, ranges=(range_,))
+
+    def notes(self, start: Position, standing: Standing, columns: silver.Columns) -> dict[str, Any]:
         """What a silver commit says besides its position."""
-        whole = self.window.whole
-        said = {"start": str(whole.start), "bronze_version": self.window.version, "log_bytes": self.size}
-        return said | {"key": list(columns.key)}
+        said = {"start": str(start), "bronze_version": self.window.version, "log_bytes": self.size}
+        return said | {"key": list(columns.key)} | standing.to_notes()
 
 
 def compact(spark: SparkSession, work: Work) -> Compacted:
-    """Appends a window to a silver table. Raises TableStopped, DecodeError, LostRace."""
+    """Appends windows to a silver table, and changes it where statements did.
+
+    Raises TableStopped, DecodeError, LostRace.
+    """
     began = time.monotonic()
+    done: list[Compacted] = []
+    head = work.head
     with about(str(work)):
-        head, columns = prepared(spark, work)
-        net = net_changes(spark, work, columns)
-        checkpoint = Checkpoint(work.window.whole.stop, new_batch(), notes=work.notes(columns))
-        landed = work.table.append(net.rows, head, checkpoint)
-    return net.summary(work, landed, time.monotonic() - began)
+        for step in work.steps:
+            if isinstance(step, Turn):
+                assert head is not None
+                head = _turn(spark, work, head, step)
+            else:
+                done.append(_window(spark, work, head, step))
+                head = done[-1].head
+    assert head is not None
+    return total(work, head, done, time.monotonic() - began)
 
 
-def prepared(spark: SparkSession, work: Work) -> tuple[Head, silver.Columns]:
-    """The silver table, made where it is new, and its columns."""
-    columns = silver.columns(work.definition)
+def total(work: Work, head: Head, done: Sequence[Compacted], seconds: float) -> Compacted:
+    """What was done to a table in all."""
+    counts = {name: sum(getattr(one, name) for one in done) for name in ("changes", "inserts", "updates", "deletes")}
+    newest = max((one.committed_at for one in done if one.committed_at), default=None)
+    return Compacted(work.source, work.name, work.window.whole, head, committed_at=newest, seconds=seconds, **counts)
+
+
+def _window(spark: SparkSession, work: Work, head: Head | None, rows: Rows) -> Compacted:
+    """Appends what is left of the changes between two statements."""
+    columns = silver.columns(rows.definition)
     wanted = columns.types | silver.ADDED
-    if work.head is None:
-        return work.table.create(spark, wanted, silver.properties(work.table)), columns
+    if head is None:
+        head = work.table.create(spark, wanted, silver.properties(work.table))
     silver.require_same_columns(work.table, wanted, str(work.name))
-    return work.head, columns
+    net = net_changes(spark, work, work.part(rows.range), rows.definition)
+    said = work.notes(rows.range.start, rows.standing, columns)
+    landed = work.table.append(net.rows, head, Checkpoint(rows.range.stop, new_batch(), notes=said))
+    return net.summary(work, landed)
+
+
+def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
+    """Changes the table as a statement changed the source's, then moves its position over the statement.
+
+    The commit that moves it holds all steps; from it the merge learns what to do downstream.
+    """
+    before = silver.stored_columns(work.table, head)
+    known = turn.standing.definition
+    after = silver.columns(known) if known else before
+    place = str(turn.range.start)
+    notes = head.checkpoint.notes if head.checkpoint else {}
+    if notes.get("turn") == place:
+        steps, left = notes["steps"], notes["left"]
+    else:
+        origins = origins_of(turn, before.types, after.types)
+        steps = left = reshape.steps(before.types, after.types, origins, turn.fills)
+    head = reshape.carry_out(spark, work.table, head, left, {"turn": place, "steps": steps})
+    said = work.notes(turn.range.start, turn.standing, after) | {"log_bytes": 0, "steps": steps}
+    checkpoint = Checkpoint(turn.range.stop, new_batch(), silver.CHANGE, said)
+    return work.table.append(_marker(spark, work.table, turn), head, checkpoint)
+
+
+def _marker(spark: SparkSession, table: Table, turn: Turn) -> DataFrame:
+    """The row of a statement that empties the table; none for another statement."""
+    types = table.columns()
+    start, stop = (silver.place_sql(place) for place in (turn.range.start, turn.range.stop))
+    stretch, number, offset = turn.range.start.order
+    position = f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', -1)"
+    at = turn.said.committed_at if turn.said else None
+    given = {
+        "_op": f"'{silver.TRUNCATE}'",
+        "_position": position,
+        "_committed_at": f"timestamp_micros({int(at.timestamp() * 1e6)})" if at else "NULL",
+        "_window_start": start,
+        "_window_stop": stop,
+    }
+    cells = (f"CAST({given.get(name, 'NULL')} AS {kind}) AS {identifier(name)}" for name, kind in types.items())
+    rows = spark.range(1).selectExpr(*cells)
+    return rows if turn.empties else rows.where("FALSE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +187,7 @@ class Net:
     counted: Observation
     decoded: Observation
 
-    def summary(self, work: Work, head: Head, seconds: float) -> Compacted:
+    def summary(self, work: Work, head: Head) -> Compacted:
         """What was done, once the rows were written."""
         counts, micros = self.counted.get, self.decoded.get["micros"]
         return Compacted(
@@ -137,25 +195,24 @@ class Net:
             name=work.name,
             range=work.window.whole,
             head=head,
-            definition=work.definition,
             changes=self.decoded.get["changes"] or 0,
             inserts=counts["insert"],
             updates=counts["update"],
             deletes=counts["delete"],
             committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
-            seconds=seconds,
         )
 
 
-def net_changes(spark: SparkSession, work: Work, columns: silver.Columns) -> Net:
+def net_changes(spark: SparkSession, work: Work, window: Window, definition: TableDefinition) -> Net:
     """Silver rows of the window's ranges: one row a key and range."""
     counted, decoded = Observation(), Observation()
     alone = work.size <= _ONE_TASK
-    slices = _slices(spark, work.window, work.name)
-    task = decoding_task(work.definition, columns, alone=alone)
+    columns = silver.columns(definition)
+    slices = _slices(spark, window, work.name)
+    task = decoding_task(definition, columns, alone=alone)
     changes = (slices.coalesce(1) if alone else slices).mapInArrow(task, _decoded_ddl(columns))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
-    rows = _silver_rows(changes if alone else _last_per_key(changes, columns), columns, work.window.ranges)
+    rows = _silver_rows(changes if alone else _last_per_key(changes, columns), columns, window.ranges)
     by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in ("insert", "update", "delete"))
     return Net(rows.observe(counted, *by_operation), counted, decoded)
 

@@ -162,6 +162,7 @@ class Pipeline(_Model):
     spark: Spark = Spark()
     retention: Retention = Retention()
     compat: Literal["full", "plain"] = "full"
+    on_drop: Literal["keep", "drop"] = "keep"
 
     @property
     def scope(self) -> Scope:

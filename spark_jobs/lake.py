@@ -166,13 +166,16 @@ class Table:
         reader = spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)
 
-    def create(self, spark: SparkSession, columns: dict[str, str], properties: dict[str, str]) -> Head:
-        """The table, made where it does not exist. Raises LakeError where it cannot be written."""
+    def create(
+        self, spark: SparkSession, columns: dict[str, str], properties: dict[str, str], *, again: bool = False
+    ) -> Head:
+        """The table, made where it does not exist; ``again``: in place of an empty one. Raises LakeError."""
         listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
         said = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
         with_properties = f" TBLPROPERTIES ({said})" if said else ""
         with _Translated(self.path):
-            spark.sql(f"CREATE TABLE IF NOT EXISTS {self.sql} ({listed}) USING delta{with_properties}")
+            verb = "CREATE OR REPLACE TABLE" if again else "CREATE TABLE IF NOT EXISTS"
+            spark.sql(f"{verb} {self.sql} ({listed}) USING delta{with_properties}")
         head = self.head()
         if head is None:
             raise LakeError(f"{self.path}: created, but not there")
@@ -251,6 +254,18 @@ class Table:
         later = [one for one in opened.history() if one["version"] > version] if opened else []
         return datetime.fromtimestamp(later[-1]["timestamp"] / 1000, UTC) if later else None
 
+    def alter(self, spark: SparkSession, head: Head, checkpoint: Checkpoint, action: str) -> Head:
+        """ALTER TABLE as one commit upon ``head``. Raises LostRace.
+
+        Delta takes no transaction id for it, so the counter stays, and the head is looked at just before.
+        """
+        if self.head() != head:
+            raise LostRace(f"{self.path}: planned on version {head.version}, but another writer committed first")
+        session = own_session(spark, {"spark.databricks.delta.commitInfo.userMetadata": checkpoint.to_json()})
+        with _Translated(self.path):
+            session.sql(f"ALTER TABLE {self.sql} {action}")
+        return replace(self._landed(head, checkpoint), counter=head.counter)
+
     def _commit(self, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
         with _Translated(self.path):
             write()
@@ -282,6 +297,12 @@ def new_batch() -> str:
 def identifier(name: str) -> str:
     """A name quoted for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def quoted(text: str) -> str:
+    """A string literal of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def spark_type(kind: Any) -> str:

@@ -5,6 +5,9 @@ Put here: which silver rows a merge takes, and the statement. Not here: how silv
 Live, the windows after the downstream table's checkpoint are folded per key and merged; a row is taken where its
 position is newer than the target's. A table that holds nothing yet is not merged into but appended to.
 
+What statements did to silver's columns is done to the target's first, step by step. Where one emptied the table,
+silver's rows before it are left out, and the same MERGE deletes the target's.
+
 Where windows were **done again** since the silver version that was last merged, the keys of their old and new rows are
 folded over all of silver and written where the content differs: a mended decoder takes effect, an unchanged range
 changes nothing, and no key goes back, because the fold holds the newest state.
@@ -23,6 +26,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.errors import TableStopped, about
 from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch
 from spark_jobs.position import Position, Range
+from spark_jobs.reshape import ALTERING, carry_out
 from spark_jobs.session import session_over
 
 log = logging.getLogger(__name__)
@@ -63,6 +67,12 @@ class Work:
     def __str__(self) -> str:
         return f"{self.source}: {self.name}"
 
+    @property
+    def floor(self) -> Position | None:
+        """Where the last statement stands that emptied the table."""
+        emptied = self.pinned.checkpoint.notes.get("emptied") if self.pinned.checkpoint else None
+        return Position.parse(emptied) if emptied else None
+
 
 def merge(spark: SparkSession, work: Work) -> Merged | None:
     """Brings a downstream table up to a silver table's pinned head; None where it is there already.
@@ -71,9 +81,8 @@ def merge(spark: SparkSession, work: Work) -> Merged | None:
     """
     began = time.monotonic()
     with about(str(work)):
-        head = _prepared(spark, work)
+        head, news = _prepared(spark, work)
         start, stop = head.position or _first(work.origin), work.pinned.position
-        news = _news(work, head)
         if stop is None or start is None or (start >= stop and not news.redone):
             return None
         taken = Range(start, max(start, stop))
@@ -108,7 +117,7 @@ def _appended(
 ) -> tuple[Head, dict[str, int]]:
     """Fills a table that holds no row, so that none has to be looked for."""
     counted = Observation()
-    rows = Origin(spark, work.origin, work.pinned, work.columns).pending(None, news).where("NOT _gone").drop("_gone")
+    rows = Origin(spark, work).pending(None, news).where("NOT _gone").drop("_gone")
     landed = work.target.append(rows.observe(counted, F.count(F.lit(1)).alias("rows")), head, checkpoint)
     return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
 
@@ -117,24 +126,28 @@ def _merged(
     spark: SparkSession, work: Work, head: Head, news: "News", checkpoint: Checkpoint
 ) -> tuple[Head, dict[str, int]]:
     """Runs the statement; returns the new head and Delta's counts of rows."""
-    statement = _statement(work.target, work.columns, again=bool(news.redone))
+    again = bool(news.redone)
+    floor = work.floor if again or (work.floor and head.position and head.position <= work.floor) else None
+    statement = _statement(work.target, work.columns, floor, again=again)
     counts: list[Row] = []
 
     def run(session: SparkSession) -> None:
-        silver_rows = Origin(session, work.origin, work.pinned, work.columns)
-        rows = silver_rows.again(head, news.redone) if news.redone else silver_rows.pending(head.position, news)
+        silver_rows = Origin(session, work)
+        rows = silver_rows.again(head, news) if news.redone else silver_rows.pending(head.position, news)
         counts.extend(session.sql(statement, source=rows).collect())
 
     landed = work.target.statement(spark, head, checkpoint, run)
     return landed, counts[0].asDict()
 
 
-def _prepared(spark: SparkSession, work: Work) -> Head:
+def _prepared(spark: SparkSession, work: Work) -> tuple[Head, "News"]:
+    """The target with silver's columns, and what silver has that it has not."""
     wanted = work.columns.types | ADDED
     head = work.target.head()
-    if head is None:
-        return work.target.create(spark, wanted, silver.properties(work.target))
-    silver.require_same_columns(work.target, wanted, str(work.name))
+    if work.pinned.checkpoint and work.pinned.checkpoint.kind == ALTERING:
+        raise TableStopped(f"{work.origin.path} is between two sets of columns, where a run ended; compact it first")
+    if head is None or (head.checkpoint is None and work.target.columns() != wanted and work.target.empty()):
+        head = work.target.create(spark, wanted, silver.properties(work.target), again=head is not None)
     notes = head.checkpoint.notes if head.checkpoint else {}
     owner = (notes.get("source", work.source), notes.get("table", str(work.name)))
     if owner != (work.source, str(work.name)):
@@ -142,7 +155,11 @@ def _prepared(spark: SparkSession, work: Work) -> Head:
             f"{work.target.path} is merged from {owner[1]} of source {owner[0]}; several source tables into one "
             "downstream table are not handled yet: route them to tables of their own"
         )
-    return head
+    news = _news(work, head)
+    altered = {"altered": work.pinned.version}
+    head = carry_out(spark, work.target, head, [*notes.get("left", ()), *news.steps], altered)
+    silver.require_same_columns(work.target, wanted, str(work.name))
+    return head, news
 
 
 def _first(origin: Table) -> Position | None:
@@ -157,6 +174,8 @@ class News:
 
     windows: int
     """Windows appended."""
+    steps: list[str]
+    """What was done to its columns, and is still to be done downstream."""
     redone: list[Range]
     """Windows replaced."""
     size: int
@@ -165,11 +184,14 @@ class News:
 
 def _news(work: Work, head: Head) -> News:
     merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else -1
-    since = work.origin.since(merged)
-    found = [one for version, one in since if version <= work.pinned.version and one.kind != MAINTENANCE]
+    new = [(version, one) for version, one in work.origin.since(merged) if version <= work.pinned.version]
+    found = [checkpoint for _, checkpoint in new if checkpoint.kind not in (ALTERING, MAINTENANCE)]
+    altered = int(head.checkpoint.notes.get("altered", merged)) if head.checkpoint else work.pinned.version
+    changes = [one for version, one in reversed(new) if version > altered and one.kind == silver.CHANGE]
     redone = [] if merged < 0 else [pair for one in found if one.kind == REDO for pair in one.notes["ranges"]]
     return News(
-        windows=len(found),
+        windows=sum(one.kind != silver.CHANGE for one in found),
+        steps=[step for one in changes for step in one.notes["steps"]],
         redone=[Range(Position.parse(start), Position.parse(stop)) for start, stop in redone],
         size=sum(one.notes["log_bytes"] for one in found),
     )
@@ -180,29 +202,41 @@ class Origin:
     """A silver table as one merge reads it: at one version, in the session of the statement."""
 
     session: SparkSession
-    table: Table
-    pinned: Head
-    columns: silver.Columns
+    work: Work
+
+    @property
+    def columns(self) -> silver.Columns:
+        return self.work.columns
 
     def pending(self, after: Position | None, news: News) -> DataFrame:
         """The newest row of every key in the windows after a position; one window holds no key twice."""
-        rows = self._rows(_after(after))
+        rows = self._alive(_after(after))
         return _with_gone(rows, self.columns) if news.windows == 1 else _newest(rows, self.columns)
 
-    def again(self, head: Head, redone: list[Range]) -> DataFrame:
+    def again(self, head: Head, news: News) -> DataFrame:
         """The state, by all of silver, of every key that replaced windows had or have, and of the pending ones."""
         keys = list(self.columns.key)
-        merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else self.pinned.version
-        ranges = " OR ".join(f"({silver.within(part)})" for part in redone)
-        old = self.table.read(self.session, merged).where(ranges)
-        new = self._rows(f"{ranges} OR {_after(head.position)}")
+        if news.steps:  # the old rows' columns may have had other names
+            old, new = self.work.target.read(self.session), self._rows("TRUE")
+        else:
+            merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else self.work.pinned.version
+            ranges = " OR ".join(f"({silver.within(part)})" for part in news.redone)
+            old = self.work.origin.read(self.session, merged).where(ranges)
+            new = self._rows(f"{ranges} OR {_after(head.position)}")
         touched = old.select(*_named(keys)).union(new.select(*_named(keys))).distinct()
-        state = _newest(self._rows("TRUE").join(touched, on=keys, how="left_semi"), self.columns)
+        state = _newest(self._alive("TRUE").join(touched, on=keys, how="left_semi"), self.columns)
         gone = F.coalesce("_gone", F.lit(True))
         return touched.join(state, on=keys, how="left").withColumn("_gone", gone)
 
     def _rows(self, condition: str) -> DataFrame:
-        return self.table.read(self.session, self.pinned.version).where(condition)
+        rows: DataFrame = self.work.origin.read(self.session, self.work.pinned.version)
+        return rows.where(f"({condition}) AND _op <> '{silver.TRUNCATE}'")
+
+    def _alive(self, condition: str) -> DataFrame:
+        """Without what stands before the last statement that emptied the table."""
+        floor = self.work.floor
+        rows = self._rows(condition)
+        return rows.where(f"_position > {_change_sql(floor)}") if floor else rows
 
 
 def _after(position: Position | None) -> str:
@@ -224,19 +258,33 @@ def _newest(rows: DataFrame, columns: silver.Columns) -> DataFrame:
     return last.select(*keys, *(F.col(f"last.{identifier(name)}").alias(name) for name in carried))
 
 
-def _statement(target: Table, columns: silver.Columns, *, again: bool) -> str:
+def _change_sql(floor: Position) -> str:
+    """A position as SQL, to compare those of changes with: before all changes that stand there."""
+    stretch, number, offset = floor.order
+    return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', -1)"
+
+
+def _statement(target: Table, columns: silver.Columns, floor: Position | None, *, again: bool) -> str:
+    """``floor``: rows of the target from before go, where it is given."""
     names = [identifier(name) for name in (*columns.types, *ADDED)]
     assigned = ", ".join(f"t.{name} = s.{name}" for name in names)
     on = " AND ".join(f"t.{identifier(name)} = s.{identifier(name)}" for name in columns.key)
     newer = _differs(columns) if again else "s._position > t._position"
     delete = "s._gone" if again else f"s._gone AND {newer}"
-    return (
-        f"MERGE INTO {target.sql} t USING {{source}} s ON {on} "
+    old = f" WHEN NOT MATCHED BY SOURCE AND t._position < {_change_sql(floor)} THEN DELETE" if floor else ""
+    clauses = (
+        f" s ON {on} "
         f"WHEN MATCHED AND {delete} THEN DELETE "
         f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {assigned} "
         f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({', '.join(names)}) "
-        f"VALUES ({', '.join(f's.{name}' for name in names)})"
+        f"VALUES ({', '.join(f's.{name}' for name in names)}){old}"
     )
+    return f"MERGE INTO {_literal(target.sql)} t USING {{source}}{_literal(clauses)}"
+
+
+def _literal(text: str) -> str:
+    """SQL in which braces, as names may have them, are no fields."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _differs(columns: silver.Columns) -> str:

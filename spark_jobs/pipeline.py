@@ -14,10 +14,11 @@ from typing import Protocol, TypeVar
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, published, seen, silver
-from spark_jobs.binlog import TableName
+from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
-from spark_jobs.errors import ConfigError, LostRace, StratalogError, TableStopped
+from spark_jobs.course import Rules, Standing, course
+from spark_jobs.errors import ConfigError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.merge import Merged, merge
@@ -29,7 +30,7 @@ from spark_jobs.schema.definitions import named, record
 from spark_jobs.session import session_over
 from spark_jobs.source import Source
 from spark_jobs.source.open import open_source
-from spark_jobs.survey import Survey, agreed, survey
+from spark_jobs.survey import Survey, survey
 
 log = logging.getLogger(__name__)
 
@@ -211,21 +212,26 @@ class Planner:
     def _work(self, found: Survey, entry: Entry) -> Work | None:
         name = TableName(*entry.name)
         seen_here = found.tables.get(name)
+        behind = self._since(entry) < self.oldest
+        if seen_here is None and not behind and not found.about(name, self._since(entry)):
+            return None
         table = self.lake.silver(self.source, name.schema, name.table)
-        head = table.head() if seen_here or self._since(entry) < self.oldest else None
+        head = table.head()
         own = head.position if head else None
         since = max([self._since(entry), *([own] if own else [])])
         if since < self.oldest:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
-        obstacle = found.obstacle(name, since, fresh=own is None and entry.silver_version is None)
-        if obstacle:
-            raise TableStopped(f"{self.source}: {name}: {obstacle}")
-        if seen_here is None or seen_here.last < since:
-            return None
-        definition = agreed(name, [pair for pair in seen_here.definitions if pair[0] >= since])
-        definition = named(self.lake, self.source, definition, found.last_change(name))
-        window = Window(self.bronze, self.head.version, (Range(since, self.end),))
-        return Work(self.source, window, definition, table, head, seen_here.size)
+        whole = Range(since, self.end)
+        standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint else None
+        with about(f"{self.source}: {name}"):
+            rules = Rules(self._complete, on_drop_empties=self.pipeline.on_drop == "drop")
+            steps = course(found, name, whole, standing, rules)
+        window = Window(self.bronze, self.head.version, (whole,))
+        size = seen_here.size if seen_here else 0
+        return Work(self.source, name, window, steps, table, head, size) if steps else None
+
+    def _complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+        return named(self.lake, self.source, logged, last_change)
 
     def _wanted(self, entry: Entry) -> bool:
         return _is_in(self.tables, entry)

@@ -5,8 +5,10 @@ Put here: their columns and what a row says. Not here: how rows come about (comp
 Besides the source's columns a row has ``_op`` (insert, update or delete: existed before the window × exists after it),
 ``_existed``, the position of the key's last change, its commit time, its window, and ``_raw``. Deletes stay as rows, so
 silver remembers what was deleted when. Windows are appended, and replaced whole when a range is done again.
+A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: rows before it count no more.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column
@@ -14,9 +16,12 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import Head, Table
+from spark_jobs.lake import Head, Table, quoted
 from spark_jobs.position import Position, Range
 
+TRUNCATE = "truncate"
+CHANGE = "change"
+"""Kind of a commit that moves the table over a statement; its notes hold the steps that changed its columns."""
 PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
 CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
 ADDED = {
@@ -90,6 +95,18 @@ def spark_type(arrow: str) -> str:
     return _ARROW_TO_SPARK[arrow]
 
 
+def raw_sql(raw: str, names: Mapping[str, str | None]) -> str:
+    """SQL: the exact texts of a row behind a change of columns.
+
+    names: by the old one the new one, None where it went.
+    """
+    gone = ", ".join(quoted(old) for old, new in names.items() if new is None)
+    cases = " ".join(f"WHEN {quoted(old)} THEN {quoted(new)}" for old, new in names.items() if new not in (None, old))
+    left = f"map_filter({raw}, (k, v) -> k NOT IN ({gone}))" if gone else raw
+    named = f"transform_keys({left}, (k, v) -> CASE k {cases} ELSE k END)" if cases else left
+    return f"IF(size({named}) = 0, NULL, {named})" if gone else named
+
+
 def properties(table: Table) -> dict[str, str]:
     """Delta features: any column name, and rows marked as deleted instead of files written again."""
     return {} if table.plain else {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
@@ -100,8 +117,8 @@ def require_same_columns(table: Table, wanted: dict[str, str], name: str) -> Non
     there = table.columns()
     if there and there != wanted:
         raise TableStopped(
-            f"{name}: its columns are now ({_listed(wanted)}), but {table.path} has ({_listed(there)}); "
-            "a change of columns is not applied yet"
+            f"{name}: its columns are now ({_listed(wanted)}), but {table.path} has ({_listed(there)}), "
+            "and no statement of the log says why"
         )
 
 

@@ -5,26 +5,43 @@ Two small queries over metadata columns answer for all tables of a source at onc
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.binlog import FormatDescription, TableDefinition, TableName, parse_table_map, same_layout
+from spark_jobs.binlog import (
+    FormatDescription,
+    Session,
+    TableDefinition,
+    TableName,
+    parse_table_map,
+    read_session,
+    same_layout,
+)
 from spark_jobs.errors import TableStopped
 from spark_jobs.position import Position
 from spark_jobs.schema.statements import Effect, Statement, judge
 
-_HEADER = 19
+_BEGIN = 4096
+"""Bytes of a statement's slice in which its status variables lie."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A statement and where it stands in the log."""
+    """A statement, where it stands in the log, where the log goes on behind it, and when it took effect.
+
+    database: the session's default one. session: what else of it decides what the statement means.
+    """
 
     position: Position
     statement: Statement
+    stop: Position
+    database: str = ""
+    committed_at: datetime | None = None
+    session: Session = field(default_factory=Session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +61,17 @@ class Survey:
     tables: dict[TableName, Seen]
     statements: tuple[Said, ...]
 
-    def obstacle(self, name: TableName, since: Position, *, fresh: bool) -> str | None:
-        """Why a table cannot be compacted from a position on, or None. ``fresh``: silver has no row of it yet."""
-        for said in self.statements:
-            if said.position >= since and said.statement.names(name.schema, name.table):
-                harmless = said.statement.effect is Effect.CREATES or (fresh and self._before_first_row(name, said))
-                if not harmless:
-                    return _refusal(said)
-        return None
+    def about(self, name: TableName, since: Position) -> list[Said]:
+        """The statements from a position on that name a table, in order."""
+        return [
+            one for one in self.statements if one.position >= since and one.statement.names(name.schema, name.table)
+        ]
 
     def last_change(self, name: TableName) -> Position | None:
         """Where the last statement stands that names a table."""
         return max(
             (said.position for said in self.statements if said.statement.names(name.schema, name.table)), default=None
         )
-
-    def _before_first_row(self, name: TableName, said: Said) -> bool:
-        """A change of a table that the lake has no row of yet leaves nothing behind that would have to change."""
-        seen = self.tables.get(name)
-        return said.statement.effect is Effect.CHANGES and (seen is None or said.position < seen.first)
 
 
 def survey(slices: DataFrame) -> Survey:
@@ -76,7 +85,11 @@ def survey(slices: DataFrame) -> Survey:
             for definition in _definitions(row["context"], row["maps"], at):
                 definitions.setdefault(definition.name, []).append((at, definition))
         if row["kind"] == "statement" and row["statement"] is not None:
-            statements.append(Said(at, judge(row["statement"], row["database"] or "")))
+            stop, database = replace(at, offset=row["stop"]), row["database"] or ""
+            said = judge(row["statement"], database)
+            session = read_session(row["begin"])
+            statements.append(Said(at, said, stop, database, row["committed_at"], session))
+
     tables = {name: replace(seen, definitions=tuple(definitions.get(name, ()))) for name, seen in spans.items()}
     meaningful = tuple(said for said in statements if said.statement.effect is not Effect.NONE)
     return Survey(tables, meaningful)
@@ -88,8 +101,8 @@ def agreed(name: TableName, found: Iterable[tuple[Position, TableDefinition]]) -
     for at, other in others:
         if not same_layout(first, other) or first != other:
             raise TableStopped(
-                f"{name}: its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(other)}); "
-                "a change of columns is not applied yet"
+                f"{name}: its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(other)}), "
+                "and no statement between them says why"
             )
     return first
 
@@ -111,7 +124,11 @@ def _spans(slices: DataFrame) -> dict[TableName, Seen]:
 def _notable(slices: DataFrame) -> list[dict[str, Any]]:
     wanted = (F.col("kind") == "statement") | (F.size("maps") > 0)
     head = F.coalesce("context", F.when(F.size("maps") > 0, F.substring("payload", 5, 512))).alias("context")
-    columns = ("stretch", "number", "file", "start", "kind", "database", "statement", "maps", head)
+    begin = F.when(F.col("kind") == "statement", F.substring("payload", 1, _BEGIN)).alias("begin")
+    columns = (
+        *("stretch", "number", "file", "start", "stop", "kind", "committed_at", "database", "statement", "maps"),
+        *(head, begin),
+    )
     found = slices.where(wanted).select(*columns)
     return sorted(found.toArrow().to_pylist(), key=lambda row: (row["stretch"], row["number"], row["start"]))
 
@@ -125,21 +142,6 @@ def _definitions(context: bytes, maps: list[bytes], at: Position) -> list[TableD
     length = int.from_bytes(context[9:13], "little")
     format_ = FormatDescription.parse(context[:length], str(at))
     return [parse_table_map(event, format_, str(at)) for event in maps]
-
-
-def _refusal(said: Said) -> str:
-    match said.statement.effect:
-        case Effect.ROWS:
-            why = "changes rows in statement format, which says what was asked, not what happened"
-        case Effect.ROUTINE:
-            why = "runs a routine, logged in statement format: which rows of which tables it changed is not in the log"
-        case Effect.TRANSACTION:
-            why = (
-                "decides about rows that were logged before it (XA, or a rollback past them), which is not handled yet"
-            )
-        case _:
-            why = "changes the table, which is not applied yet"
-    return f"{said.statement.verb} at {said.position} {why}: {said.statement.short}"
 
 
 def _columns(definition: TableDefinition) -> str:

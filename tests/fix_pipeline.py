@@ -8,6 +8,7 @@ import pytest
 import yaml
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs import merge
 from spark_jobs.config import Pipeline, load
 from spark_jobs.extract import Extracted
 from spark_jobs.pipeline import Outcome, lake_of, run_source
@@ -68,6 +69,30 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     """A table's rows without the columns that the project adds, sorted."""
     names = [name for name in frame.columns if not name.startswith("_")]
     return sorted(tuple(row) for row in frame.select(*(f"`{name}`" for name in names)).collect())
+
+
+_AS_IN_THE_LAKE = {"time": "CAST(`{}` AS CHAR)", "bit": "`{}` + 0", "set": "CAST(`{}` AS CHAR)"}
+"""How columns are asked for whose Python values are others than those of the lake."""
+
+
+def require_same(shop: Shop, pipeline: Pipeline, table: str) -> None:
+    """Columns, in order, and rows of a downstream table are the server's."""
+    frame = lake_of(pipeline).downstream(shop.database.name, table).read(shop.spark)
+    listed = shop.database.execute(
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
+        "ORDER BY ordinal_position",
+        (shop.database.name, table),
+    )
+    names = [name for name in frame.columns if name not in merge.ADDED]
+    assert names == [name for name, _ in listed]
+    asked = ", ".join(_AS_IN_THE_LAKE.get(kind, "`{}`").format(name) for name, kind in listed)
+    truth = shop.database.execute(f"SELECT {asked} FROM `{table}`")
+    found = [tuple(row) for row in frame.select(*(f"`{name}`" for name in names)).collect()]
+    assert sorted(map(repr, map(_plain, found))) == sorted(map(repr, map(_plain, truth)))
+
+
+def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(bytes(cell) if isinstance(cell, bytearray) else cell for cell in row)
 
 
 @pytest.fixture

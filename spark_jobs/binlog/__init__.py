@@ -12,6 +12,7 @@ from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
 from spark_jobs.binlog.events import Event, Summary, TypeCount, list_events, summarize
 from spark_jobs.binlog.file_decoder import FileDecoder
 from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check_magic
+from spark_jobs.binlog.query import Session, read_session
 from spark_jobs.binlog.rows import Changes, Decoder, Presence
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
 from spark_jobs.binlog.transactions import SLICE_SCHEMA, Slicer
@@ -34,6 +35,7 @@ __all__ = [
     "FileHead",
     "FormatDescription",
     "Presence",
+    "Session",
     "Slicer",
     "Summary",
     "TableDefinition",
@@ -46,6 +48,7 @@ __all__ = [
     "parse_table_map",
     "read_commits",
     "read_head",
+    "read_session",
     "same_layout",
     "summarize",
     "xa_step",

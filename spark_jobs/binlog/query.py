@@ -1,4 +1,4 @@
-"""QUERY events: the default database and the text of a statement.
+"""QUERY events: the default database, the text of a statement, and the session that it was said in.
 
 Source: MySQL manual, QUERY_EVENT; libs/mysql/binlog/event/statement_events.h; MariaDB sql/log_event.cc
 (``query_event_uncompress``).
@@ -7,10 +7,12 @@ Put here: what a QUERY's bytes say. Not here: which statements mean what; the sc
 a transaction, and DDL is read where schemas are tracked.
 """
 
+from dataclasses import dataclass
+
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.compression import inflated_record
 from spark_jobs.binlog.event_types import EVENT_TYPES
-from spark_jobs.binlog.format_description import HEADER
+from spark_jobs.binlog.format_description import HEADER, MAGIC
 from spark_jobs.errors import DecodeError
 
 _DATABASE_LENGTH = 8
@@ -34,6 +36,64 @@ def read_query(event: bytes, footer: int, where: str) -> tuple[str, str]:
     if meaning == kernels.QUERY_COMPRESSED:
         raw = inflated_record(raw, f"{where}: Query_compressed event")
     return _text(body[database : text - 1]), _text(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What decides how a statement reads and what it does. None: the log does not tell.
+
+    sql_mode: bits as in sql/system_variables.h. collation: id of the client's, whose character set the text is in.
+    """
+
+    sql_mode: int | None = None
+    collation: int | None = None
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a value that does not fit is an error and not changed."""
+        return bool((self.sql_mode or 0) & (_STRICT_TRANS_TABLES | _STRICT_ALL_TABLES))
+
+    @property
+    def has_backslashes(self) -> bool:
+        """Whether a backslash escapes in a string."""
+        return self.sql_mode is not None and not self.sql_mode & _NO_BACKSLASH_ESCAPES
+
+
+_NO_BACKSLASH_ESCAPES, _STRICT_TRANS_TABLES, _STRICT_ALL_TABLES = 1 << 20, 1 << 21, 1 << 22
+_SIZES = {0: 4, 1: 8, 3: 4, 4: 6}
+"""Bytes of the status variables that come first: flags, SQL mode, auto_increment, character sets."""
+_SQL_MODE, _CHARSETS, _CATALOG = 1, 4, 6
+
+
+def read_session(slice_: bytes) -> Session:
+    """The session of a slice's first QUERY event, as its status variables have it; they come in a fixed order."""
+    at = len(MAGIC) if slice_.startswith(MAGIC) else 0
+    while len(slice_) >= at + HEADER:
+        meaning = EVENT_TYPES[slice_[at + 4]].meaning if slice_[at + 4] in EVENT_TYPES else None
+        length = int.from_bytes(slice_[at + 9 : at + 13], "little")
+        if meaning in (kernels.QUERY, kernels.QUERY_COMPRESSED, kernels.LOAD_QUERY):
+            fixed = HEADER + (26 if meaning == kernels.LOAD_QUERY else 13)
+            size = int.from_bytes(slice_[at + HEADER + _STATUS_LENGTH :][:2], "little")
+            return _session(slice_[at + fixed : at + fixed + size])
+        at += max(length, HEADER)
+    return Session()
+
+
+def _session(variables: bytes) -> Session:
+    found: dict[int, bytes] = {}
+    at = 0
+    while at < len(variables):
+        code = variables[at]
+        size = 1 + variables[at + 1] if code == _CATALOG and at + 1 < len(variables) else _SIZES.get(code)
+        if size is None:
+            break
+        found[code] = variables[at + 1 : at + 1 + size]
+        at += 1 + size
+    mode, sets = found.get(_SQL_MODE), found.get(_CHARSETS)
+    return Session(
+        None if mode is None else int.from_bytes(mode, "little"),
+        None if sets is None else int.from_bytes(sets[:2], "little"),
+    )
 
 
 def _text(raw: bytes) -> str:

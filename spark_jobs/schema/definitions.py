@@ -89,7 +89,7 @@ class Recorded:
                 "schema": one.name.schema,
                 "table": one.name.table,
                 "read_at": str(self.read_at),
-                "definition": _to_json(one),
+                "definition": to_json(one),
             }
             for one in self.definitions
         ]
@@ -198,14 +198,14 @@ def _stored(table: Table, name: TableName) -> tuple[Position, TableDefinition] |
         return None
     wanted = [("schema", "=", name.schema), ("table", "=", name.table)]
     rows = deltalake.DeltaTable(table.path).to_pyarrow_table(filters=wanted).to_pylist()
-    return (Position.parse(rows[0]["read_at"]), _from_json(rows[0]["definition"])) if rows else None
+    return (Position.parse(rows[0]["read_at"]), from_json(rows[0]["definition"])) if rows else None
 
 
-def _to_json(definition: TableDefinition) -> str:
+def to_json(definition: TableDefinition) -> str:
     return json.dumps(asdict(definition), ensure_ascii=False)
 
 
-def _from_json(text: str) -> TableDefinition:
+def from_json(text: str) -> TableDefinition:
     raw = json.loads(text)
     columns = [Column(**{**one, "labels": one["labels"] and tuple(one["labels"])}) for one in raw["columns"]]
     return TableDefinition(TableName(**raw["name"]), tuple(columns), tuple(raw["key"]))
@@ -244,7 +244,7 @@ def _from_server(source: Server, connection: Any) -> Iterator[TableDefinition]:
         if name.schema not in SYSTEM_SCHEMAS:
             names = [row["name"] for row in rows]
             key = tuple(names.index(row["name"]) for row in keys.get(name, ()))
-            yield TableDefinition(name, tuple(_column(row, collations) for row in rows), key)
+            yield TableDefinition(name, tuple(column_of_row(row, collations) for row in rows), key)
 
 
 def _by_table(rows: list[dict[str, Any]]) -> dict[TableName, list[dict[str, Any]]]:
@@ -254,7 +254,7 @@ def _by_table(rows: list[dict[str, Any]]) -> dict[TableName, list[dict[str, Any]
     return tables
 
 
-def _column(row: dict[str, Any], collations: Mapping[str, int]) -> Column:
+def column_of_row(row: dict[str, Any], collations: Mapping[str, int]) -> Column:
     """One row of information_schema.COLUMNS as TABLE_MAP would describe it.
 
     For unknown types and collations the code is _UNKNOWN. collations: ids by name.

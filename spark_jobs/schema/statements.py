@@ -68,6 +68,11 @@ class Statement:
         return _spelled(table) <= self.words if self.tables is None else name in self.tables
 
     @property
+    def plain(self) -> str:
+        """The text with what stands in comments for servers from a version on."""
+        return _opened(self.text)
+
+    @property
     def short(self) -> str:
         """The text on one line, for messages."""
         line = " ".join(self.text.split())
@@ -111,7 +116,7 @@ _CREATE_OBJECTS = {"TABLE": Effect.CREATES, "DATABASE": Effect.NONE, "SCHEMA": E
 @lru_cache(maxsize=1024)
 def judge(text: str, database: str) -> Statement:
     """What a QUERY event's text does; ``database`` is the session's default one."""
-    plain = _CONDITIONAL.sub(r" \1 ", text)
+    plain = _opened(text)
     words = _carried_out(_words(plain))
     effect = _effect(words)
     verb = " ".join(words[:2]).upper()
@@ -122,6 +127,10 @@ def judge(text: str, database: str) -> Statement:
         return Statement(text, verb, effect, frozenset(), frozenset(_last_name(words)), known)
     tables = None if _MODIFIERS & {word.upper() for word in words[1:4]} else _tables(plain, database)
     return Statement(text, verb, effect, tables, frozenset(), known)
+
+
+def _opened(text: str) -> str:
+    return _CONDITIONAL.sub(r" \1 ", text)
 
 
 def _effect(words: list[str]) -> Effect:

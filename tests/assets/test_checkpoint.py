@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assets import checkpoint
 from assets.checkpoint import Comparison
-from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.binlog import TableName
 from spark_jobs.compact import Compacted
 from spark_jobs.extract import Extracted
 from spark_jobs.lake import Checkpoint, Head, Lake
@@ -132,13 +132,11 @@ def test_what_a_bronze_commit_says(tmp_path: Path) -> None:
 
 def test_what_silver_and_downstream_commits_say(tmp_path: Path) -> None:
     name, lake = TableName("shop", "orders"), Lake(str(tmp_path))
-    definition = TableDefinition(name, (), None)
     compacted = Compacted(
         "shop",
         name,
         Range(EARLY, LATE),
         head(LATE),
-        definition,
         changes=9,
         inserts=3,
         updates=2,

@@ -122,3 +122,36 @@ def test_a_range_that_bronze_does_not_hold_is_refused(shop: Shop) -> None:
     shop.run(pipeline)
     with pytest.raises(LakeError, match=r"bronze holds .*, which is not all of"):
         again(shop, pipeline, Position(shop.start.file, 4), shop.end())
+
+
+def test_a_range_from_before_other_columns_is_led_on_to_them(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")
+    run_with_a_bug(shop, pipeline, monkeypatch)
+    middle = shop.end()
+    shop.execute(
+        "ALTER TABLE t ADD n INT NOT NULL DEFAULT 7 FIRST, CHANGE v w BIGINT, RENAME COLUMN id TO k",
+        "UPDATE t SET w = 10 WHERE k = 1",
+        "ALTER TABLE t ADD late CHAR(3) DEFAULT 'abc'",
+    )
+    shop.run(pipeline)
+    outcome = again(shop, pipeline, shop.start, middle)
+    assert outcome.stopped == {}
+    assert shop.merged(pipeline, "t") == shop.truth("t")
+    before = versions(shop, pipeline)
+    again(shop, pipeline, shop.start, shop.end())
+    assert versions(shop, pipeline) == before, "all of it done again changes nothing"
+
+
+def test_a_range_from_before_a_truncate_brings_nothing_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")
+    run_with_a_bug(shop, pipeline, monkeypatch)
+    middle = shop.end()
+    shop.execute("TRUNCATE t", "INSERT INTO t VALUES (3,30)")
+    shop.run(pipeline)
+    assert shop.merged(pipeline, "t") == shop.truth("t")
+    outcome = again(shop, pipeline, shop.start, middle)
+    assert outcome.stopped == {}
+    assert len(outcome.compacted) == 1
+    assert shop.merged(pipeline, "t") == shop.truth("t") == [(3, 30)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import DecodeError, LakeError, LostRace, TableStopped
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch, raise_from_task, spark_type
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch, quoted, raise_from_task, spark_type
 from spark_jobs.position import Position
 
 
@@ -312,3 +312,7 @@ def test_a_counter_without_any_checkpoint_is_not_trusted(spark: SparkSession, la
     assert str(refused.value) == (
         f"{made.path}: no commit in its history names a position; restore the table's _delta_log"
     )
+
+
+def test_a_literal_is_quoted_for_spark() -> None:
+    assert quoted("a'b\\c") == "'a\\'b\\\\c'"

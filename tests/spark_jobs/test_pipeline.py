@@ -41,7 +41,7 @@ def entry(name: TableName, **values: Any) -> Entry:
 
 
 def compacted(name: TableName) -> Compacted:
-    return Compacted("s", name, Range(BEGIN, END), Head(9, 4, None), definition=None)  # type: ignore[arg-type]
+    return Compacted("s", name, Range(BEGIN, END), Head(9, 4, None))
 
 
 def test_what_one_table_raises_stops_that_table_alone() -> None:

@@ -17,6 +17,7 @@ from spark_jobs.silver import (
     place,
     place_sql,
     properties,
+    raw_sql,
     require_same_columns,
     spark_type,
     stored_columns,
@@ -137,8 +138,8 @@ def test_another_set_of_columns_stops_the_table(tmp_path: Path) -> None:
     with pytest.raises(TableStopped) as stopped:
         require_same_columns(table, {"id": "BIGINT", "n": "INT", "_op": "STRING"}, "shop.t")
     assert str(stopped.value) == (
-        f"shop.t: its columns are now (id BIGINT, n INT), but {table.path} has (id INT); "
-        "a change of columns is not applied yet"
+        f"shop.t: its columns are now (id BIGINT, n INT), but {table.path} has (id INT), "
+        "and no statement of the log says why"
     )
 
 
@@ -148,6 +149,25 @@ def test_another_set_of_columns_stops_the_table(tmp_path: Path) -> None:
 )
 def test_plain_tables_have_no_features(tmp_path: Path, plain: bool, wanted: dict[str, str]) -> None:
     assert properties(Lake(str(tmp_path), plain=plain).bronze("shop")) == wanted
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "names, wanted",
+    [
+        ({"a": "a", "b": "b"}, {"a": "0", "b": "1"}),
+        ({"a": "x", "b": "b"}, {"x": "0", "b": "1"}),
+        ({"a": "b", "b": "a"}, {"b": "0", "a": "1"}),
+        ({"a": None, "b": "a"}, {"a": "1"}),
+        ({"a": None, "b": None}, None),
+    ],
+)
+def test_exact_texts_follow_their_columns(
+    spark: SparkSession, names: dict[str, str | None], wanted: dict[str, str] | None
+) -> None:
+    for given, expected in (("map('a', '0', 'b', '1')", wanted), ("CAST(NULL AS MAP<STRING, STRING>)", None)):
+        (row,) = spark.sql(f"SELECT {raw_sql('_raw', names)} found FROM (SELECT {given} _raw)").collect()
+        assert row["found"] == expected
 
 
 @pytest.mark.spark

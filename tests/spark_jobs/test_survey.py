@@ -23,62 +23,8 @@ def at(offset: int) -> Position:
 
 def surveyed(*statements: tuple[int, str], first: int | None = 100) -> Survey:
     tables = {} if first is None else {NAME: Seen(at(first), at(900), ())}
-    said = tuple(Said(at(offset), judge(text, "shop")) for offset, text in statements)
+    said = tuple(Said(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements)
     return Survey(tables, said)
-
-
-@pytest.mark.parametrize(
-    "found, fresh, why",
-    [
-        (surveyed(), False, None),
-        (surveyed((500, "ALTER TABLE other ADD x INT")), False, None),
-        (surveyed((500, "CREATE TABLE t (a INT)")), False, None),
-        (surveyed((50, "ALTER TABLE t ADD x INT")), True, None),
-        (surveyed((50, "ALTER TABLE t ADD x INT"), first=None), True, None),
-        (surveyed((5, "ALTER TABLE t ADD x INT")), False, None),
-        (
-            surveyed((50, "ALTER TABLE t ADD x INT")),
-            False,
-            "ALTER TABLE at b.000001:50 changes the table, which is not applied yet: ALTER TABLE t ADD x INT",
-        ),
-        (
-            surveyed((500, "TRUNCATE TABLE t")),
-            True,
-            "TRUNCATE TABLE at b.000001:500 changes the table, which is not applied yet: TRUNCATE TABLE t",
-        ),
-        (
-            surveyed((50, "INSERT INTO t VALUES (1)")),
-            True,
-            (
-                "INSERT INTO at b.000001:50 changes rows in statement format, which says what was asked, not what "
-                "happened: "
-                "INSERT INTO t VALUES (1)"
-            ),
-        ),
-        (
-            surveyed((50, "SELECT `shop`.`f`()")),
-            True,
-            (
-                "SELECT SHOP at b.000001:50 runs a routine, logged in statement format: which rows of which tables "
-                "it changed "
-                "is not in the log: SELECT `shop`.`f`()"
-            ),
-        ),
-        (
-            surveyed((50, "XA COMMIT X'01',X'',1")),
-            True,
-            (
-                "XA COMMIT at b.000001:50 decides about rows that were logged before it (XA, or a rollback past "
-                "them), which "
-                "is not handled yet: XA COMMIT X'01',X'',1"
-            ),
-        ),
-    ],
-)
-def test_what_keeps_a_table_from_being_compacted_is_said_with_its_place(
-    found: Survey, fresh: bool, why: str | None
-) -> None:
-    assert found.obstacle(NAME, at(10), fresh=fresh) == why
 
 
 def test_the_last_change_is_the_last_statement_that_names_the_table() -> None:
@@ -110,8 +56,8 @@ def test_rows_of_two_definitions_stop_the_table(other: TableDefinition, shown: s
     with pytest.raises(TableStopped) as stopped:
         agreed(NAME, [(at(4), definition(ID)), (at(9), other)])
     assert str(stopped.value) == (
-        f"shop.t: its columns differ between b.000001:4 (id int) and b.000001:9 ({shown}); "
-        "a change of columns is not applied yet"
+        f"shop.t: its columns differ between b.000001:4 (id int) and b.000001:9 ({shown}), "
+        "and no statement between them says why"
     )
 
 
@@ -139,4 +85,6 @@ def test_bronze_tells_tables_definitions_and_statements(spark: SparkSession, lak
     seen = found.tables[NAME]
     assert seen.first < found.statements[0].position < seen.last
     assert agreed(NAME, seen.definitions).column_names() == ["id"]
-    assert found.obstacle(NAME, at(4), fresh=True) is None
+    (said,) = found.about(TableName("shop", "u"), at(4))
+    assert (said.database, said.position < said.stop <= seen.last) == ("shop", True)
+    assert found.about(NAME, at(4)) == found.about(TableName("shop", "u"), said.stop) == []

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from spark_jobs.binlog.query import read_query
+from spark_jobs.binlog.query import Session, read_query, read_session
 from spark_jobs.errors import DecodeError
 from tests.segment_spec import RawEvent, SegmentSpec, Statement
 
@@ -63,3 +63,37 @@ def test_what_is_refused(code: int, body: bytes, message: str) -> None:
 def test_without_checksum() -> None:
     events = SegmentSpec(changes=[Statement("shop", "drop table x")], checksum=False).events()
     assert read_query(events[3], 0, "f:4") == ("shop", "drop table x")
+
+
+STATUS = (
+    b"\0\1\2\3\4"
+    b"\1" + (1 << 21 | 4).to_bytes(8, "little") + b"\6\3std" + b"\3\1\0\1\0" + b"\4\x08\0\x2d\0\x2d\0" + b"\5\3UTC"
+)
+
+
+def slice_of(status: bytes) -> bytes:
+    """A GTID-like event, then a QUERY."""
+    spec = SegmentSpec(changes=[RawEvent(29, b"\0note"), RawEvent(2, head(b"shop", status) + status + b"shop\0DROP x")])
+    return b"".join(spec.events()[2:4])
+
+
+@pytest.mark.parametrize(
+    "status, wanted, strict",
+    [
+        (STATUS, Session(1 << 21 | 4, 8), True),
+        (STATUS[:14], Session(1 << 21 | 4), True),
+        (b"\1" + bytes(8), Session(0), False),
+        (b"", Session(), False),
+        (b"\x7fwhatever", Session(), False),
+    ],
+)
+def test_a_statement_s_session_is_read(status: bytes, wanted: Session, strict: bool) -> None:
+    found = read_session(slice_of(status))
+    assert (found, found.is_strict) == (wanted, strict)
+    assert read_session(b"\xfebin" + slice_of(status)) == wanted
+    assert found.has_backslashes == (wanted.sql_mode is not None)
+
+
+def test_a_slice_without_a_statement_tells_no_session() -> None:
+    assert read_session(b"") == read_session(slice_of(STATUS)[:10]) == Session()
+    assert not Session(1 << 20).has_backslashes

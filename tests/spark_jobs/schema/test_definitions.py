@@ -269,7 +269,7 @@ def store(lake: Lake, recorded: Recorded, source: str = "shop") -> None:
             "schema": one.name.schema,
             "table": one.name.table,
             "read_at": str(recorded.read_at),
-            "definition": definitions._to_json(one),
+            "definition": definitions.to_json(one),
         }
         for one in recorded.definitions
     ]
@@ -330,7 +330,7 @@ def test_a_type_that_is_not_known_is_named_with_its_column(tmp_path: Path) -> No
 
 def test_definitions_are_the_same_after_storing() -> None:
     labelled = replace(KNOWN, columns=(*KNOWN.columns, Column("e", 247, 1, False, True, 255, ("it's", "ä", ""))))
-    assert definitions._from_json(definitions._to_json(labelled)) == labelled
+    assert definitions.from_json(definitions.to_json(labelled)) == labelled
 
 
 @pytest.mark.spark
@@ -415,7 +415,7 @@ def test_a_log_with_names_goes_without_a_definition(tmp_path: Path, known: Table
 def test_columns_of_types_that_the_log_does_not_tell(
     row: dict[str, object], code: int, meta: int, declared: str | None
 ) -> None:
-    column = definitions._column({"name": "c", "nullable": "YES", "collation": None} | row, {})
+    column = definitions.column_of_row({"name": "c", "nullable": "YES", "collation": None} | row, {})
     assert (column.type_code, column.meta, column.declared) == (code, meta, declared)
     assert column.charset == 63
 
@@ -431,12 +431,12 @@ def test_columns_of_types_that_the_log_does_not_tell(
 )
 def test_compressed_columns(row: dict[str, object], code: int, meta: int) -> None:
     told = {"name": "c", "nullable": "YES", "collation": None, "declared": f"{row['kind']}(…) /*M!100301 COMPRESSED*/"}
-    column = definitions._column(told | row, {})
+    column = definitions.column_of_row(told | row, {})
     assert (column.type_code, column.meta, column.charset) == (code, meta, 63)
 
 
 def test_text_of_an_unknown_collation_is_not_taken_for_bytes() -> None:
     told = {"name": "c", "nullable": "YES", "kind": "text", "declared": "text", "collation": "klingon_ci"}
-    assert definitions._column(told, {"latin1_bin": 47}).type_code == definitions._UNKNOWN
-    assert definitions._column(told, {"klingon_ci": 47}).type_code == 252
-    assert definitions._column(told, {"klingon_ci": 47}).charset == 47
+    assert definitions.column_of_row(told, {"latin1_bin": 47}).type_code == definitions._UNKNOWN
+    assert definitions.column_of_row(told, {"klingon_ci": 47}).type_code == 252
+    assert definitions.column_of_row(told, {"klingon_ci": 47}).charset == 47

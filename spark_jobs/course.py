@@ -1,0 +1,400 @@
+"""A table's course through a range of its log: rows, and between them the statements that change the table.
+
+Put here: cutting a range at a table's statements, and what definition holds where. Not here: what bronze says
+(survey.py), how statements are read (schema/), carrying anything out (compact.py).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from spark_jobs import silver
+from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName
+from spark_jobs.binlog.types.charsets import UTF8, charset_of
+from spark_jobs.errors import DecodeError, TableStopped, Unsupported
+from spark_jobs.lake import identifier
+from spark_jobs.position import Position, Range
+from spark_jobs.schema.alter import Moved, created, moved, operations, target
+from spark_jobs.schema.definitions import from_json, to_json
+from spark_jobs.schema.statements import Effect
+from spark_jobs.schema.widening import keeps_values
+from spark_jobs.survey import Said, Survey, agreed
+
+Complete = Callable[[TableDefinition, Position | None], TableDefinition]
+"""Adds to a logged definition what a server told: (definition, the last change before the range's end)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a table stands at a position of its log.
+
+    definition: None where it is not known before the next row. is_dropped: the table is gone. emptied: where its last
+    TRUNCATE stands, or the CREATE that made it anew: what was written before counts no more.
+    """
+
+    definition: TableDefinition | None
+    is_dropped: bool = False
+    emptied: Position | None = None
+
+    def to_notes(self) -> dict[str, Any]:
+        """As it stands in a silver commit."""
+        return {
+            "definition": self.definition and to_json(self.definition),
+            "dropped": self.is_dropped,
+            "emptied": self.emptied and str(self.emptied),
+        }
+
+    @classmethod
+    def from_notes(cls, notes: Mapping[str, Any]) -> "Standing":
+        known, emptied = notes.get("definition"), notes.get("emptied")
+        return cls(known and from_json(known), notes.get("dropped", False), emptied and Position.parse(emptied))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A part of the log without a statement that changes the table, and the definition of its rows."""
+
+    range: Range
+    standing: Standing
+
+    @property
+    def definition(self) -> TableDefinition:
+        assert self.standing.definition is not None
+        return self.standing.definition
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A change of the table: where it stands, and how the table stands behind it.
+
+    empties: no row that was there counts any more. origins: from which column each one of the definition comes, by
+    name, None for new ones; no origins at all where the table is another one. fills: what rows that were there have in
+    new columns, as SQL literals; absent for NULL.
+    """
+
+    range: Range
+    standing: Standing
+    said: Said | None = None
+    empties: bool = False
+    origins: dict[str, str | None] | None = None
+    fills: dict[str, str] = field(default_factory=dict)
+
+
+Step = Rows | Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a course needs to know besides the log. on_drop_empties: whether DROP TABLE takes the rows away."""
+
+    complete: Complete
+    on_drop_empties: bool = False
+
+
+def course(found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> list[Step]:
+    """The table's steps through a range, in order. ``standing``: at the range's start; None: silver has no row of it.
+
+    Raises TableStopped where a statement cannot be carried out, or says something else than the rows behind it.
+    """
+    return _Course(found, name, whole, rules, standing).steps()
+
+
+class _Course:
+    def __init__(self, found: Survey, name: TableName, whole: Range, rules: Rules, standing: Standing | None) -> None:
+        self.found = found
+        self.name = name
+        self.whole = whole
+        self.rules = rules
+        self.seen = found.tables.get(name)
+        self.is_new = standing is None
+        self.standing = standing or Standing(None)
+        self.done: list[Step] = []
+
+    def steps(self) -> list[Step]:
+        said = [one for one in self.found.about(self.name, self.whole.start) if self._cuts(one)]
+        starts = [self.whole.start, *(one.stop for one in said)]
+        stops = [*(one.position for one in said), self.whole.stop]
+        parts = [Range(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)]
+        logged = [self._logged(part) for part in parts]
+        for at, part in enumerate(parts):
+            if at:
+                self._turn(said[at - 1], logged[at])
+            self._rows(part, logged[at], is_last=part is parts[-1])
+        return self.done
+
+    def _cuts(self, said: Said) -> bool:
+        """Whether a statement changes the table. Raises TableStopped for what is not handled."""
+        match said.statement.effect:
+            case Effect.CREATES:
+                return self._is_about(said)
+            case Effect.CHANGES:
+                return self._changes(said)
+            case Effect.ROWS:
+                why = "changes rows in statement format, which says what was asked, not what happened"
+            case Effect.ROUTINE:
+                why = (
+                    "runs a routine, logged in statement format: which rows of which tables it changed, it does not say"
+                )
+            case _:
+                why = "decides about rows logged before it (XA, or a rollback past them), which is not handled yet"
+        raise self._refused(said, why)
+
+    def _changes(self, said: Said) -> bool:
+        verb = said.statement.verb.split()[0]
+        if verb in ("TRUNCATE", "DROP") and "INDEX" not in said.statement.verb:
+            return True
+        if self._is_early(said):
+            return False
+        if verb == "CREATE" and self._is_about(said):
+            return True
+        if verb != "ALTER" and "ALTER" not in said.statement.text.upper()[:200]:
+            raise self._refused(said, "changes the table, which is not applied yet")
+        if not self._is_about(said):
+            renames = {"RENAME", "EXCHANGE"} & set(said.statement.plain.upper().split())
+            if renames:
+                raise self._refused(said, "changes the table, which is not applied yet")
+            return False
+        return bool(self._operations(said))
+
+    def _operations(self, said: Said) -> list[Any]:
+        try:
+            _require_plain(said)
+            return list(operations(said.statement.plain))
+        except DecodeError as error:
+            raise self._refused(said, f"changes the table, which is not applied: {error}") from error
+
+    def _is_about(self, said: Said) -> bool:
+        """Whether it is this table that the statement makes or alters, and not one that it mentions."""
+        try:
+            about = target(said.statement.plain, said.database)
+        except (DecodeError, IndexError) as error:
+            raise self._refused(said, "changes the table, which is not applied: it cannot be read") from error
+        return (about.schema.casefold(), about.table.casefold()) == (
+            self.name.schema.casefold(),
+            self.name.table.casefold(),
+        )
+
+    def _is_early(self, said: Said) -> bool:
+        """Whether it comes before the first row that the lake has of the table, and so has nothing to change."""
+        return self.is_new and (self.seen is None or said.position < self.seen.first)
+
+    def _refused(self, said: Said, why: str) -> TableStopped:
+        return TableStopped(f"{said.statement.verb} at {said.position} {why}: {said.statement.short}")
+
+    def _logged(self, part: Range) -> TableDefinition | None:
+        definitions = self.seen.definitions if self.seen else ()
+        inside = [(at, one) for at, one in definitions if part.start <= at < part.stop]
+        return agreed(self.name, inside) if inside else None
+
+    def _rows(self, part: Range, logged: TableDefinition | None, *, is_last: bool) -> None:
+        seen = self.seen
+        overlaps = seen is not None and seen.first < part.stop and part.start <= seen.last
+        known = self.standing.definition
+        if not overlaps or (logged is None and known is None) or not part:
+            return
+        if self.standing.is_dropped:
+            raise TableStopped(
+                f"{self.name}: rows in {part}, but the log has dropped the table and not created it again"
+            )
+        definition = known if logged is None else self._settled(logged, known, is_last=is_last)
+        assert definition is not None
+        if known is not None and not self._is_first():
+            self._require_same(known, definition, part)
+        standing = replace(self.standing, definition=definition)
+        if known is None and not self._is_first():
+            self.done.append(Turn(Range(part.start, part.start), standing))
+        self.standing = standing
+        before = self.done[-1] if self.done else None
+        if isinstance(before, Rows) and before.standing == standing:  # what stood between changed nothing
+            self.done[-1] = Rows(Range(before.range.start, part.stop), standing)
+        else:
+            self.done.append(Rows(part, standing))
+
+    def _is_first(self) -> bool:
+        """Whether silver has no row of the table yet."""
+        return self.is_new and not any(isinstance(step, Rows) for step in self.done)
+
+    def _settled(self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool) -> TableDefinition:
+        """A logged definition with names: its own, those that are known from before, or a server's."""
+        if not logged.named() and known is not None and known.named():
+            return _with_names(logged, known)
+        changes = self.found.about(self.name, self.whole.start)
+        if not logged.named() and not is_last:
+            raise TableStopped(
+                f"{self.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
+                f"{changes[-1].statement.verb} at {changes[-1].position} changed them since"
+            )
+        return self.rules.complete(logged, changes[-1].position if changes else None)
+
+    def _require_same(self, known: TableDefinition, logged: TableDefinition, part: Range) -> None:
+        if _shape(known) != _shape(logged):
+            raise TableStopped(
+                f"{self.name}: its columns differ: up to {part.start} they were ({_listed(known)}), and rows behind it "
+                f"have ({_listed(logged)}); no statement of the log says why"
+            )
+
+    def _turn(self, said: Said, logged: TableDefinition | None) -> None:
+        verb = said.statement.verb.split()[0]
+        place = Range(said.position, said.stop)
+        if said.statement.effect is Effect.CREATES or verb == "CREATE":
+            self._create(said, logged)
+        elif self._is_early(said) or self.standing.is_dropped:
+            return
+        elif verb == "TRUNCATE":
+            self.standing = replace(self.standing, emptied=said.position)
+            self.done.append(Turn(place, self.standing, said, empties=True))
+        elif verb == "DROP":
+            empties = self.rules.on_drop_empties
+            emptied = said.position if empties else self.standing.emptied
+            self.standing = Standing(None, is_dropped=True, emptied=emptied)
+            self.done.append(Turn(place, self.standing, said, empties=empties))
+        elif self.standing.definition is not None:
+            self._alter(said, logged, self.standing.definition)
+
+    def _create(self, said: Said, logged: TableDefinition | None) -> None:
+        is_there = not self.standing.is_dropped and not self.is_new
+        if is_there and "IF NOT EXISTS" in " ".join(said.statement.text.upper().split()):
+            return
+        try:
+            _require_plain(said)
+            stated = created(self.name, said.statement.plain)
+        except DecodeError:
+            stated = None  # its first row tells
+        definition = self._settled(logged, stated, is_last=True) if logged and (logged.named() or stated) else stated
+        if self._is_first():
+            self.standing = Standing(definition)
+            return
+        self.standing = Standing(definition, emptied=said.position)
+        self.done.append(Turn(Range(said.position, said.stop), self.standing, said, empties=True))
+
+    def _alter(self, said: Said, logged: TableDefinition | None, before: TableDefinition) -> None:
+        try:
+            stated = moved(before, self._operations(said))
+        except DecodeError as error:
+            raise self._refused(said, f"changes the table, which is not applied: {error}") from error
+        after = stated.definition
+        if logged is not None:
+            after = self._settled(logged, stated.definition, is_last=True)
+            if _shape(after) != _shape(stated.definition):
+                raise self._refused(
+                    said,
+                    f"leads to ({_listed(stated.definition)}), but the rows behind it have ({_listed(after)})",
+                )
+        self._require_values_kept(said, before, after, stated)
+        names = after.column_names()
+        origins = {
+            name: None if origin is None else before.column_names()[origin]
+            for name, origin in zip(names, stated.origins, strict=True)
+        }
+        fills = {
+            names[at]: stated.fills[str(column.name)]
+            for at, column in enumerate(stated.definition.columns)
+            if column.name in stated.fills
+        }
+        self.standing = replace(self.standing, definition=after)
+        self.done.append(Turn(Range(said.position, said.stop), self.standing, said, origins=origins, fills=fills))
+
+    def _require_values_kept(self, said: Said, before: TableDefinition, after: TableDefinition, stated: Moved) -> None:
+        for at, origin in enumerate(stated.origins):
+            if origin is None:
+                continue
+            old, new = before.columns[origin], after.columns[at]
+            if old.nullable and not new.nullable and not said.session.is_strict:
+                raise self._refused(said, f"may have changed NULL in column {new.name}: its session was not strict")
+            if not keeps_values(old, new):
+                raise self._refused(
+                    said,
+                    f"does not keep every value of column {after.columns[at].name}: the table was "
+                    f"({_listed(before)}) and is ({_listed(after)})",
+                )
+
+
+def _require_plain(said: Said) -> None:
+    """Raises Unsupported for a text whose literals read otherwise in the session that it was said in."""
+    text, session = said.statement.text, said.session
+    if not text.isascii() and (session.collation is None or charset_of(session.collation) not in UTF8):
+        raise Unsupported("its text is in another character set than UTF-8")
+    if "\\" in text and not session.has_backslashes:
+        raise Unsupported("its session had NO_BACKSLASH_ESCAPES")
+
+
+def _shape(definition: TableDefinition) -> list[tuple[str, str]]:
+    """Names and types in the lake: what a statement and the rows behind it must agree on."""
+    return [
+        (name.casefold(), silver.spark_type(str(column.arrow)))
+        for name, column in zip(definition.column_names(), definition.columns, strict=True)
+    ]
+
+
+def _with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
+    """A definition of a log that tells types alone, with the names and whatever else is known otherwise."""
+    codes = [[OLD_TWINS.get(c.type_code, c.type_code) for c in one.columns] for one in (logged, known)]
+    if codes[0] != codes[1]:
+        raise TableStopped(
+            f"{logged.name}: the log does not name its columns, and has types ({_listed(logged)}) where the table is "
+            f"known as ({_listed(known)})"
+        )
+    columns = map(_told, logged.columns, known.columns)
+    return TableDefinition(logged.name, tuple(columns), known.key)
+
+
+def _told(logged: Column, known: Column) -> Column:
+    def first(one: Any, other: Any) -> Any:
+        return other if one is None else one
+
+    return replace(
+        logged,
+        name=known.name,
+        unsigned=first(logged.unsigned, known.unsigned),
+        charset=first(logged.charset, known.charset),
+        labels=first(logged.labels, known.labels),
+        declared=first(logged.declared, known.declared),
+    )
+
+
+def _listed(definition: TableDefinition) -> str:
+    return ", ".join(
+        f"{name} {column.sql_type}" for name, column in zip(definition.column_names(), definition.columns, strict=True)
+    )
+
+
+def onwards(columns: Mapping[str, str], turns: Sequence[Turn]) -> dict[str, str]:
+    """Rows of an older definition as the present one has them: by present column and ``_raw``, SQL over the older ones.
+
+    columns: names and types at the rows' time.
+    """
+    now = {name: identifier(name) for name in columns}
+    raw = "_raw"
+    types = dict(columns)
+    for turn in turns:
+        if turn.standing.definition is None:
+            continue
+        after = silver.columns(turn.standing.definition).types
+        origins = origins_of(turn, types, after)
+        kept = {origin: name for name, origin in origins.items() if origin is not None}
+        if kept != {name: name for name in types}:
+            raw = silver.raw_sql(raw, {name: kept.get(name) for name in types})
+        now = {name: _carried(now, types, origins, turn.fills, (name, kind)) for name, kind in after.items()}
+        types = after
+    return now | {"_raw": raw}
+
+
+def origins_of(turn: Turn, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """From which column each one comes; in a table made anew, those that are of one type with what was there stay."""
+    if turn.origins is not None:
+        return turn.origins
+    return {name: name if before.get(name) == kind else None for name, kind in after.items()}
+
+
+def _carried(
+    now: Mapping[str, str],
+    types: Mapping[str, str],
+    origins: Mapping[str, str | None],
+    fills: Mapping[str, str],
+    column: tuple[str, str],
+) -> str:
+    name, kind = column
+    origin = origins[name]
+    if origin is None:
+        return f"CAST({fills.get(name, 'NULL')} AS {kind})"
+    return now[origin] if types[origin] == kind else f"CAST({now[origin]} AS {kind})"

@@ -1,0 +1,334 @@
+"""ALTER TABLE and CREATE TABLE: what they do to a table's columns, and the definition that they lead to.
+
+Source: MySQL manual, "ALTER TABLE Statement", "CREATE TABLE Statement"; the order in which changes of columns are
+carried out is that of sql/sql_table.cc (``prepare_fields_and_keys``).
+
+Put here: reading the statement and moving a definition on. Not here: column definitions (declared.py), which values
+survive (widening.py), what happens in the lake (reshape.py).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.errors import Unsupported
+from spark_jobs.schema.declared import Declared, Word, converted, declared, fill_of, words_of
+
+FIRST = ""
+"""Place of a column that comes before all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """``after``: the column that it stands behind, FIRST, or None for the end."""
+
+    declared: Declared
+    after: str | None
+    if_missing: bool = False
+
+    @property
+    def name(self) -> str:
+        return str(self.declared.column.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """DROP COLUMN."""
+
+    name: str
+    if_there: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """CHANGE and MODIFY; RENAME COLUMN, which declares nothing. ``after``: None where the column stays in its place."""
+
+    old: str
+    new: str
+    declared: Declared | None = None
+    after: str | None = None
+    if_there: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """All text into another character set."""
+
+    charset: str
+
+
+Operation = Add | Drop | Change | Convert
+
+_KEYS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"}
+_NO_COLUMN = {
+    *("ENGINE", "AUTO_INCREMENT", "COMMENT", "AVG_ROW_LENGTH", "CHECKSUM", "COMPRESSION", "CONNECTION", "ENCRYPTION"),
+    *("DELAY_KEY_WRITE", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PASSWORD"),
+    *("ROW_FORMAT", "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "DEFAULT", "CHARACTER", "CHARSET"),
+    *("COLLATE", "ALGORITHM", "LOCK", "FORCE", "ENABLE", "DISABLE", "WITH", "WITHOUT", "ALTER", "PAGE_CHECKSUM"),
+    *("PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ENCRYPTED", "ENCRYPTION_KEY_ID", "TRANSACTIONAL"),
+    *("SECONDARY_ENGINE", "TABLESPACE", "AUTOEXTEND_SIZE", "NOWAIT", "WAIT", "SECONDARY_LOAD", "SECONDARY_UNLOAD"),
+}
+"""Options of tables and of how the statement is carried out; ALTER sets defaults of rows to come."""
+_WHOLE = {"ORDER", "PARTITION", "REORGANIZE", "COALESCE", "REMOVE", "ANALYZE", "OPTIMIZE", "REBUILD", "REPAIR"}
+"""What begins with these goes on to the statement's end, and leaves rows and columns as they are."""
+
+
+def operations(text: str) -> list[Operation]:
+    """What an ALTER TABLE does to columns; empty where only indexes, options and the like change.
+
+    Raises Unsupported for what changes rows or names in another way, and for what is not known.
+    """
+    words = _behind_name(words_of(text))
+    found: list[Operation] = []
+    for part in _parts(words):
+        if part[0].among(*_WHOLE):
+            break
+        found += _operations(part)
+    return found
+
+
+def target(text: str, database: str) -> TableName:
+    """The table that a CREATE, ALTER, TRUNCATE … TABLE is about: the first that it names. Raises Unsupported."""
+    words = words_of(text)
+    at = _name_at(words)
+    parts = [word.text for word in words[at : at + 3]]
+    return TableName(parts[0], parts[2]) if parts[1:2] == ["."] and len(parts) == 3 else TableName(database, parts[0])
+
+
+def created(name: TableName, text: str) -> TableDefinition | None:
+    """What a CREATE TABLE defines; None for what takes its columns from another table. Raises Unsupported."""
+    words = _behind_name(words_of(text))
+    if not words or not words[0].among("(") or words[1].among("LIKE"):
+        return None
+    columns, key = [], list[str]()
+    for part in _parts(_enclosed(words)):
+        if _is_primary(part):
+            key = [word.text for word in _enclosed(part[part.index(Word("(", "sign")) :]) if _is_name(word)]
+        elif not part[0].among(*_KEYS, "PERIOD"):
+            one = declared(part[0].text, part[1:])
+            columns.append(one.column)
+            key += [part[0].text] if one.in_key else []
+    if any(word.among("SELECT", "AS") for word in words[len(_enclosed(words)) :]):
+        return None
+    names = [str(column.name).casefold() for column in columns]
+    ordinals = tuple(names.index(part.casefold()) for part in key)
+    columns = [replace(c, nullable=False) if o in ordinals else c for o, c in enumerate(columns)]
+    return TableDefinition(name, tuple(columns), ordinals)
+
+
+def _is_primary(part: Sequence[Word]) -> bool:
+    """Whether it begins with PRIMARY KEY, or with CONSTRAINT name PRIMARY KEY."""
+    return part[0].among("PRIMARY") or (part[0].among("CONSTRAINT") and any(w.among("PRIMARY") for w in part[1:3]))
+
+
+def _is_name(word: Word) -> bool:
+    return word.kind in ("word", "name") and not word.among("ASC", "DESC")
+
+
+def _enclosed(words: Sequence[Word]) -> list[Word]:
+    """What stands in the parentheses that the words begin with."""
+    depth = 0
+    for at, word in enumerate(words):
+        depth += word.among("(") - word.among(")")
+        if not depth:
+            return list(words[1:at])
+    return list(words[1:])
+
+
+def _name_at(words: Sequence[Word]) -> int:
+    at = next((k for k, word in enumerate(words) if word.among("TABLE", "TABLES")), 0) + 1
+    at += 3 if words[at].among("IF") and words[at + 1].among("NOT") else 2 if words[at].among("IF") else 0
+    return at
+
+
+def _behind_name(words: list[Word]) -> list[Word]:
+    at = _name_at(words)
+    if any(word.among("IGNORE") for word in words[:at]):
+        raise Unsupported("IGNORE drops rows that the log does not name")
+    at += 3 if len(words) > at + 1 and words[at + 1].among(".") else 1
+    return [word for word in words[at:] if not word.among(";")]
+
+
+def _parts(words: Sequence[Word]) -> Iterator[list[Word]]:
+    """Cut at commas that stand in no parentheses."""
+    depth, part = 0, list[Word]()
+    for word in words:
+        depth += word.among("(") - word.among(")")
+        if word.among(",") and not depth:
+            yield part
+            part = []
+        else:
+            part.append(word)
+    if part:
+        yield part
+
+
+def _operations(part: list[Word]) -> list[Operation]:
+    head, rest = part[0], part[1:]
+    readers = {"ADD": _add, "DROP": _drop, "MODIFY": _change, "CHANGE": _change, "RENAME": _rename, "CONVERT": _convert}
+    for verb, read in readers.items():
+        if head.among(verb) and rest:
+            return read(rest, verb)
+    if head.among(*_NO_COLUMN):
+        return []
+    raise Unsupported(f"{' '.join(word.text for word in part[:4])} is not handled")
+
+
+def _add(rest: list[Word], _: str) -> list[Operation]:
+    if rest[0].among("COLUMN"):
+        rest = rest[1:]
+    elif _is_primary(rest):
+        raise Unsupported("the primary key changes")
+    elif rest[0].among(*_KEYS, "PARTITION"):
+        return []
+    elif rest[0].among("SYSTEM", "PERIOD") and len(rest) > 1 and rest[1].among("VERSIONING", "FOR"):
+        raise Unsupported("rows of system-versioned tables are not merged")
+    if_missing = rest[0].among("IF")
+    rest = rest[3:] if if_missing else rest
+    if rest[0].among("("):
+        return [one for part in _parts(rest[1:-1]) for one in _columns(part, if_missing=if_missing)]
+    return _columns(rest, if_missing=if_missing)
+
+
+def _columns(part: list[Word], *, if_missing: bool) -> list[Operation]:
+    if part[0].among(*_KEYS):
+        return []
+    name, (words, after) = part[0].text, _placed(part[1:])
+    return [Add(_keyless(declared(name, words)), after, if_missing)]
+
+
+def _drop(rest: list[Word], _: str) -> list[Operation]:
+    if rest[0].among("COLUMN"):
+        rest = rest[1:]
+    elif rest[0].among("PRIMARY") or (rest[0].among(*_KEYS) and rest[-1].text.upper() == "PRIMARY"):
+        raise Unsupported("the primary key changes")
+    elif rest[0].among(*_KEYS):
+        return []
+    elif rest[0].among("PARTITION", "SYSTEM") and len(rest) > 1:
+        raise Unsupported(f"DROP {rest[0].text} drops rows that the log does not name")
+    if_there = rest[0].among("IF") and len(rest) > 2
+    return [Drop(rest[2 if if_there else 0].text, if_there)]
+
+
+def _change(rest: list[Word], verb: str) -> list[Operation]:
+    rest = rest[1:] if rest[0].among("COLUMN") else rest
+    if_there = rest[0].among("IF")
+    rest = rest[2:] if if_there else rest
+    old, new = rest[0].text, rest[verb == "CHANGE"].text
+    words, after = _placed(rest[2 if verb == "CHANGE" else 1 :])
+    return [Change(old, new, _keyless(declared(new, words)), after, if_there)]
+
+
+def _rename(rest: list[Word], _: str) -> list[Operation]:
+    if rest[0].among("INDEX", "KEY"):
+        return []
+    if rest[0].among("COLUMN"):
+        return [Change(rest[1].text, rest[-1].text)]
+    raise Unsupported("a table's new name is not followed yet")
+
+
+def _convert(rest: list[Word], _: str) -> list[Operation]:
+    return [Convert(rest[-1].text.lower())]
+
+
+def _placed(words: list[Word]) -> tuple[list[Word], str | None]:
+    """A definition without the place that may stand at its end, and that place."""
+    if words and words[-1].among("FIRST"):
+        return words[:-1], FIRST
+    if len(words) > 1 and words[-2].among("AFTER"):
+        return words[:-2], words[-1].text
+    return words, None
+
+
+def _keyless(one: Declared) -> Declared:
+    if one.in_key:
+        raise Unsupported("the primary key changes")
+    return one
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A definition after a statement. origins: for each of its columns the ordinal before, None for a new one.
+
+    fills: what rows that were there have in new columns (SQL literals of the lake), by name; absent for NULL.
+    """
+
+    definition: TableDefinition
+    origins: tuple[int | None, ...]
+    fills: dict[str, str]
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A column on its way: from which it comes, what declares it, where it is to go."""
+
+    name: str
+    origin: int | None
+    declared: Declared | None = None
+    after: str | None = None
+
+
+def moved(before: TableDefinition, found: Sequence[Operation]) -> Moved:
+    """The definition after the operations of one statement. Raises Unsupported."""
+    slots, waiting = _kept(before, found)
+    for slot in waiting:
+        at = len(slots) if slot.after is None else _behind(slots, slot.after)
+        slots.insert(at, slot)
+    columns = tuple(_settled(before, slot, found) for slot in slots)
+    origins = tuple(slot.origin for slot in slots)
+    lost = [before.columns[ordinal].name for ordinal in before.key or () if ordinal not in origins]
+    if lost:
+        raise Unsupported(f"column {lost[0]} of the primary key goes")
+    key = None if before.key is None else tuple(origins.index(ordinal) for ordinal in before.key)
+    new = {slot.name: fill_of(slot.declared) for slot in slots if slot.origin is None and slot.declared}
+    fills = {name: fill for name, fill in new.items() if fill is not None}
+    return Moved(TableDefinition(before.name, columns, key), origins, fills)
+
+
+def _kept(before: TableDefinition, found: Sequence[Operation]) -> tuple[list[_Slot], list[_Slot]]:
+    """The columns that stay in their places, and those that are put somewhere afterwards, as they are named there."""
+    names = [name.casefold() for name in before.column_names()]
+    drops = {one.name.casefold() for one in found if isinstance(one, Drop)}
+    changes = {one.old.casefold(): one for one in found if isinstance(one, Change)}
+    _require_there(before, found)
+    slots = []
+    for ordinal, name in enumerate(names):
+        change = changes.get(name)
+        if change is not None and change.after is None:
+            slots.append(_Slot(change.new, ordinal, change.declared))
+        elif change is None and name not in drops:
+            slots.append(_Slot(before.column_names()[ordinal], ordinal))
+    staying = {name for name in names if name not in drops and name not in changes}
+    waiting = []
+    for one in found:
+        if isinstance(one, Add) and not (one.if_missing and one.name.casefold() in staying):
+            waiting.append(_Slot(one.name, None, one.declared, one.after))
+        elif isinstance(one, Change) and one.after is not None and one.old.casefold() in names:
+            waiting.append(_Slot(one.new, names.index(one.old.casefold()), one.declared, one.after))
+    return slots, waiting
+
+
+def _require_there(before: TableDefinition, found: Sequence[Operation]) -> None:
+    names = {name.casefold() for name in before.column_names()}
+    demanded = [one.name for one in found if isinstance(one, Drop) and not one.if_there]
+    demanded += [one.old for one in found if isinstance(one, Change) and not one.if_there]
+    missing = [name for name in demanded if name.casefold() not in names]
+    if missing:
+        raise Unsupported(f"the table had no column {missing[0]}, as far as is known: {before}")
+
+
+def _behind(slots: Sequence[_Slot], name: str) -> int:
+    if name == FIRST:
+        return 0
+    at = next((k for k, slot in enumerate(slots) if slot.name.casefold() == name.casefold()), None)
+    if at is None:
+        raise Unsupported(f"there is no column {name} to stand behind")
+    return at + 1
+
+
+def _settled(before: TableDefinition, slot: _Slot, found: Sequence[Operation]) -> Column:
+    if slot.declared is not None:
+        return slot.declared.column
+    column = replace(before.columns[slot.origin or 0], name=slot.name)
+    charset = next((one.charset for one in found if isinstance(one, Convert)), None)
+    return converted(column, charset) if charset else column

@@ -1,0 +1,475 @@
+"""A column as a statement declares it: its type, and what rows that were there before it get.
+
+Source: MySQL manual, "CREATE TABLE Statement" (column_definition), "Data Types"; MariaDB Knowledge Base, "Data Types".
+
+Put here: reading one column's definition. Not here: what a statement does with the column (alter.py), types as
+information_schema and TABLE_MAP describe them (definitions.py, binlog/table.py).
+"""
+
+import datetime as dt
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import sqlglot
+from sqlglot import TokenType
+from sqlglot.errors import SqlglotError
+
+from spark_jobs.binlog import Column
+from spark_jobs.binlog.types.charset_tables import COLLATIONS
+from spark_jobs.binlog.types.charsets import BINARY, charset_of, width_of
+from spark_jobs.errors import Unsupported
+from spark_jobs.lake import quoted
+from spark_jobs.schema.definitions import column_of_row
+
+UTF8MB4 = 45
+"""Stands in for a character set that a statement leaves to the table's default: a TABLE_MAP tells it, where needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A token. kind: word, name (in back-ticks), string, number, bits, hex, sign."""
+
+    text: str
+    kind: str
+
+    def among(self, *texts: str) -> bool:
+        """Whether it is one of some keywords or signs."""
+        return self.kind in ("word", "sign") and self.text.upper() in texts
+
+
+_KINDS = {
+    TokenType.IDENTIFIER: "name",
+    TokenType.STRING: "string",
+    TokenType.NATIONAL_STRING: "string",
+    TokenType.NUMBER: "number",
+    TokenType.BIT_STRING: "bits",
+    TokenType.HEX_STRING: "hex",
+}
+
+
+def words_of(text: str) -> list[Word]:
+    """Raises Unsupported where the text has no tokens of SQL."""
+    try:
+        tokens = sqlglot.tokenize(text, read="mysql")
+    except SqlglotError as error:
+        raise Unsupported("it cannot be read") from error
+    found = []
+    for token in tokens:
+        kind = _KINDS.get(token.token_type)
+        parts = [token.text] if kind else token.text.split()  # PRIMARY KEY is one token there
+        found += [Word(part, kind or _kind(part)) for part in parts]
+    return found
+
+
+def _kind(text: str) -> str:
+    return "word" if re.match(r"[\w$@]", text) else "sign"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A column's definition.
+
+    column: as TABLE_MAP would describe it, its character set assumed where the statement leaves it open. default: the
+    words of its default, None where it has none. why_unknown: what makes the values of older rows unknown. in_key: it
+    is declared the primary key.
+    """
+
+    column: Column
+    default: tuple[Word, ...] | None = None
+    why_unknown: str | None = None
+    in_key: bool = False
+
+
+_SYNONYMS = {
+    **dict.fromkeys(("INT1", "BOOL", "BOOLEAN"), "tinyint"),
+    "INT2": "smallint",
+    **dict.fromkeys(("INT3", "MIDDLEINT"), "mediumint"),
+    **dict.fromkeys(("INTEGER", "INT4"), "int"),
+    **dict.fromkeys(("INT8", "SERIAL"), "bigint"),
+    **dict.fromkeys(("DEC", "NUMERIC", "FIXED"), "decimal"),
+    "FLOAT4": "float",
+    **dict.fromkeys(("REAL", "FLOAT8"), "double"),
+    "CHARACTER": "char",
+    "NCHAR": "char",
+    **dict.fromkeys(("NVARCHAR", "VARCHARACTER"), "varchar"),
+    "GEOMCOLLECTION": "geometrycollection",
+}
+_ALIASES = {"utf8": "utf8mb3"}
+_DIGITS = {"decimal": 10, "bit": 1}
+_TEXTUAL = re.compile(r"char|varchar|(tiny|medium|long)?text|enum|set")
+
+
+def declared(name: str, words: Sequence[Word]) -> Declared:
+    """Reads what stands behind a column's name. Raises Unsupported."""
+    if not words:
+        raise Unsupported(f"column {name} has no type")
+    kind, at = _kind_of(words)
+    arguments, at = _arguments(words, at)
+    rest = _Attributes(words[at:])
+    while rest:
+        rest.read()
+    return Declared(_column(name, kind, arguments, rest), rest.default, rest.why_unknown(words[0]), rest.in_key)
+
+
+def _kind_of(words: Sequence[Word]) -> tuple[str, int]:
+    """The type's name as information_schema has it, and how many words it takes."""
+    first, second = words[0].text.upper(), words[1] if len(words) > 1 else Word("", "sign")
+    if first == "NATIONAL":
+        return _kind_of([replace(words[1], text=words[1].text), *words[2:]])[0], _kind_of(words[1:])[1] + 1
+    if first == "LONG":
+        return ("mediumblob", 2) if second.among("VARBINARY") else ("mediumtext", 1 + second.among("VARCHAR"))
+    if first in ("CHAR", "CHARACTER", "NCHAR") and second.among("VARYING", "VARCHAR", "VARCHARACTER"):
+        return "varchar", 2
+    return _SYNONYMS.get(first, first.lower()), 1 + (first == "DOUBLE" and second.among("PRECISION"))
+
+
+def _arguments(words: Sequence[Word], at: int) -> tuple[list[Word], int]:
+    """The words in parentheses that stand at a place, and the place behind them."""
+    if at >= len(words) or not words[at].among("("):
+        return [], at
+    close = next((k for k in range(at, len(words)) if words[k].among(")")), len(words))
+    return [word for word in words[at + 1 : close] if not word.among(",")], close + 1
+
+
+class _Attributes:
+    """What stands behind a type, read word by word."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self._words = list(words)
+        self.default: tuple[Word, ...] | None = None
+        self.nullable = True
+        self.unsigned = False
+        self.charset: str | None = None
+        self.in_key = False
+        self.is_computed = False
+        self.is_counter = False
+
+    def __bool__(self) -> bool:
+        return bool(self._words)
+
+    def _take(self, *texts: str) -> bool:
+        """Takes the words where they come next."""
+        ahead = self._words[: len(texts)]
+        found = len(ahead) == len(texts) and all(word.among(text) for word, text in zip(ahead, texts, strict=True))
+        if found:
+            del self._words[: len(texts)]
+        return found
+
+    def read(self) -> None:
+        word = self._words.pop(0)
+        reader = _READERS.get(word.text.upper()) if word.kind == "word" else None
+        if reader:
+            reader(self)
+        elif word.among("BYTE", "ASCII", "UNICODE"):
+            self.charset = {"BYTE": BINARY, "ASCII": "latin1"}.get(word.text.upper(), "ucs2")
+        elif not word.among(*_SAYING_NOTHING):
+            raise Unsupported(f"{word.text} is not known in a column's definition")
+
+    def not_null(self) -> None:
+        self.nullable = not self._take("NULL")
+
+    def no_sign(self) -> None:
+        self.unsigned = True
+
+    def character_set(self) -> None:
+        self._take("SET")
+        self._take("=")
+        self.charset = self._words.pop(0).text.lower() if self._words else None
+
+    def collate(self) -> None:
+        self._take("=")
+        collation = self._words.pop(0).text.lower() if self._words else ""
+        self.charset = self.charset or collation.partition("_")[0]
+
+    def default_value(self) -> None:
+        self.default = self._expression()
+
+    def passed_over(self) -> None:
+        self._take("UPDATE")
+        self._take("=")
+        self._expression()
+
+    def key(self) -> None:
+        self._take("KEY")
+        self.in_key, self.nullable = True, False
+
+    def unique(self) -> None:
+        self._take("KEY")
+
+    def computed(self) -> None:
+        self.is_computed = True
+        self._words.clear()
+
+    def counter(self) -> None:
+        self.is_counter = True
+
+    def reference(self) -> None:
+        """REFERENCES stands last; CONSTRAINT has at most a name."""
+        if any(word.among("DEFAULT") for word in self._words):
+            raise Unsupported("a DEFAULT behind REFERENCES is not read")
+        self._words.clear()
+
+    def constraint(self) -> None:
+        if self._words and not self._words[0].among("CHECK"):
+            del self._words[0]
+
+    def _expression(self) -> tuple[Word, ...]:
+        """A literal with its sign, a word with its arguments, or what stands in parentheses."""
+        taken: list[Word] = []
+        while self._words and self._words[0].among("-", "+"):
+            taken.append(self._words.pop(0))
+        if self._words and not self._words[0].among("("):
+            taken.append(self._words.pop(0))
+        depth = 0
+        while self._words and (depth or (self._words[0].among("(") and (not taken or taken[-1].kind == "word"))):
+            word = self._words.pop(0)
+            depth += word.among("(") - word.among(")")
+            taken.append(word)
+        return tuple(taken)
+
+    def why_unknown(self, kind: Word) -> str | None:
+        if self.is_computed:
+            return "it is computed"
+        return "it counts by itself" if self.is_counter or kind.among("SERIAL") else None
+
+
+_READERS: dict[str, Callable[[_Attributes], None]] = {
+    "NOT": _Attributes.not_null,
+    **dict.fromkeys(("UNSIGNED", "ZEROFILL"), _Attributes.no_sign),
+    **dict.fromkeys(("CHARACTER", "CHARSET"), _Attributes.character_set),
+    "COLLATE": _Attributes.collate,
+    "DEFAULT": _Attributes.default_value,
+    **dict.fromkeys(("ON", "COMMENT", "CHECK", "COLUMN_FORMAT", "STORAGE"), _Attributes.passed_over),
+    **dict.fromkeys(("SRID", "REF_SYSTEM_ID", "ENGINE_ATTRIBUTE"), _Attributes.passed_over),
+    **dict.fromkeys(("PRIMARY", "KEY"), _Attributes.key),
+    "UNIQUE": _Attributes.unique,
+    **dict.fromkeys(("GENERATED", "AS"), _Attributes.computed),
+    "AUTO_INCREMENT": _Attributes.counter,
+    "REFERENCES": _Attributes.reference,
+    "CONSTRAINT": _Attributes.constraint,
+}
+_SAYING_NOTHING = ("NULL", "SIGNED", "VISIBLE", "INVISIBLE", "BINARY", "ENFORCED")
+
+
+def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes) -> Column:
+    if kind in ("char", "varchar") and rest.charset == BINARY:
+        kind = {"char": "binary", "varchar": "varbinary"}[kind]
+    elif kind.endswith("text") and rest.charset == BINARY:
+        kind = kind.replace("text", "blob")
+    numbers = [int(word.text) for word in arguments if word.kind == "number"]
+    if kind == "float" and len(numbers) == 1 and numbers[0] > 24:
+        kind = "double"
+    charset = _ALIASES.get(rest.charset or "", rest.charset or "utf8mb4")
+    collation = _collation(charset)
+    first = numbers[0] if numbers else None
+    labels = [word.text.rstrip(" ") for word in arguments if word.kind == "string"]
+    shown = f"{kind}({','.join(map(_label, labels))})" if kind in ("enum", "set") else kind
+    row: dict[str, Any] = {
+        "name": name,
+        "kind": kind,
+        "declared": shown + " unsigned" * (rest.unsigned or kind == "serial"),
+        "octets": (1 if first is None else first) * (width_of(charset) if _TEXTUAL.fullmatch(kind) else 1),
+        "digits": _DIGITS.get(kind) if first is None else first,
+        "scale": numbers[1] if len(numbers) > 1 else 0,
+        "fraction": first or 0,
+        "nullable": "YES" if rest.nullable else "NO",
+        "collation": charset if _TEXTUAL.fullmatch(kind) else None,
+    }
+    column = column_of_row(row, {charset: collation})
+    if column.type_code < 0:
+        raise Unsupported(f"column {name}: the type {kind} is not known")
+    return column
+
+
+def _collation(charset: str) -> int:
+    """One of the ids of a character set."""
+    if charset == "utf8mb4":
+        return UTF8MB4
+    found = [number for part in COLLATIONS.get(charset, ()) for number in part]
+    if not found:
+        raise Unsupported(f"the character set {charset} is not known")
+    return min(found)
+
+
+def converted(column: Column, charset: str) -> Column:
+    """The column with its text in another character set."""
+    if column.charset in (None, 63):
+        return column
+    charset = _ALIASES.get(charset, charset)
+    if column.type_code not in (15, 254):
+        return replace(column, charset=_collation(charset))
+    length = column.meta // width_of(charset_of(column.charset))
+    return replace(column, charset=_collation(charset), meta=length * width_of(charset))
+
+
+def _label(label: str) -> str:
+    return "'" + label.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A constant: its text, and its kind as in Word."""
+
+    text: str
+    kind: str
+
+    @property
+    def number(self) -> Decimal:
+        """Raises Unsupported for what is no number."""
+        try:
+            if self.kind in ("bits", "hex"):
+                return Decimal(int(self.text, 2 if self.kind == "bits" else 16))
+            return Decimal({"TRUE": "1", "FALSE": "0"}.get(self.text.upper(), self.text))
+        except ArithmeticError:
+            raise Unsupported(f"{self.text!r} is no number") from None
+
+
+def fill_of(one: Declared) -> str | None:
+    """What rows that were there before the column get, as an SQL literal of its type in the lake; None for NULL.
+
+    Raises Unsupported where only the server knows it.
+    """
+    if one.why_unknown:
+        raise Unsupported(
+            f"what rows written before column {one.column.name} have in it is not in the log: {one.why_unknown}"
+        )
+    words = one.default or ()
+    if len(words) == 1 and words[0].among("NULL"):
+        words = ()
+    if not words and one.column.nullable:
+        return None
+    try:
+        given = _given(words) if words else None
+        return _literal(one.column, given)
+    except Unsupported as error:
+        shown = " ".join(word.text for word in words) or "none"
+        raise Unsupported(
+            f"what rows written before column {one.column.name} have in it is not in the log "
+            f"(its default: {shown}): {error}"
+        ) from None
+
+
+def _given(words: tuple[Word, ...]) -> _Given:
+    sign = "".join(word.text for word in words[:-1])
+    last = words[-1]
+    is_constant = last.kind in ("string", "number", "bits", "hex") or last.among("TRUE", "FALSE")
+    if not is_constant or sign not in ("", "-", "+") or (sign and last.kind != "number"):
+        raise Unsupported("it is no constant")
+    return _Given(sign + last.text, last.kind)
+
+
+def _literal(column: Column, given: _Given | None) -> str:
+    """``given``: None for the value that the server takes where a column has none and may not be NULL."""
+    kind = next((found for codes, found in _FILLS if column.type_code in codes), None)
+    if kind is None:
+        raise Unsupported(f"no constant of type {column.sql_type} is known here")
+    return kind(column, given)
+
+
+def _integer(_: Column, given: _Given | None) -> str:
+    value = given.number if given else Decimal(0)
+    if value != value.to_integral_value():
+        raise Unsupported("it is rounded")
+    return str(int(value))
+
+
+def _decimal(column: Column, given: _Given | None) -> str:
+    value = given.number if given else Decimal(0)
+    scale = column.meta & 255
+    if value != value.quantize(Decimal(1).scaleb(-scale)):
+        raise Unsupported("it is rounded")
+    return f"'{value:.{scale}f}'"
+
+
+def _real(_: Column, given: _Given | None) -> str:
+    return f"'{given.number if given else 0}'"
+
+
+def _year(_: Column, given: _Given | None) -> str:
+    value = int(given.number) if given else 0
+    if value and not 1901 <= value <= 2155:
+        raise Unsupported("it is no year of four digits")
+    return str(value)
+
+
+def _text(column: Column, given: _Given | None) -> str:
+    if column.charset == 63:
+        return _bytes(column, given)
+    text = _plain_text(given)
+    return quoted(text.rstrip(" ") if column.type_code == 254 else text)
+
+
+def _plain_text(given: _Given | None) -> str:
+    if given and given.kind not in ("string", "number"):
+        raise Unsupported("its bytes are text only by a character set")
+    if given and given.kind == "number" and not given.text.isdigit():
+        raise Unsupported("it is a number for a text")
+    return given.text if given else ""
+
+
+def _bytes(column: Column, given: _Given | None) -> str:
+    if given and given.kind == "hex":
+        wire = bytes.fromhex(given.text.zfill((len(given.text) + 1) // 2 * 2))
+    else:
+        text = _plain_text(given)
+        if not text.isascii():
+            raise Unsupported("its bytes depend on the session's character set")
+        wire = text.encode()
+    if column.type_code == 254:
+        wire = wire.ljust(column.meta, b"\0")
+    return f"X'{wire.hex()}'"
+
+
+def _enum(column: Column, given: _Given | None) -> str:
+    labels = column.labels or ()
+    if given is None:
+        return quoted(labels[0])
+    found = [label for label in labels if label == _plain_text(given)]
+    if given.kind != "string" or not found:
+        raise Unsupported("it is none of the labels as they are written")
+    return quoted(found[0])
+
+
+def _set(column: Column, given: _Given | None) -> str:
+    wanted = set(_plain_text(given).split(",")) - {""}
+    if given and (given.kind != "string" or not wanted <= set(column.labels or ())):
+        raise Unsupported("it is none of the labels as they are written")
+    return quoted(",".join(label for label in column.labels or () if label in wanted))
+
+
+def _moment(column: Column, given: _Given | None) -> str:
+    """DATE and DATETIME; a TIMESTAMP's constant depends on the session's time zone."""
+    pattern = r"\d{4}-\d\d-\d\d" if column.type_code == 10 else r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"
+    found = re.fullmatch(pattern, given.text) if given and given.kind == "string" else None
+    if not found or given is None or (found.lastindex and len(found[1]) - 1 > column.meta):
+        raise Unsupported("it is no date and time as they are written in full")
+    try:
+        moment = dt.datetime.fromisoformat(given.text)
+    except ValueError:
+        raise Unsupported("it is no date of the calendar") from None
+    return f"'{moment.isoformat(' ')}'" if column.type_code != 10 else f"'{moment.date()}'"
+
+
+def _time(column: Column, given: _Given | None) -> str:
+    text = given.text if given else "00:00:00"
+    found = re.fullmatch(r"-?\d{2,3}:[0-5]\d:[0-5]\d(\.\d{1,6})?", text)
+    if not found or (found[1] and len(found[1]) - 1 > column.meta):
+        raise Unsupported("it is no time as it is written in full")
+    whole, _, fraction = text.partition(".")
+    return quoted(whole + (f".{fraction.ljust(column.meta, '0')}" if column.meta else ""))
+
+
+_FILLS: tuple[tuple[set[int], Callable[[Column, _Given | None], str]], ...] = (
+    ({1, 2, 3, 8, 9, 16}, _integer),
+    ({246}, _decimal),
+    ({4, 5}, _real),
+    ({13}, _year),
+    ({15, 252, 254}, _text),
+    ({247}, _enum),
+    ({248}, _set),
+    ({10, 18}, _moment),
+    ({19}, _time),
+)

@@ -1,0 +1,132 @@
+"""Tables whose columns and rows statements change: downstream stays what the server has, at every pause."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.lake import Checkpoint, Head, Table
+from spark_jobs.pipeline import lake_of
+from tests.fix_pipeline import Shop, require_same
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+
+def test_a_truncate_empties_the_table_at_its_place(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2)")
+    shop.run(pipeline)
+    shop.execute("INSERT INTO t VALUES (3,3)", "TRUNCATE t", "INSERT INTO t VALUES (2,20),(4,40)")
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    require_same(shop, pipeline, "t")
+    shop.execute("TRUNCATE TABLE t")
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    require_same(shop, pipeline, "t")
+
+
+def test_columns_come_and_go(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2)")
+    shop.run(pipeline)
+    shop.execute(
+        "INSERT INTO t VALUES (3,3)",
+        "ALTER TABLE t ADD COLUMN note VARCHAR(20) NOT NULL DEFAULT 'new' AFTER id, ADD price DECIMAL(10,2)",
+        "INSERT INTO t VALUES (4,'x',4,1.25)",
+        "ALTER TABLE t DROP COLUMN v",
+        "UPDATE t SET note = 'changed' WHERE id = 1",
+    )
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    require_same(shop, pipeline, "t")
+    shop.execute("ALTER TABLE t ADD (a INT DEFAULT -5, b DATE DEFAULT '2024-02-29') , RENAME COLUMN note TO label")
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    require_same(shop, pipeline, "t")
+
+
+@pytest.mark.parametrize("on_drop", ["keep", "drop"])
+def test_a_table_is_dropped_and_made_again(shop: Shop, on_drop: str) -> None:
+    pipeline = shop.pipeline(on_drop=on_drop)
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT, w INT)", "INSERT INTO t VALUES (1,1,1),(2,2,2)")
+    shop.run(pipeline)
+    shop.execute("INSERT INTO t VALUES (3,3,3)", "DROP TABLE IF EXISTS t")
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    assert [row[0] for row in shop.merged(pipeline, "t")] == ([1, 2, 3] if on_drop == "keep" else [])
+    shop.execute("CREATE TABLE t (code VARCHAR(9), v INT, w DATE, PRIMARY KEY (code))", "CREATE TABLE u LIKE t")
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    require_same(shop, pipeline, "t")
+    shop.execute("INSERT INTO t VALUES ('x', 1, '2024-02-29')", "DROP TABLE t", "CREATE TABLE t LIKE u")
+    shop.execute("ALTER TABLE u DROP v", "INSERT INTO t VALUES ('y', 5, NULL)")
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    require_same(shop, pipeline, "t")
+
+
+def test_names_come_from_statements_where_the_log_has_none(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    try:
+        shop.execute(
+            "CREATE TABLE t (id INT PRIMARY KEY, v INT UNSIGNED, e ENUM('a','b'))",
+            "INSERT INTO t VALUES (1,4000000000,'b')",
+            "ALTER TABLE t ADD note VARCHAR(9) DEFAULT 'ü' AFTER id, RENAME COLUMN v TO w",
+            "INSERT INTO t VALUES (2,'é',2,'a')",
+        )
+        _, outcome = shop.run(pipeline)
+        assert outcome.stopped == {}
+        require_same(shop, pipeline, "t")
+        shop.execute("ALTER TABLE t MODIFY w BIGINT FIRST, DROP note", "TRUNCATE t", "INSERT INTO t VALUES (5,5,'a')")
+        _, outcome = shop.run(pipeline)
+        assert outcome.stopped == {}
+        require_same(shop, pipeline, "t")
+    finally:
+        shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+
+
+def test_exact_texts_stay_with_their_columns(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute(
+        "SET SESSION sql_mode = ''",
+        "CREATE TABLE t (id INT PRIMARY KEY, a DATE, b DATE)",
+        "INSERT INTO t VALUES (1, '0000-00-00', '2024-02-00')",
+    )
+    shop.run(pipeline)
+    shop.execute("ALTER TABLE t DROP a, CHANGE b c DATE", "INSERT INTO t VALUES (2, '2023-00-00')")
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    found = lake_of(pipeline).downstream(shop.database.name, "t").read(shop.spark).orderBy("id").collect()
+    assert [(row["id"], row["c"], row["_raw"]) for row in found] == [
+        (1, None, {"c": "2024-02-00"}),
+        (2, None, {"c": "2023-00-00"}),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", ["silver", "downstream"])
+def test_a_run_that_ends_between_two_steps_is_finished_by_the_next(
+    shop: Shop, layer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2)")
+    shop.run(pipeline)
+    shop.execute(
+        "INSERT INTO t VALUES (3,3)",
+        "ALTER TABLE t ADD a INT NOT NULL DEFAULT 5 FIRST, CHANGE v w BIGINT, ADD b INT",
+        "INSERT INTO t VALUES (7,4,4,7)",
+    )
+    alter = Table.alter
+    with monkeypatch.context() as patched:
+
+        def dies(table: Table, spark: SparkSession, head: Head, checkpoint: Checkpoint, action: str) -> Head:
+            if f"/{layer}/" in table.path and action.startswith("ADD COLUMN"):
+                raise MemoryError(action)
+            return alter(table, spark, head, checkpoint, action)
+
+        patched.setattr(Table, "alter", dies)
+        with pytest.raises(MemoryError):
+            shop.run(pipeline)
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    require_same(shop, pipeline, "t")

@@ -1,0 +1,128 @@
+import pytest
+
+from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.errors import Unsupported
+from spark_jobs.schema.alter import created, moved, operations, target
+
+NAME = TableName("shop", "t")
+BEFORE = TableDefinition(NAME, (Column("id", 3, nullable=False), Column("a", 3), Column("b", 8)), (0,))
+
+
+def columns(text: str) -> list[str]:
+    """The columns behind an ALTER, each with the column that it was."""
+    after = moved(BEFORE, operations(text))
+    was = [None if one is None else BEFORE.column_names()[one] for one in after.origins]
+    return [
+        f"{name}<{old}" if name != old else name for name, old in zip(after.definition.column_names(), was, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("ALTER TABLE t ADD c INT", ["id", "a", "b", "c<None"]),
+        ("ALTER TABLE `s`.`t` ADD COLUMN `c d` INT FIRST", ["c d<None", "id", "a", "b"]),
+        ("ALTER TABLE t ADD c INT AFTER id, ADD d INT AFTER c", ["id", "c<None", "d<None", "a", "b"]),
+        ("ALTER TABLE t ADD (c INT, d DECIMAL(10,2), KEY (c))", ["id", "a", "b", "c<None", "d<None"]),
+        ("ALTER TABLE t ADD IF NOT EXISTS a INT, ADD COLUMN IF NOT EXISTS c INT", ["id", "a", "b", "c<None"]),
+        ("ALTER TABLE t DROP a, DROP COLUMN IF EXISTS zz", ["id", "b"]),
+        ("ALTER TABLE t DROP COLUMN A", ["id", "b"]),
+        ("ALTER TABLE t DROP a, ADD a INT", ["id", "b", "a<None"]),
+        ("ALTER TABLE t MODIFY b BIGINT FIRST", ["b", "id", "a"]),
+        ("ALTER TABLE t MODIFY COLUMN a INT AFTER b", ["id", "b", "a"]),
+        ("ALTER TABLE t CHANGE a c INT", ["id", "c<a", "b"]),
+        ("ALTER TABLE t CHANGE COLUMN a c INT AFTER b, ADD d INT AFTER c", ["id", "b", "c<a", "d<None"]),
+        ("ALTER TABLE t CHANGE a b INT, CHANGE b a BIGINT", ["id", "b<a", "a<b"]),
+        ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a", ["id", "b<a", "a<b"]),
+        ("ALTER TABLE t RENAME COLUMN id TO `key`", ["key<id", "a", "b"]),
+        ("ALTER TABLE t ADD INDEX (a), ADD UNIQUE KEY u (b), ADD CONSTRAINT c FOREIGN KEY (a) REFERENCES u (x)", None),
+        ("ALTER TABLE t DROP INDEX i, DROP KEY k, DROP FOREIGN KEY f, DROP CHECK c, DROP CONSTRAINT d", None),
+        ("ALTER TABLE t RENAME INDEX a TO b, ALTER a SET DEFAULT 5, ALTER COLUMN a DROP DEFAULT", None),
+        ("ALTER TABLE t ENGINE = InnoDB ROW_FORMAT=COMPRESSED COMMENT 'ADD c INT, DROP a', AUTO_INCREMENT = 7", None),
+        ("ALTER TABLE t ALGORITHM=INPLACE, LOCK=NONE, FORCE, DISABLE KEYS, ORDER BY a, b", None),
+        ("ALTER TABLE t PARTITION BY HASH (id) PARTITIONS 4", None),
+        ("ALTER TABLE t REORGANIZE PARTITION p0, p1 INTO (PARTITION p VALUES LESS THAN (9))", None),
+        ("ALTER TABLE t ADD PARTITION (PARTITION p VALUES LESS THAN (9))", None),
+        ("ALTER TABLE t DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", None),
+        ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", ["id", "a", "b"]),
+    ],
+)  # fmt: skip
+def test_columns_come_go_and_move_as_on_the_server(text: str, wanted: list[str] | None) -> None:
+    if wanted is None:
+        assert operations(text) == []
+    else:
+        assert columns(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("ALTER TABLE t RENAME TO u", "a table's new name is not followed yet"),
+        ("ALTER TABLE t RENAME u", "a table's new name is not followed yet"),
+        ("ALTER TABLE t ADD PRIMARY KEY (a)", "the primary key changes"),
+        ("ALTER TABLE t ADD CONSTRAINT p PRIMARY KEY (a)", "the primary key changes"),
+        ("ALTER TABLE t ADD c INT PRIMARY KEY", "the primary key changes"),
+        ("ALTER TABLE t DROP PRIMARY KEY", "the primary key changes"),
+        ("ALTER TABLE t DROP INDEX `PRIMARY`", "the primary key changes"),
+        ("ALTER TABLE t DROP PARTITION p0", "drops rows that the log does not name"),
+        ("ALTER TABLE t TRUNCATE PARTITION p0", "TRUNCATE PARTITION p0 is not handled"),
+        ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", "EXCHANGE PARTITION p WITH is not handled"),
+        ("ALTER TABLE t IMPORT TABLESPACE", "IMPORT TABLESPACE is not handled"),
+        ("ALTER IGNORE TABLE t ADD UNIQUE (a)", "IGNORE drops rows that the log does not name"),
+        ("ALTER TABLE t ADD SYSTEM VERSIONING", "rows of system-versioned tables are not merged"),
+        ("ALTER TABLE t DROP zz", "the table had no column zz, as far as is known: shop.t (id int, a int, b bigint)"),
+        ("ALTER TABLE t DROP id", "column id of the primary key goes"),
+        ("ALTER TABLE t ADD c INT AFTER zz", "there is no column zz to stand behind"),
+        ("ALTER TABLE t FROBNICATE a", "FROBNICATE a is not handled"),
+    ],
+)
+def test_what_is_not_handled_is_named(text: str, why: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        moved(BEFORE, operations(text))
+    assert why in str(refused.value)
+
+
+def test_the_key_follows_its_columns() -> None:
+    after = moved(BEFORE, operations("ALTER TABLE t ADD c INT FIRST, RENAME COLUMN id TO k"))
+    assert [after.definition.column_names()[at] for at in after.definition.key or ()] == ["k"]
+
+
+def test_new_columns_are_filled_by_name() -> None:
+    after = moved(BEFORE, operations("ALTER TABLE t ADD c INT DEFAULT 5, ADD d INT, ADD e CHAR(3) NOT NULL"))
+    assert after.fills == {"c": "5", "e": "''"}
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("ALTER TABLE t ADD x INT", "db.t"),
+        ("CREATE TABLE IF NOT EXISTS `s`.`t` (a INT)", "s.t"),
+        ("CREATE TABLE u LIKE t", "db.u"),
+        ("ALTER TABLE IF EXISTS s.t ADD x INT", "s.t"),
+        ("CREATE OR REPLACE TABLE `a.b` (x INT)", "db.a.b"),
+    ],
+)
+def test_a_statement_is_about_the_first_table_that_it_names(text: str, wanted: str) -> None:
+    assert str(target(text, "db")) == wanted
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9) DEFAULT 'x, y')", "shop.t (id int, a varchar(9)) (0,)"),
+        (
+            "CREATE TABLE t (a INT, `b c` INT, PRIMARY KEY (`b c`, a DESC), KEY k (a)) ENGINE=InnoDB",
+            "shop.t (a int, b c int) (1, 0)",
+        ),
+        ("CREATE TABLE s.t (a INT, CONSTRAINT p PRIMARY KEY USING BTREE (a), CHECK (a > 0))", "shop.t (a int) (0,)"),
+        ("CREATE TABLE t (a INT) COMMENT 'AS SELECT'", "shop.t (a int) ()"),
+        ("CREATE TABLE t LIKE u", "None"),
+        ("CREATE TABLE t (LIKE u)", "None"),
+        ("CREATE TABLE t AS SELECT 1 a", "None"),
+        ("CREATE TABLE t (id INT PRIMARY KEY) AS SELECT 1 a", "None"),
+        ("CREATE TABLE t (id INT PRIMARY KEY) SELECT 1 a", "None"),
+    ],
+)  # fmt: skip
+def test_what_a_create_defines(text: str, shown: str) -> None:
+    found = created(NAME, text)
+    assert str(found and f"{found} {found.key}") == shown

@@ -1,0 +1,137 @@
+import pytest
+
+from spark_jobs.errors import Unsupported
+from spark_jobs.schema.declared import Declared, converted, declared, fill_of, words_of
+
+
+def column(text: str) -> Declared:
+    name, *rest = words_of(text)
+    return declared(name.text, rest)
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("c INT", "int"),
+        ("c INTEGER(11) UNSIGNED ZEROFILL NOT NULL", "int unsigned"),
+        ("c BOOL", "tinyint"),
+        ("c INT8", "bigint"),
+        ("c MIDDLEINT", "mediumint"),
+        ("c DEC", "decimal(10,0)"),
+        ("c NUMERIC(5)", "decimal(5,0)"),
+        ("c FIXED(12,2) UNSIGNED", "decimal(12,2) unsigned"),
+        ("c FLOAT(7,3)", "float"),
+        ("c FLOAT(25)", "double"),
+        ("c DOUBLE PRECISION", "double"),
+        ("c REAL", "double"),
+        ("c BIT", "bit(1)"),
+        ("c BIT(64)", "bit(64)"),
+        ("c YEAR(4)", "year"),
+        ("c DATE", "date"),
+        ("c DATETIME(6) ON UPDATE CURRENT_TIMESTAMP(6)", "datetime(6)"),
+        ("c TIMESTAMP NULL DEFAULT NULL", "timestamp"),
+        ("c TIME(3)", "time(3)"),
+        ("c CHAR", "char(1)"),
+        ("c CHARACTER VARYING(7)", "varchar(7)"),
+        ("c NATIONAL VARCHAR(7)", "varchar(7)"),
+        ("c NCHAR(3)", "char(3)"),
+        ("c VARCHAR(7) CHARACTER SET latin1 COLLATE latin1_bin", "varchar(7)"),
+        ("c VARCHAR(7) CHARSET binary", "varbinary(7)"),
+        ("c CHAR(7) COLLATE binary", "binary(7)"),
+        ("c CHAR(7) BYTE", "binary(7)"),
+        ("c VARBINARY(300)", "varbinary(300)"),
+        ("c LONG VARCHAR", "mediumtext"),
+        ("c LONG VARBINARY", "mediumblob"),
+        ("c LONG", "mediumtext"),
+        ("c TINYTEXT", "tinytext"),
+        ("c TEXT CHARACTER SET binary", "blob"),
+        ("c LONGBLOB", "longblob"),
+        ("c JSON", "json"),
+        ("c POINT SRID 4326 NOT NULL", "geometry"),
+        ("c ENUM('a','it''s','back\\\\slash')", "enum('a','it''s','back\\slash')"),
+        ("c SET('a','b') CHARACTER SET utf8", "set('a','b')"),
+        ("c INT COMMENT 'DEFAULT 5, or so' UNIQUE KEY CHECK (c > 0) VISIBLE", "int"),
+        ("`c` INT REFERENCES other (id) ON DELETE CASCADE", "int"),
+    ],
+)
+def test_a_declared_type_is_the_one_that_the_log_would_tell(text: str, shown: str) -> None:
+    assert column(text).column.sql_type.replace(" unsigned", "") == shown.replace(" unsigned", "")
+    assert column(text).column.unsigned == ("unsigned" in shown)
+    assert column(text).column.name == "c"
+
+
+@pytest.mark.parametrize("text", ["c KLINGON", "c INT KLINGON", "c VARCHAR(3) CHARACTER SET klingon", "c"])
+def test_what_is_not_known_is_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        column(text)
+
+
+@pytest.mark.parametrize(
+    "text, fill",
+    [
+        ("c INT", None),
+        ("c INT DEFAULT NULL", None),
+        ("c INT NOT NULL", "0"),
+        ("c INT DEFAULT -5", "-5"),
+        ("c INT DEFAULT '7'", "7"),
+        ("c TINYINT(1) DEFAULT TRUE", "1"),
+        ("c BIT(5) DEFAULT b'101'", "5"),
+        ("c BIGINT DEFAULT 0x10", "16"),
+        ("c DECIMAL(10,2) DEFAULT 1.5", "'1.50'"),
+        ("c DECIMAL(10,2) NOT NULL", "'0.00'"),
+        ("c DOUBLE DEFAULT -1e3", "'-1E+3'"),
+        ("c VARCHAR(9) DEFAULT 'it''s'", "'it\\'s'"),
+        ("c VARCHAR(9) DEFAULT 5", "'5'"),
+        ("c CHAR(9) DEFAULT 'a  '", "'a'"),
+        ("c VARCHAR(9) NOT NULL", "''"),
+        ("c VARBINARY(9) DEFAULT 'ab'", "X'6162'"),
+        ("c BINARY(4) DEFAULT 'ab'", "X'61620000'"),
+        ("c VARBINARY(9) DEFAULT 0x4100", "X'4100'"),
+        ("c ENUM('a','b') NOT NULL", "'a'"),
+        ("c ENUM('a','b') DEFAULT 'b'", "'b'"),
+        ("c SET('a','b') DEFAULT 'b,a'", "'a,b'"),
+        ("c DATE DEFAULT '2024-02-29'", "'2024-02-29'"),
+        ("c DATETIME(3) DEFAULT '2024-02-29 01:02:03.5'", "'2024-02-29 01:02:03.500000'"),
+        ("c TIME(2) DEFAULT '-10:00:00'", "'-10:00:00.00'"),
+        ("c TIME NOT NULL", "'00:00:00'"),
+        ("c YEAR DEFAULT 1999", "1999"),
+        ("c JSON", None),
+        ("c TEXT NOT NULL", "''"),
+    ],
+)
+def test_older_rows_get_what_the_server_gives_them(text: str, fill: str | None) -> None:
+    assert fill_of(column(text)) == fill
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("c DATETIME DEFAULT CURRENT_TIMESTAMP", "it is no constant"),
+        ("c INT DEFAULT (1 + 1)", "it is no constant"),
+        ("c INT AUTO_INCREMENT UNIQUE", "it counts by itself"),
+        ("c SERIAL", "it counts by itself"),
+        ("c INT GENERATED ALWAYS AS (id + 1) STORED", "it is computed"),
+        ("c INT AS (id + 1)", "it is computed"),
+        ("c DECIMAL(5,1) DEFAULT 1.25", "it is rounded"),
+        ("c INT DEFAULT 1.5", "it is rounded"),
+        ("c DATE NOT NULL", "it is no date"),
+        ("c DATE DEFAULT '24-2-29'", "it is no date"),
+        ("c DATE DEFAULT '2023-02-29'", "it is no date of the calendar"),
+        ("c TIMESTAMP NOT NULL DEFAULT '2024-02-29 00:00:00'", "no constant of type timestamp is known here"),
+        ("c ENUM('a','b') DEFAULT 'A'", "none of the labels"),
+        ("c ENUM('a','b') DEFAULT 2", "none of the labels"),
+        ("c YEAR DEFAULT 99", "no year of four digits"),
+        ("c VARBINARY(9) DEFAULT 'ü'", "character set"),
+        ("c JSON NOT NULL", "no constant of type json"),
+    ],
+)
+def test_what_only_the_server_knows_is_refused(text: str, why: str) -> None:
+    with pytest.raises(Unsupported, match=why):
+        fill_of(column(text))
+
+
+def test_text_into_another_character_set_has_as_many_characters() -> None:
+    latin = column("c VARCHAR(7) CHARACTER SET latin1").column
+    assert (latin.meta, converted(latin, "utf8mb4").meta, converted(latin, "utf8").meta) == (7, 28, 21)
+    assert converted(column("c BINARY(7)").column, "utf8mb4").meta == 7
+    assert converted(column("c INT").column, "utf8mb4") == column("c INT").column
