@@ -1,34 +1,26 @@
 """Row changes as JSON lines, in the log's order.
 
-Put here: how a decoded value is written as JSON. Not here: decoding (binlog/), keeping what is prepared (prepared.py).
-One slice is in memory at a time, and of its values as text only a portion: a long value is written piece by piece. This
-is the one place where values become Python objects: text is made of them.
+Put here: which changes there are, and their lines. Not here: decoding (binlog/), values as text (json_text.py), keeping
+what is prepared (prepared.py). One slice is in memory at a time, and of its values as text only a portion.
 """
 
-import base64
 import heapq
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from json.encoder import encode_basestring
-from typing import Any
+from datetime import datetime
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import bronze
 from spark_jobs.binlog import (
     Changes,
-    Column,
     Decoder,
     Definitions,
     FormatDescription,
-    Presence,
     Slicer,
     TableDefinition,
     TableName,
@@ -36,6 +28,7 @@ from spark_jobs.binlog import (
     xa_step,
 )
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
+from spark_jobs.json_text import NULL, Image, bytes_at, images, instants, pieces_of, text_of
 from spark_jobs.lake import Lake, Table
 from spark_jobs.landed import range_in
 from spark_jobs.position import Position, Range
@@ -105,7 +98,7 @@ class JsonChanges:
     def _slice(self, batch: pa.RecordBatch, at: int, committed: datetime | None) -> Iterator[Written]:
         names = ("file", "start", "context", "committed_at", "transaction_start", "gtid")
         cells = {name: batch.column(name)[at] for name in names}
-        payload = _bytes_at(batch.column("payload"), at)
+        payload = bytes_at(batch.column("payload"), at)
         place = (cells["file"].as_py(), cells["start"].as_py(), cells["context"].as_py(), payload)
         begun = {name: cells[name].as_py() for name in ("transaction_start", "gtid")}
         tables = []
@@ -130,11 +123,11 @@ class JsonChanges:
         self, file: str, definition: TableDefinition, found: Iterable[Changes], committed: datetime | None
     ) -> Iterator[Written]:
         name = definition.name
-        named = f'"schema": {_text(name.schema)}, "table": {_text(name.table)}'
-        begin = f'{{"source": {_text(self.source)}, "file": {_text(file)}, "offset": '
+        named = f'"schema": {text_of(name.schema)}, "table": {text_of(name.table)}'
+        begin = f'{{"source": {text_of(self.source)}, "file": {text_of(file)}, "offset": '
         for changes in _portions(found):
-            after = _images(definition, changes.after, changes.raw, changes.present)
-            before = _images(definition, changes.before, changes.before_raw, changes.before_present)
+            after = images(definition, changes.after, changes.raw, changes.present)
+            before = images(definition, changes.before, changes.before_raw, changes.before_present)
             times = _times(changes, committed)
             places = zip(changes.op.to_pylist(), changes.offset.to_pylist(), changes.row.to_pylist(), strict=True)
             rest = zip(_gtids(changes), times, before, after, strict=True)
@@ -143,8 +136,8 @@ class JsonChanges:
                     f'{begin}{offset}, "row": {row}, "gtid": {gtid}, "committed_at": "{time}", {named}, '
                     f'"op": "{OPERATIONS[op]}", "before": '
                 )
-                images = {1: (_NULL, new), 2: (old, new), 3: (new, _NULL)}[op]
-                yield Written(offset, row, _line(head, *images))
+                pair = {1: (NULL, new), 2: (old, new), 3: (new, NULL)}[op]
+                yield Written(offset, row, _line(head, *pair))
 
 
 def wanted_tables(names: Sequence[str]) -> Wanted:
@@ -205,7 +198,7 @@ class _File:
             step = None
             if kind == "statement":
                 begin, context = (part.column(name)[0].as_py() for name in ("start", "context"))
-                payload = _bytes_at(part.column("payload"), 0)
+                payload = bytes_at(part.column("payload"), 0)
                 step = xa_step(self._file, begin, context, payload, start, inside=start == self._part_of)
             if step and step.kind == "undone":
                 raise Unsupported(
@@ -388,28 +381,6 @@ def split(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([values], schema=cells.schema)
 
 
-@dataclass(frozen=True, slots=True)
-class _Long:
-    """A long value of a text or binary column, still in Arrow's memory."""
-
-    content: pa.Buffer
-    is_text: bool
-
-    def pieces(self) -> Iterator[str]:
-        """Its JSON text. Characters of text and groups of base64 stay whole."""
-        content, is_text = memoryview(self.content), self.is_text
-        yield '"' if is_text else '{"base64": "'
-        at = 0
-        while at < len(content):
-            end = min(at + _LONG * 3, len(content))
-            while is_text and end < len(content) and content[end] & 0xC0 == 0x80:
-                end -= 1
-            piece = bytes(content[at:end])
-            yield encode_basestring(piece.decode())[1:-1] if is_text else base64.b64encode(piece).decode()
-            at = end
-        yield '"' if is_text else '"}'
-
-
 def _held_back(file: str, lines: Iterator[Written]) -> Iterator[Written]:
     """The lines of a table; its failure comes as one of them, in its place among the lines of other tables."""
     try:
@@ -424,28 +395,13 @@ def _failure(error: DecodeError) -> Iterator[str]:
     raise error
 
 
-_Cell = str | _Long
-"""A value as JSON text, or one that is turned into text piece by piece."""
-_Image = Sequence[_Cell]
-"""An object as JSON text: what stands between its values, and these."""
-_NULL = ("null",)
-
-
-def _line(head: str, before: _Image, after: _Image) -> Iterable[str]:
+def _line(head: str, before: Image, after: Image) -> Iterable[str]:
     """A change as pieces of its line; one piece where no value is long."""
     cells = (head, *before, ', "after": ', *after, "}\n")
     try:
         return ("".join(cells),)  # type: ignore[arg-type]  # what is not text is told by join
     except TypeError:
-        return _pieces_of(cells)
-
-
-def _pieces_of(cells: Iterable[_Cell]) -> Iterator[str]:
-    for cell in cells:
-        if isinstance(cell, str):
-            yield cell
-        else:
-            yield from cell.pieces()
+        return pieces_of(cells)
 
 
 def _portions(found: Iterable[Changes]) -> Iterator[Changes]:
@@ -456,132 +412,16 @@ def _portions(found: Iterable[Changes]) -> Iterator[Changes]:
             yield changes if step >= len(changes) else changes.slice(first, min(step, len(changes) - first))
 
 
-def _times(changes: Changes, committed: datetime | None) -> list[str | None]:
-    """When each row was committed, as text; the rows of a transaction share it."""
-    if committed:
-        return [_instant(committed, 6)] * len(changes)
-    found = changes.committed_at.dictionary_encode()
-    texts = [_instant(time, 6) for time in found.dictionary.to_pylist()]
-    return [texts[at] for at in found.indices.to_pylist()]
+def _times(changes: Changes, committed: datetime | None) -> list[str]:
+    """When each row was committed, as text."""
+    times = pa.array([committed], changes.committed_at.type) if committed else changes.committed_at
+    texts: list[str] = instants(times, 6).to_pylist()
+    return texts * len(changes) if committed else texts
 
 
 def _gtids(changes: Changes) -> list[str]:
     """One JSON text a row."""
     if changes.gtid is None:
         return ["null"] * len(changes)
-    texts = [_text(gtid) for gtid in changes.gtid.dictionary.to_pylist()]
+    texts = [text_of(gtid) for gtid in changes.gtid.dictionary.to_pylist()]
     return [texts[at] for at in changes.gtid.indices.to_pylist()]
-
-
-def _images(
-    definition: TableDefinition, image: pa.RecordBatch, raw: pa.Array | None, presence: Presence | None
-) -> list[_Image]:
-    """One object a row: column name to value; ``@1``, ``@2`` … where names are unknown. Absent columns have no key."""
-    names = definition.column_names()
-    columns = [_cells(column, image.column(at)) for at, column in enumerate(definition.columns)]
-    for at, exact in enumerate(_listed(raw, image.num_rows)):
-        for name, text in exact or ():
-            ordinal = names.index(name)
-            is_bytes = _is_text(definition.columns[ordinal])
-            columns[ordinal][at] = _text(_base64(bytes.fromhex(text)) if is_bytes else text)
-    keys = [f"{_text(name)}: " for name in names]
-    if presence is not None:
-        return [
-            _object([(key, cell) for key, cell, there in zip(keys, row, present, strict=True) if there])
-            for row, present in zip(zip(*columns, strict=True), presence.sets[presence.index].tolist(), strict=True)
-        ]
-    between = [f"{{{keys[0]}", *(f", {key}" for key in keys[1:])]
-    return [
-        [part for pair in zip(between, row, strict=True) for part in pair] + ["}"] for row in zip(*columns, strict=True)
-    ]
-
-
-def _object(members: list[tuple[str, _Cell]]) -> _Image:
-    parts: list[_Cell] = ["{"]
-    for at, (key, cell) in enumerate(members):
-        parts += [f", {key}" if at else key, cell]
-    return [*parts, "}"]
-
-
-def _cells(column: Column, values: pa.Array) -> list[_Cell]:
-    """The values of a column as JSON; long ones are left where they are until they are written."""
-    write = _writer(column, values.type)
-    if not _has_long(values):
-        return ["null" if value is None else _text(write(value)) for value in values.to_pylist()]
-    is_text = pa.types.is_string(values.type)
-    cells: list[_Cell] = []
-    for at, size in enumerate(pc.binary_length(values).to_pylist()):
-        is_long = size is not None and size > _LONG
-        value = None if is_long else values[at].as_py()
-        short = "null" if value is None else _text(write(value))
-        cells.append(_Long(_bytes_at(values, at), is_text) if is_long else short)
-    return cells
-
-
-def _bytes_at(values: pa.Array, at: int) -> pa.Buffer:
-    """One value of a text or binary array, without the copy that a scalar is."""
-    _, offsets, content = values.buffers()
-    first, after = np.frombuffer(offsets, np.int32)[values.offset + at :][:2].tolist()
-    return content.slice(first, after - first)
-
-
-def _has_long(values: pa.Array) -> bool:
-    """Whether a text or binary column has a value that is written piece by piece."""
-    if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)) or values.nbytes <= _LONG:
-        return False
-    return bool((pc.max(pc.binary_length(values)).as_py() or 0) > _LONG)
-
-
-def _text(value: Any) -> str:
-    """A value as JSON text."""
-    if type(value) is str:
-        return encode_basestring(value)
-    return str(value) if type(value) is int else _ENCODE(value)
-
-
-def _is_text(column: Column) -> bool:
-    """Whether an exact text of the column is the hex of its bytes."""
-    return column.type.is_character or column.type_code == _GEOMETRY
-
-
-def _base64(value: bytes) -> dict[str, str]:
-    return {"base64": base64.b64encode(value).decode()}
-
-
-def _listed(values: pa.Array | None, length: int) -> list[Any]:
-    return [None] * length if values is None else values.to_pylist()
-
-
-def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:  # noqa: PLR0911 - one line a kind of type
-    if pa.types.is_decimal(arrow):
-        return "{:f}".format if column.type_code == _DECIMAL else int
-    if column.type.has_labels and column.labels is None:
-        return int
-    if pa.types.is_float32(arrow):
-        return _shortest
-    if pa.types.is_binary(arrow):
-        return _base64
-    if pa.types.is_timestamp(arrow):
-        digits = column.type.digits(column)
-        return (lambda value: _instant(value, digits)) if arrow.tz else (lambda value: _local(value, digits))
-    if pa.types.is_date(arrow):
-        return date.isoformat
-    if pa.types.is_struct(arrow):
-        return lambda value: {"srid": value["srid"], "wkb": base64.b64encode(value["wkb"]).decode()}
-    if pa.types.is_list(arrow):
-        return lambda value: [_shortest(number) for number in value]
-    return lambda value: value
-
-
-def _shortest(value: float) -> float:
-    """The number with the fewest digits that reads back as the same FLOAT."""
-    return float(str(np.float32(value)))
-
-
-def _instant(value: datetime | None, digits: int) -> str | None:
-    return None if value is None else f"{_local(value.astimezone(UTC), digits).replace(' ', 'T')}Z"
-
-
-def _local(value: datetime, digits: int) -> str:
-    text = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
-    return f"{text}.{value.microsecond:06d}"[: 20 + digits] if digits else text

@@ -9,6 +9,7 @@ Put here: the walk and what it yields. Not here: the file head (format_descripti
 
 import uuid
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,13 +191,19 @@ def gtid_text(transaction: NDArray[np.int64]) -> str | None:
     """A row of ``Scan.transactions`` as the server writes its GTID: ``uuid:17``, ``0-1-17``; None where it has none."""
     kind = transaction[kernels.TX_GTID]
     if kind in (kernels.GTID_MYSQL, kernels.GTID_TAG):
-        source = uuid.UUID(bytes=transaction[kernels.TX_HIGH : kernels.TX_LOW + 1].tobytes())
+        source = _uuid_text(transaction[kernels.TX_HIGH : kernels.TX_LOW + 1].tobytes())
         tag = transaction[kernels.TX_TAG :].tobytes().rstrip(b"\0").decode("ascii", "backslashreplace")
-        return ":".join([str(source), *([tag] if tag else []), str(transaction[kernels.TX_NUMBER])])
+        return ":".join([source, *([tag] if tag else []), str(transaction[kernels.TX_NUMBER])])
     if kind == kernels.GTID_DOMAIN:
         high, low, number = transaction[kernels.TX_HIGH : kernels.TX_NUMBER + 1].tolist()
         return f"{high}-{low}-{number & 0xFFFFFFFFFFFFFFFF}"
     return None
+
+
+@lru_cache(maxsize=64)
+def _uuid_text(content: bytes) -> str:
+    """A log names few servers, and each in every transaction."""
+    return str(uuid.UUID(bytes=content))
 
 
 class Scanner:
