@@ -74,7 +74,7 @@ dev: java $(DEV) delta ## Dagster's UI on what the demo left (DEMO=folder), or o
 	  .venv/bin/dagster dev -w workspace.yaml -h 127.0.0.1
 
 .PHONY: bench
-bench: java $(DEV) delta mysql ## the benchmarks: minutes, results as tables (BENCH="decode start whole" for some)
+bench: java $(DEV) delta mysql ## the benchmarks: minutes, results as tables (BENCH="decode start whole catchup" for some)
 	@$(PY) -m benchmarks $(BENCH)
 
 .PHONY: lock

@@ -6,7 +6,6 @@ Put here: the listing and the account. Not here: the registry of types (event_ty
 """
 
 import struct
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -21,6 +20,7 @@ from spark_jobs.binlog.framing import Scan, map_name
 from spark_jobs.binlog.payload import Payloads, payload_note
 from spark_jobs.binlog.query import read_query
 from spark_jobs.errors import DecodeError, Truncated
+from spark_jobs.gtid import MysqlGtids, NoGtids
 
 __all__ = ["EVENT_TYPES", "Event", "EventType", "Summary", "TypeCount", "list_events", "summarize", "type_name"]
 
@@ -233,24 +233,11 @@ def _annotation(event: bytes, footer: int, _where: str) -> str:
 
 
 def _previous_gtids(event: bytes, footer: int, where: str) -> str:
-    """A count, then for each UUID its intervals [start, stop) (sql/rpl_gtid_set.cc). Tagged sets begin otherwise."""
     body = _body(event, footer)
-    if body[7:8] not in (b"\0", b""):
-        return "a set with tags"
-    sets, place = [], 8
     try:
-        for _ in range(*struct.unpack_from("<Q", body)):
-            raw, count = struct.unpack_from("<16sQ", body, place)
-            intervals = (struct.unpack_from("<QQ", body, place + 24 + 16 * at) for at in range(count))
-            sets.append(":".join([str(uuid.UUID(bytes=raw)), *(_interval(*one) for one in intervals)]))
-            place += 24 + 16 * count
-    except struct.error:
-        raise DecodeError(f"{where}: PREVIOUS_GTIDS: {len(body)} bytes are not the sets that it announces") from None
-    return ",".join(sets)
-
-
-def _interval(first: int, after: int) -> str:
-    return f"{first}" if after == first + 1 else f"{first}-{after - 1}"
+        return str(MysqlGtids.decode(body))
+    except NoGtids as error:
+        raise DecodeError(f"{where}: PREVIOUS_GTIDS: {error}") from None
 
 
 def _gtid_list(event: bytes, footer: int, where: str) -> str:

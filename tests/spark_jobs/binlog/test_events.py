@@ -120,7 +120,12 @@ def test_mysql_previous_gtids() -> None:
     "code, body, note",
     [
         (35, b"\1" + bytes(23) + struct.pack("<QQQQQ", 2, 1, 6, 8, 9), f"{uuid.UUID(int=0)}:1-5:8"),
-        (35, b"\1" + bytes(6) + b"\1", "a set with tags"),
+        (35, b"\1" + bytes(6) + b"\1", ""),
+        (
+            35,
+            b"\1\1" + bytes(5) + b"\1" + bytes(16) + b"\x08blue" + struct.pack("<QQQ", 1, 1, 6),
+            f"{uuid.UUID(int=0)}:blue:1-5",
+        ),
         (29, b"\x06select", "# select"),
         (163, b"\2\0\0\0" + bytes([1, 0, 0, 0, 7, 0, 0, 0, 9]) + bytes(7) + bytes(16), "1-7-9,0-0-0"),
         (163, b"\0\0\0\x10", ""),

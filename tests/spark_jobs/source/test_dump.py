@@ -11,7 +11,7 @@ import pymysql
 import pytest
 from pydantic import SecretStr
 
-from spark_jobs.binlog import list_events
+from spark_jobs.binlog import list_events, read_head
 from spark_jobs.config import MySQL
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, SourceError
@@ -384,6 +384,20 @@ def test_a_server_that_starts_again_in_between_is_survived(tmp_path: Path) -> No
         server.start()
         found += [bytes(chunk) for chunk in chunks]
         assert b"".join(found) == written(server, part.file)
+
+
+@pytest.mark.mysql
+def test_files_with_and_without_checksums_whatever_the_server_writes_now(plain_server: MySQLServer) -> None:
+    contents: dict[Part, bytes] = {}
+    with plain_server.connect() as connection, connection.cursor() as cursor:
+        for now in ("NONE", "CRC32", "NONE", "CRC32"):
+            for part, content in contents.items():
+                assert read(DumpReading("shop", settings_of(plain_server)), part) == content
+            cursor.execute(f"SET GLOBAL binlog_checksum = '{now}'")
+            part = closed_file(plain_server, *STATEMENTS)
+            contents[part] = written(plain_server, part.file)
+    heads = [read_head(iter([content]), part.file) for part, content in contents.items()]
+    assert [head.format.checksum for head in heads] == [False, True, False, True]
 
 
 @pytest.mark.mysql
