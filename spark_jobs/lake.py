@@ -233,14 +233,16 @@ class Table:
     def files(self) -> list[int]:
         """Bytes of each data file of the newest version; none where there is no table."""
         opened = self._open()
-        return [] if opened is None else [int(size) for size in opened.get_add_actions().column("size_bytes")]
+        return (
+            [] if opened is None else [int(size) for size in opened.get_add_actions().column("size_bytes").to_pylist()]
+        )
 
     def marked_rows(self, spark: SparkSession) -> int:
         """Rows in the newest version's files that are marked as deleted: more are written there than the table has."""
         opened = self._open()
         if opened is None:
             return 0
-        written = [int(rows) for rows in opened.get_add_actions().column("num_records")]
+        written = [int(rows) for rows in opened.get_add_actions().column("num_records").to_pylist()]
         return sum(written) - self.read(spark, opened.version()).count()
 
     def superseded(self, version: int) -> datetime | None:
