@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from spark_jobs.maintenance import Upkeep
     from spark_jobs.pipeline import Outcome
     from spark_jobs.retention import Collected
+    from spark_jobs.source import Log, Source
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _CHUNK = 4 << 20
@@ -83,11 +84,23 @@ def _connection_problems(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
         source = open_source(name, settings)
         try:
             found = source.problems() if isinstance(source, Server) else []
-            if not found:
-                source.log()
+            found = found or _purged(pipeline, source, source.log())
         except StratalogError as error:
             found = [str(error).removeprefix(f"{name}: ")]
         yield from ((f"sources.{name}" + (f" ({at + 1})" if at else ""), text) for at, text in enumerate(found))
+
+
+def _purged(pipeline: Pipeline, source: "Source", listed: "Log") -> list[str]:
+    """What a source has purged, or is near to purging, of what bronze has not read. Raises SourceError, LakeError."""
+    from spark_jobs.margin import margin
+    from spark_jobs.pipeline import lake_of
+
+    head = lake_of(pipeline).bronze(source.name).head()
+    if head is None or head.position is None:
+        return []
+    listed.bytes_from(head.position)
+    shortage = margin(source, listed, head.position).shortage(pipeline.retention)
+    return [shortage] if shortage else []
 
 
 @cli.command()
