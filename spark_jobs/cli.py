@@ -440,10 +440,11 @@ def maintain(path: Path, source: str | None, *, purge: bool) -> None:
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Upkeep":
         upkeep = maintain_source(spark, pipeline, name, purge=purge)
-        _print_grid(
-            ["table", "files before", "after", "hours kept"],
-            [[o.path, str(o.files_before), str(o.files_after), str(o.kept_hours)] for o in upkeep.done],
-        )
+        rows = [
+            [one.path.removeprefix(f"{pipeline.lake}/"), *map(str, (one.files_before, one.files_after, one.kept_hours))]
+            for one in upkeep.done
+        ]
+        _print_grid(["table", "files before", "after", "hours kept"], rows)
         return upkeep
 
     _each_source(path, source, one)

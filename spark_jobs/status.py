@@ -11,7 +11,7 @@ import deltalake
 
 from spark_jobs import published
 from spark_jobs.config import Pipeline
-from spark_jobs.errors import StratalogError, about
+from spark_jobs.errors import SourceError, StratalogError, about
 from spark_jobs.lake import Lake, Table
 from spark_jobs.margin import margin
 from spark_jobs.place import parse_start
@@ -83,7 +83,8 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
 def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
     """Whether the source still holds what is to be read next: bronze's position, or its start while bronze is empty.
 
-    Says how far the source may purge before it does not; None while bronze is empty. Raises SourceError.
+    Says how far the source may purge before it does not; None while bronze is empty. Raises SourceError, also where
+    that is less than the configuration wants.
     """
     source = open_source(name, pipeline.sources[name])
     log = source.log()
@@ -93,6 +94,9 @@ def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
         return None
     log.bytes_from(head.position)
     left = margin(source, log, head.position)
+    shortage = left.shortage(pipeline.retention)
+    if shortage:
+        raise SourceError(shortage)
     return f"bronze is at {head.position}; the source's oldest byte lies {left.bytes} bytes before that"
 
 

@@ -10,9 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import deltalake
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction
 
 from spark_jobs.cli import cli, main
+from spark_jobs.lake import Checkpoint
+from spark_jobs.position import Position
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT, VARCHAR
 
@@ -288,6 +293,20 @@ def test_what_was_read_before_a_failure_stays_and_the_status_is_1(run: Run, tmp_
     assert re.match(r"b\.000001:\d+: .* end", ran.err)
     missing = run(verb, tmp_path / "none")
     assert missing == Ran(1, "", f"{tmp_path}/none: cannot be read: No such file or directory\n")
+
+
+def test_a_check_tells_what_the_source_has_purged(run: Run, pipeline: Path) -> None:
+    checkpoint = Checkpoint(Position("mysql-bin.000001", 4), "b", notes={"begin": "mysql-bin.000001:4"})
+    said = CommitProperties(
+        custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
+    )
+    path = pipeline.parent / "lake" / "bronze" / "shop"
+    deltalake.write_deltalake(path, pa.table({"x": [1]}), commit_properties=said)
+    assert run("check", "-c", pipeline, "--connect").status == 0
+    (pipeline.parent / "binlogs" / "mysql-bin.000001").rename(pipeline.parent / "binlogs" / "mysql-bin.000002")
+    ran = run("check", "-c", pipeline, "--connect")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("sources.shop: mysql-bin.000001 is gone from the source, whose oldest file is mysql-bin.")
 
 
 def test_status_of_a_source_that_nothing_was_read_of(run: Run, pipeline: Path) -> None:

@@ -74,6 +74,25 @@ def test_a_checkpoint_is_one_json_object_under_our_name() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "before, said, after",
+    [
+        ({"oldest": "b.000002:4", "start": "x"}, {"start": "y"}, {"oldest": "b.000002:4", "start": "y"}),
+        ({"oldest": "b.000002:4"}, {"oldest": "b.000003:4"}, {"oldest": "b.000003:4"}),
+        ({"uuid": "a"}, {"uuid": None}, {"uuid": "a"}),
+        ({"uuid": "a"}, {"uuid": "b"}, {"uuid": "b"}),
+        ({}, {"start": "y"}, {"start": "y"}),
+    ],
+)
+def test_some_notes_stand_until_a_commit_says_otherwise(
+    before: dict[str, Any], said: dict[str, Any], after: dict[str, Any]
+) -> None:
+    place = Position("b.000009", 4)
+    head = Head(1, 1, Checkpoint(place, "old", "gc", before))
+    assert Checkpoint(place, "new", notes=said).upon(head) == Checkpoint(place, "new", notes=after)
+    assert Checkpoint(place, "new", notes=said).upon(Head(0, 0, None)).notes == said
+
+
 @pytest.mark.parametrize("name, quoted", [("a", "`a`"), ("a b", "`a b`"), ("a`b", "`a``b`"), ("`", "````")])
 def test_identifiers_are_quoted_for_sql(name: str, quoted: str) -> None:
     assert identifier(name) == quoted

@@ -12,6 +12,7 @@ from spark_jobs.lake import Checkpoint, Head
 from spark_jobs.pipeline import Plan, Planner, _each, lake_of
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
+from spark_jobs.survey import Survey
 
 ORDERS, LINES, AUDIT = (TableName("shop", table) for table in ("orders", "lines", "audit"))
 BEGIN, END = Position("b.000001", 4), Position("b.000003", 500)
@@ -87,6 +88,41 @@ def test_after_a_run_done_and_idle_tables_stand_at_the_end_and_a_stopped_one_whe
     assert (lines.state, lines.position, lines.reason) == ("stopped", str(BEGIN), "ALTER TABLE")
     assert (audit.state, audit.position) == ("ignored", None)
     assert {one.surveyed for one in (orders, lines, audit)} == {str(END)}
+
+
+P1, P2, P3 = (Position(f"b.{number:06d}", 4) for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    "position, published, surveyed, oldest, since",
+    [
+        pytest.param(None, False, None, None, P1, id="the first run"),
+        pytest.param(None, False, P3, P3, P3, id="a table that comes after gc has nothing before it"),
+        pytest.param(None, False, P2, P3, None, id="it may have had something where nobody had looked"),
+        pytest.param(None, False, None, P3, None, id="nobody has looked anywhere"),
+        pytest.param(None, True, P3, P3, None, id="a table that was out of scope until now"),
+        pytest.param(P2, True, P3, P3, None, id="gc went past it"),
+        pytest.param(P3, True, P3, P3, P3, id="gc went up to it"),
+    ],
+)
+def test_a_table_stops_where_gc_removed_what_it_needs(
+    tmp_path: Path,
+    position: Position | None,
+    published: bool,
+    surveyed: Position | None,
+    oldest: Position | None,
+    since: Position | None,
+) -> None:
+    notes = {"begin": str(P1)} | ({"oldest": str(oldest)} if oldest else {})
+    checkpoint = Checkpoint(END, "batch", notes=notes)
+    made = replace(planner(tmp_path), checkpoint=checkpoint, surveyed=surveyed)
+    known = entry(ORDERS, position=position and str(position), surveyed=str(P3) if published else None)
+    if since is None:
+        with pytest.raises(TableStopped, match=r"^s: shop\.orders: bronze no longer holds \[.*, b\.000003:4\);"):
+            made._work(Survey({}, ()), known)
+    else:
+        assert made._work(Survey({}, ()), known) is None
+        assert made._since(known) == since
 
 
 def test_tables_that_were_not_chosen_stay_where_they_were(tmp_path: Path) -> None:
