@@ -14,7 +14,8 @@ from spark_jobs.binlog.types.charsets import UTF8, charset_of
 from spark_jobs.errors import DecodeError, TableStopped, Unsupported
 from spark_jobs.lake import identifier
 from spark_jobs.position import Position, Range
-from spark_jobs.schema.alter import Moved, created, moved, operations, target
+from spark_jobs.schema.alter import Moved, created, dropped, moved, operations, target
+from spark_jobs.schema.declared import words_of
 from spark_jobs.schema.definitions import from_json, to_json
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema.widening import keeps_values
@@ -141,20 +142,21 @@ class _Course:
 
     def _changes(self, said: Said) -> bool:
         verb = said.statement.verb.split()[0]
-        if verb in ("TRUNCATE", "DROP") and "INDEX" not in said.statement.verb:
-            return True
+        if said.statement.schemas:
+            return self._is_schema(said)
+        if verb == "DROP" and "INDEX" not in said.statement.verb:
+            return self._is_among(said, dropped)
+        if verb == "TRUNCATE" or (verb == "CREATE" and "INDEX" not in said.statement.verb):
+            return self._is_about(said)
         if self._is_early(said):
             return False
-        if verb == "CREATE" and self._is_about(said):
-            return True
-        if verb != "ALTER" and "ALTER" not in said.statement.text.upper()[:200]:
+        if verb != "ALTER":
             raise self._refused(said, "changes the table, which is not applied yet")
-        if not self._is_about(said):
-            renames = {"RENAME", "EXCHANGE"} & set(said.statement.plain.upper().split())
-            if renames:
-                raise self._refused(said, "changes the table, which is not applied yet")
-            return False
-        return bool(self._operations(said))
+        if self._is_about(said):
+            return bool(self._operations(said))
+        if {"RENAME", "EXCHANGE"} & set(said.statement.plain.upper().split()):
+            raise self._refused(said, "changes the table, which is not applied yet")
+        return False
 
     def _operations(self, said: Said) -> list[Any]:
         try:
@@ -165,13 +167,30 @@ class _Course:
 
     def _is_about(self, said: Said) -> bool:
         """Whether it is this table that the statement makes or alters, and not one that it mentions."""
+        return self._is_among(said, lambda text, database: [target(text, database)])
+
+    def _is_among(self, said: Said, named: Callable[[str, str], list[TableName]]) -> bool:
+        """Whether the table is among those that a statement names.
+
+        Some servers store names in small letters and log statements as they were typed; which do is not in the log.
+        """
         try:
-            about = target(said.statement.plain, said.database)
+            found = named(said.statement.plain, said.database)
         except (DecodeError, IndexError) as error:
             raise self._refused(said, "changes the table, which is not applied: it cannot be read") from error
-        return (about.schema.casefold(), about.table.casefold()) == (
-            self.name.schema.casefold(),
-            self.name.table.casefold(),
+        if self.name in found:
+            return True
+        alike = [one for one in found if str(one).casefold() == str(self.name).casefold()]
+        if alike and alike[0] not in self.found.tables and str(self.name).islower():
+            raise self._refused(said, f"names {alike[0]}; whether that is {self.name} is not in the log")
+        return False
+
+    def _is_schema(self, said: Said) -> bool:
+        """Whether DROP DATABASE names the table's schema in its very letters."""
+        if any(word.text == self.name.schema for word in words_of(said.statement.plain)):
+            return True
+        raise self._refused(
+            said, f"names the schema {self.name.schema} in other letters; whether it is, is not in the log"
         )
 
     def _is_early(self, said: Said) -> bool:
@@ -301,6 +320,8 @@ class _Course:
             old, new = before.columns[origin], after.columns[at]
             if old.nullable and not new.nullable and not said.session.is_strict:
                 raise self._refused(said, f"may have changed NULL in column {new.name}: its session was not strict")
+            if old.charset is not None and new.charset is None and not said.session.is_strict:
+                raise self._refused(said, f"may have changed text of column {new.name}: its session was not strict")
             if not keeps_values(old, new):
                 raise self._refused(
                     said,
@@ -334,8 +355,13 @@ def _with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinit
             f"{logged.name}: the log does not name its columns, and has types ({_listed(logged)}) where the table is "
             f"known as ({_listed(known)})"
         )
-    columns = map(_told, logged.columns, known.columns)
-    return TableDefinition(logged.name, tuple(columns), known.key)
+    columns = tuple(map(_told, logged.columns, known.columns))
+    for column in columns:
+        if column.charset is None and (column.type.is_character or column.type.has_labels):
+            raise TableStopped(
+                f"{logged.name}: neither the log nor a statement tells the character set of {column.name}"
+            )
+    return TableDefinition(logged.name, columns, known.key)
 
 
 def _told(logged: Column, known: Column) -> Column:

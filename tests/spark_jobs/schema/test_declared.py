@@ -134,4 +134,5 @@ def test_text_into_another_character_set_has_as_many_characters() -> None:
     latin = column("c VARCHAR(7) CHARACTER SET latin1").column
     assert (latin.meta, converted(latin, "utf8mb4").meta, converted(latin, "utf8").meta) == (7, 28, 21)
     assert converted(column("c BINARY(7)").column, "utf8mb4").meta == 7
+    assert converted(column("c CHAR(7)").column, "utf8mb4").meta == 28
     assert converted(column("c INT").column, "utf8mb4") == column("c INT").column
