@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spark_jobs import silver
-from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName
+from pyspark.sql import DataFrame
+
+from spark_jobs import bronze, silver
+from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, definitions_of
 from spark_jobs.binlog.types.charsets import UTF8, charset_of
 from spark_jobs.errors import DecodeError, TableStopped, Unsupported
 from spark_jobs.lake import identifier
@@ -84,11 +86,35 @@ class Turn:
 Step = Rows | Turn
 
 
+First = Callable[[TableName, Sequence[Range]], Mapping[int, TableDefinition]]
+"""Of each part of the log, by its ordinal, the definition of the table's first rows in it."""
+
+
+def first_rows(slices: DataFrame) -> First:
+    """Reads the first slice that a table has in each part."""
+
+    def first(name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
+        found: dict[int, TableDefinition] = {}
+        for at, cells in bronze.first_slices(slices, name.schema, name.table, parts).items():
+            place = Position(cells["file"], cells["start"], parts[at].start.stretch)
+            used = definitions_of(place.file, place.offset, cells["context"], cells["payload"])
+            own = [(place, one) for one in used if one.name == name]
+            if own:
+                found[at] = agreed(name, own)
+        return found
+
+    return first
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a course needs to know besides the log. on_drop_empties: whether DROP TABLE takes the rows away."""
+    """What a course needs to know besides the survey.
+
+    on_drop_empties: whether DROP TABLE takes the rows away.
+    """
 
     complete: Complete
+    first: First
     on_drop_empties: bool = False
 
 
@@ -116,7 +142,7 @@ class _Course:
         starts = [self.whole.start, *(one.stop for one in said)]
         stops = [*(one.position for one in said), self.whole.stop]
         parts = [Range(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)]
-        logged = [self._logged(part) for part in parts]
+        logged = self._logged(parts)
         for at, part in enumerate(parts):
             if at:
                 self._turn(said[at - 1], logged[at])
@@ -200,23 +226,37 @@ class _Course:
     def _refused(self, said: Said, why: str) -> TableStopped:
         return TableStopped(f"{said.statement.verb} at {said.position} {why}: {said.statement.short}")
 
-    def _logged(self, part: Range) -> TableDefinition | None:
-        definitions = self.seen.definitions if self.seen else ()
-        inside = [(at, one) for at, one in definitions if part.start <= at < part.stop]
-        return agreed(self.name, inside) if inside else None
+    def _logged(self, parts: Sequence[Range]) -> list[TableDefinition | None]:
+        """The definition that the log has for the rows of each part; None where the table has no row.
+
+        The survey has a definition where its extraction met it first; rows under one that was met before are looked at.
+        """
+        seen = self.seen
+        if seen is None:
+            return [None] * len(parts)
+        found: list[TableDefinition | None] = []
+        for part in parts:
+            inside = [(at, one) for at, one in seen.definitions if part.start <= at < part.stop]
+            found.append(agreed(self.name, inside) if inside else None)
+        open_ = [
+            at
+            for at, part in enumerate(parts)
+            if found[at] is None and part and seen.first < part.stop and part.start <= seen.last
+        ]
+        met = self.rules.first(self.name, [parts[at] for at in open_]) if open_ else {}
+        for at, definition in met.items():
+            found[open_[at]] = definition
+        return found
 
     def _rows(self, part: Range, logged: TableDefinition | None, *, is_last: bool) -> None:
-        seen = self.seen
-        overlaps = seen is not None and seen.first < part.stop and part.start <= seen.last
         known = self.standing.definition
-        if not overlaps or (logged is None and known is None) or not part:
+        if logged is None:
             return
         if self.standing.is_dropped:
             raise TableStopped(
                 f"{self.name}: rows in {part}, but the log has dropped the table and not created it again"
             )
-        definition = known if logged is None else self._settled(logged, known, is_last=is_last)
-        assert definition is not None
+        definition = self._settled(logged, known, is_last=is_last)
         if known is not None and not self._is_first():
             self._require_same(known, definition, part)
         standing = replace(self.standing, definition=definition)

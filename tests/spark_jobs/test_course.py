@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
@@ -26,7 +28,17 @@ def as_logged(logged: TableDefinition, _: Position | None) -> TableDefinition:
     return logged
 
 
-RULES = Rules(as_logged)
+def nowhere(_: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
+    return {}
+
+
+def everywhere(_: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
+    """Rows of the old definition in every part that is asked for."""
+    return dict.fromkeys(range(len(parts)), OLD)
+
+
+RULES = Rules(as_logged, nowhere)
+OFTEN = Rules(as_logged, everywhere)
 
 
 def steps(
@@ -63,14 +75,15 @@ def shown(found: list[Step]) -> list[str]:
         (steps(), ["10-1000 id,v"]),
         (steps((500, "ALTER TABLE other ADD x INT")), ["10-1000 id,v"]),
         (steps((500, "CREATE TABLE other LIKE t")), ["10-1000 id,v"]),
-        (steps((500, "CREATE TABLE IF NOT EXISTS t (a INT)"), standing=Standing(OLD)), ["10-1000 id,v"]),
+        (steps((500, "CREATE TABLE IF NOT EXISTS t (a INT)"), standing=Standing(OLD), rules=OFTEN), ["10-1000 id,v"]),
         (steps((500, "ALTER TABLE t ADD INDEX (v), ENGINE = InnoDB")), ["10-1000 id,v"]),
         (steps((500, "ALTER TABLE u ADD FOREIGN KEY (a) REFERENCES t (id)")), ["10-1000 id,v"]),
         (steps((50, "ALTER TABLE t ADD x INT")), ["10-1000 id,v"]),
         (steps((50, "ALTER TABLE t ADD x INT"), maps=()), []),
         (steps((50, "TRUNCATE t"), maps=()), []),
         (steps((5, "ALTER TABLE t ADD x INT"), standing=Standing(OLD)), ["10-1000 id,v"]),
-        (steps((500, "TRUNCATE TABLE t")), ["10-500 id,v", "at 500 empties id,v", "510-1000 id,v"]),
+        (steps((500, "TRUNCATE TABLE t")), ["10-500 id,v", "at 500 empties id,v"]),
+        (steps((500, "TRUNCATE TABLE t"), rules=OFTEN), ["10-500 id,v", "at 500 empties id,v", "510-1000 id,v"]),
         (steps((500, "TRUNCATE t"), maps=(), standing=Standing(OLD)), ["at 500 empties id,v"]),
         (steps((500, "DROP TABLES s.t, `a` WAIT 5, b")), ["10-1000 id,v"]),
         (
@@ -82,7 +95,7 @@ def shown(found: list[Step]) -> list[str]:
         (steps((500, "DROP TABLE other, t"), last=400), ["10-500 id,v", "at 500 dropped ?"]),
         (steps((500, "DROP DATABASE shop"), last=400), ["10-500 id,v", "at 500 dropped ?"]),
         (
-            steps((500, "DROP TABLE t"), last=400, rules=Rules(as_logged, on_drop_empties=True)),
+            steps((500, "DROP TABLE t"), last=400, rules=Rules(as_logged, nowhere, on_drop_empties=True)),
             ["10-500 id,v", "at 500 empties dropped ?"],
         ),
         (
