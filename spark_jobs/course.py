@@ -356,6 +356,7 @@ class _Course:
     def _require_values_kept(self, said: Said, before: TableDefinition, after: TableDefinition, stated: Moved) -> None:
         for at, origin in enumerate(stated.origins):
             if origin is None:
+                self._require_null_told(said, after.columns[at], stated)
                 continue
             old, new = before.columns[origin], after.columns[at]
             if old.nullable and not new.nullable and not said.session.is_strict:
@@ -368,6 +369,17 @@ class _Course:
                     f"does not keep every value of column {after.columns[at].name}: the table was "
                     f"({_listed(before)}) and is ({_listed(after)})",
                 )
+
+    def _require_null_told(self, said: Said, column: Column, stated: Moved) -> None:
+        """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
+        wanted = next(one for one in stated.definition.columns if one.name == column.name)
+        is_told = wanted is not column or said.session.explicit_timestamps or column.name not in stated.is_open
+        if wanted.nullable != column.nullable or not is_told:
+            raise self._refused(
+                said,
+                f"does not say what rows written before column {column.name} have in it: that depends on the server's "
+                "explicit_defaults_for_timestamp; add it with NULL or NOT NULL and a DEFAULT",
+            )
 
 
 def _require_plain(said: Said) -> None:

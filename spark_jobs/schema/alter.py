@@ -243,7 +243,10 @@ def _change(rest: list[Word], verb: str) -> list[Operation]:
     rest = rest[2:] if if_there else rest
     old, new = rest[0].text, rest[verb == "CHANGE"].text
     words, after = _placed(rest[2 if verb == "CHANGE" else 1 :])
-    return [Change(old, new, _keyless(declared(new, words)), after, if_there)]
+    one = _keyless(declared(new, words))
+    if one.is_computed:
+        raise Unsupported(f"the values of column {new} are computed, which is not in the log")
+    return [Change(old, new, one, after, if_there)]
 
 
 def _rename(rest: list[Word], _: str) -> list[Operation]:
@@ -283,6 +286,8 @@ class Moved:
     definition: TableDefinition
     origins: tuple[int | None, ...]
     fills: dict[str, str]
+    is_open: frozenset[str] = frozenset()
+    """Names of new columns of which the statement does not say whether they may be NULL."""
 
 
 @dataclass(slots=True)
@@ -309,7 +314,8 @@ def moved(before: TableDefinition, found: Sequence[Operation]) -> Moved:
     key = None if before.key is None else tuple(origins.index(ordinal) for ordinal in before.key)
     new = {slot.name: fill_of(slot.declared) for slot in slots if slot.origin is None and slot.declared}
     fills = {name: fill for name, fill in new.items() if fill is not None}
-    return Moved(TableDefinition(before.name, columns, key), origins, fills)
+    is_open = frozenset(slot.name for slot in slots if slot.origin is None and slot.declared and slot.declared.is_open)
+    return Moved(TableDefinition(before.name, columns, key), origins, fills, is_open)
 
 
 def _kept(before: TableDefinition, found: Sequence[Operation]) -> tuple[list[_Slot], list[_Slot]]:

@@ -71,13 +71,16 @@ class Declared:
 
     column: as TABLE_MAP would describe it; text whose character set the statement leaves to the table's default has
     none, and its length in characters. default: the words of its default, None where it has none. why_unknown: what
-    makes the values of older rows unknown. in_key: it is declared the primary key.
+    makes the values of older rows unknown. in_key: it is declared the primary key. is_open: it is a TIMESTAMP without
+    NULL, NOT NULL or a default; whether NULL is one of its values depends on explicit_defaults_for_timestamp.
     """
 
     column: Column
     default: tuple[Word, ...] | None = None
     why_unknown: str | None = None
     in_key: bool = False
+    is_computed: bool = False
+    is_open: bool = False
 
 
 _SYNONYMS = {
@@ -108,7 +111,11 @@ def declared(name: str, words: Sequence[Word]) -> Declared:
     rest = _Attributes(words[at:])
     while rest:
         rest.read()
-    return Declared(_column(name, kind, arguments, rest), rest.default, rest.why_unknown(words[0]), rest.in_key)
+    column = _column(name, kind, arguments, rest)
+    is_open = kind == "timestamp" and not rest.says_null and rest.default is None
+    return Declared(
+        column, rest.default, rest.why_unknown(words[0]), rest.in_key, is_computed=rest.is_computed, is_open=is_open
+    )
 
 
 def _kind_of(words: Sequence[Word]) -> tuple[str, int]:
@@ -138,6 +145,7 @@ class _Attributes:
         self._words = list(words)
         self.default: tuple[Word, ...] | None = None
         self.nullable = True
+        self.says_null = False
         self.unsigned = False
         self.charset: str | None = None
         self.in_key = False
@@ -167,6 +175,10 @@ class _Attributes:
 
     def not_null(self) -> None:
         self.nullable = not self._take("NULL")
+        self.says_null = True
+
+    def null(self) -> None:
+        self.says_null = True
 
     def no_sign(self) -> None:
         self.unsigned = True
@@ -235,6 +247,7 @@ class _Attributes:
 
 _READERS: dict[str, Callable[[_Attributes], None]] = {
     "NOT": _Attributes.not_null,
+    "NULL": _Attributes.null,
     **dict.fromkeys(("UNSIGNED", "ZEROFILL"), _Attributes.no_sign),
     **dict.fromkeys(("CHARACTER", "CHARSET"), _Attributes.character_set),
     "COLLATE": _Attributes.collate,
@@ -248,7 +261,7 @@ _READERS: dict[str, Callable[[_Attributes], None]] = {
     "REFERENCES": _Attributes.reference,
     "CONSTRAINT": _Attributes.constraint,
 }
-_SAYING_NOTHING = ("NULL", "SIGNED", "VISIBLE", "INVISIBLE", "BINARY", "ENFORCED")
+_SAYING_NOTHING = ("SIGNED", "VISIBLE", "INVISIBLE", "BINARY", "ENFORCED")
 
 
 def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes) -> Column:
