@@ -19,7 +19,7 @@ from spark_jobs import bronze, published, silver
 from spark_jobs.binlog import TableName
 from spark_jobs.compact import Compacted, Net, Window, Work, net_changes, total
 from spark_jobs.config import Pipeline
-from spark_jobs.course import Rules, Standing, Turn, course, onwards
+from spark_jobs.course import Rules, Standing, Turn, course, first_rows, onwards
 from spark_jobs.errors import LakeError, StratalogError, about
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch
 from spark_jobs.merge import REDO
@@ -161,9 +161,10 @@ def _work(spark: SparkSession, lake: Lake, held: _Held, name: TableName, wanted:
     assert head.position is not None
     bronze.require_held(held.source, held.checkpoint, ranges[0].start)
     onward = Range(ranges[0].start, head.position)
-    found = survey(bronze.read(spark, held.table, held.version, onward))
+    slices = bronze.read(spark, held.table, held.version, onward)
+    found = survey(slices)
     with about(f"{held.source}: {name}"):
-        rules = Rules(lambda logged, last: named(lake, held.source, logged, last))
+        rules = Rules(lambda logged, last: named(lake, held.source, logged, last), first_rows(slices))
         steps = course(found, name, onward, None, rules)
     window = Window(held.table, held.version, ranges)
     return Work(held.source, name, window, steps, table, head, found.tables[name].size)

@@ -7,8 +7,10 @@ A slice is a run of bytes of one file: several whole transactions, or a part of 
 start), all integers. The payloads of a file, in order, are the file.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -160,6 +162,18 @@ def _at_or_after(position: Position) -> Column:
     here = (stretch == position.stretch) & (number == position.number) & (start >= position.offset)
     later_file = (stretch == position.stretch) & (number > position.number)
     return here | later_file | (stretch > position.stretch)
+
+
+def first_slices(slices: DataFrame, schema: str, table: str, ranges: Sequence[Range]) -> dict[int, dict[str, Any]]:
+    """Of each range, by its ordinal, the first slice that has rows of a table; nothing of one that has none."""
+    ordinal = F.lit(None).cast("int")
+    for at, part in enumerate(ranges):
+        ordinal = F.when(inside(part), at).otherwise(ordinal)
+    names = ("file", "start", "context", "payload")
+    rows = slices.where((F.col("kind") == "rows") & holding(schema, table)).withColumn("part", ordinal)
+    first = F.min_by(F.struct(*names), F.struct("stretch", "number", "start")).alias("slice")
+    found = rows.where("part IS NOT NULL").groupBy("part").agg(first).toArrow().to_pylist()
+    return {row["part"]: row["slice"] for row in found}
 
 
 def holding(schema: str, table: str) -> Column:

@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spark_jobs import silver
-from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName
+from pyspark.sql import DataFrame
+
+from spark_jobs import bronze, silver
+from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, definitions_of
 from spark_jobs.binlog.types.charsets import UTF8, charset_of
 from spark_jobs.errors import DecodeError, TableStopped, Unsupported
 from spark_jobs.lake import identifier
 from spark_jobs.position import Position, Range
-from spark_jobs.schema.alter import Moved, created, moved, operations, target
+from spark_jobs.schema.alter import Moved, created, dropped, moved, operations, target
+from spark_jobs.schema.declared import words_of
 from spark_jobs.schema.definitions import from_json, to_json
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema.widening import keeps_values
@@ -83,11 +86,35 @@ class Turn:
 Step = Rows | Turn
 
 
+First = Callable[[TableName, Sequence[Range]], Mapping[int, TableDefinition]]
+"""Of each part of the log, by its ordinal, the definition of the table's first rows in it."""
+
+
+def first_rows(slices: DataFrame) -> First:
+    """Reads the first slice that a table has in each part."""
+
+    def first(name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
+        found: dict[int, TableDefinition] = {}
+        for at, cells in bronze.first_slices(slices, name.schema, name.table, parts).items():
+            place = Position(cells["file"], cells["start"], parts[at].start.stretch)
+            used = definitions_of(place.file, place.offset, cells["context"], cells["payload"])
+            own = [(place, one) for one in used if one.name == name]
+            if own:
+                found[at] = agreed(name, own)
+        return found
+
+    return first
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a course needs to know besides the log. on_drop_empties: whether DROP TABLE takes the rows away."""
+    """What a course needs to know besides the survey.
+
+    on_drop_empties: whether DROP TABLE takes the rows away.
+    """
 
     complete: Complete
+    first: First
     on_drop_empties: bool = False
 
 
@@ -115,7 +142,7 @@ class _Course:
         starts = [self.whole.start, *(one.stop for one in said)]
         stops = [*(one.position for one in said), self.whole.stop]
         parts = [Range(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)]
-        logged = [self._logged(part) for part in parts]
+        logged = self._logged(parts)
         for at, part in enumerate(parts):
             if at:
                 self._turn(said[at - 1], logged[at])
@@ -141,20 +168,21 @@ class _Course:
 
     def _changes(self, said: Said) -> bool:
         verb = said.statement.verb.split()[0]
-        if verb in ("TRUNCATE", "DROP") and "INDEX" not in said.statement.verb:
-            return True
+        if said.statement.schemas:
+            return self._is_schema(said)
+        if verb == "DROP" and "INDEX" not in said.statement.verb:
+            return self._is_among(said, dropped)
+        if verb == "TRUNCATE" or (verb == "CREATE" and "INDEX" not in said.statement.verb):
+            return self._is_about(said)
         if self._is_early(said):
             return False
-        if verb == "CREATE" and self._is_about(said):
-            return True
-        if verb != "ALTER" and "ALTER" not in said.statement.text.upper()[:200]:
+        if verb != "ALTER":
             raise self._refused(said, "changes the table, which is not applied yet")
-        if not self._is_about(said):
-            renames = {"RENAME", "EXCHANGE"} & set(said.statement.plain.upper().split())
-            if renames:
-                raise self._refused(said, "changes the table, which is not applied yet")
-            return False
-        return bool(self._operations(said))
+        if self._is_about(said):
+            return bool(self._operations(said))
+        if {"RENAME", "EXCHANGE"} & set(said.statement.plain.upper().split()):
+            raise self._refused(said, "changes the table, which is not applied yet")
+        return False
 
     def _operations(self, said: Said) -> list[Any]:
         try:
@@ -165,13 +193,30 @@ class _Course:
 
     def _is_about(self, said: Said) -> bool:
         """Whether it is this table that the statement makes or alters, and not one that it mentions."""
+        return self._is_among(said, lambda text, database: [target(text, database)])
+
+    def _is_among(self, said: Said, named: Callable[[str, str], list[TableName]]) -> bool:
+        """Whether the table is among those that a statement names.
+
+        Some servers store names in small letters and log statements as they were typed; which do is not in the log.
+        """
         try:
-            about = target(said.statement.plain, said.database)
+            found = named(said.statement.plain, said.database)
         except (DecodeError, IndexError) as error:
             raise self._refused(said, "changes the table, which is not applied: it cannot be read") from error
-        return (about.schema.casefold(), about.table.casefold()) == (
-            self.name.schema.casefold(),
-            self.name.table.casefold(),
+        if self.name in found:
+            return True
+        alike = [one for one in found if str(one).casefold() == str(self.name).casefold()]
+        if alike and alike[0] not in self.found.tables and str(self.name).islower():
+            raise self._refused(said, f"names {alike[0]}; whether that is {self.name} is not in the log")
+        return False
+
+    def _is_schema(self, said: Said) -> bool:
+        """Whether DROP DATABASE names the table's schema in its very letters."""
+        if any(word.text == self.name.schema for word in words_of(said.statement.plain)):
+            return True
+        raise self._refused(
+            said, f"names the schema {self.name.schema} in other letters; whether it is, is not in the log"
         )
 
     def _is_early(self, said: Said) -> bool:
@@ -181,23 +226,37 @@ class _Course:
     def _refused(self, said: Said, why: str) -> TableStopped:
         return TableStopped(f"{said.statement.verb} at {said.position} {why}: {said.statement.short}")
 
-    def _logged(self, part: Range) -> TableDefinition | None:
-        definitions = self.seen.definitions if self.seen else ()
-        inside = [(at, one) for at, one in definitions if part.start <= at < part.stop]
-        return agreed(self.name, inside) if inside else None
+    def _logged(self, parts: Sequence[Range]) -> list[TableDefinition | None]:
+        """The definition that the log has for the rows of each part; None where the table has no row.
+
+        The survey has a definition where its extraction met it first; rows under one that was met before are looked at.
+        """
+        seen = self.seen
+        if seen is None:
+            return [None] * len(parts)
+        found: list[TableDefinition | None] = []
+        for part in parts:
+            inside = [(at, one) for at, one in seen.definitions if part.start <= at < part.stop]
+            found.append(agreed(self.name, inside) if inside else None)
+        open_ = [
+            at
+            for at, part in enumerate(parts)
+            if found[at] is None and part and seen.first < part.stop and part.start <= seen.last
+        ]
+        met = self.rules.first(self.name, [parts[at] for at in open_]) if open_ else {}
+        for at, definition in met.items():
+            found[open_[at]] = definition
+        return found
 
     def _rows(self, part: Range, logged: TableDefinition | None, *, is_last: bool) -> None:
-        seen = self.seen
-        overlaps = seen is not None and seen.first < part.stop and part.start <= seen.last
         known = self.standing.definition
-        if not overlaps or (logged is None and known is None) or not part:
+        if logged is None:
             return
         if self.standing.is_dropped:
             raise TableStopped(
                 f"{self.name}: rows in {part}, but the log has dropped the table and not created it again"
             )
-        definition = known if logged is None else self._settled(logged, known, is_last=is_last)
-        assert definition is not None
+        definition = self._settled(logged, known, is_last=is_last)
         if known is not None and not self._is_first():
             self._require_same(known, definition, part)
         standing = replace(self.standing, definition=definition)
@@ -297,16 +356,30 @@ class _Course:
     def _require_values_kept(self, said: Said, before: TableDefinition, after: TableDefinition, stated: Moved) -> None:
         for at, origin in enumerate(stated.origins):
             if origin is None:
+                self._require_null_told(said, after.columns[at], stated)
                 continue
             old, new = before.columns[origin], after.columns[at]
             if old.nullable and not new.nullable and not said.session.is_strict:
                 raise self._refused(said, f"may have changed NULL in column {new.name}: its session was not strict")
+            if old.charset is not None and new.charset is None and not said.session.is_strict:
+                raise self._refused(said, f"may have changed text of column {new.name}: its session was not strict")
             if not keeps_values(old, new):
                 raise self._refused(
                     said,
                     f"does not keep every value of column {after.columns[at].name}: the table was "
                     f"({_listed(before)}) and is ({_listed(after)})",
                 )
+
+    def _require_null_told(self, said: Said, column: Column, stated: Moved) -> None:
+        """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
+        wanted = next(one for one in stated.definition.columns if one.name == column.name)
+        is_told = wanted is not column or said.session.explicit_timestamps or column.name not in stated.is_open
+        if wanted.nullable != column.nullable or not is_told:
+            raise self._refused(
+                said,
+                f"does not say what rows written before column {column.name} have in it: that depends on the server's "
+                "explicit_defaults_for_timestamp; add it with NULL or NOT NULL and a DEFAULT",
+            )
 
 
 def _require_plain(said: Said) -> None:
@@ -334,8 +407,13 @@ def _with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinit
             f"{logged.name}: the log does not name its columns, and has types ({_listed(logged)}) where the table is "
             f"known as ({_listed(known)})"
         )
-    columns = map(_told, logged.columns, known.columns)
-    return TableDefinition(logged.name, tuple(columns), known.key)
+    columns = tuple(map(_told, logged.columns, known.columns))
+    for column in columns:
+        if column.charset is None and (column.type.is_character or column.type.has_labels):
+            raise TableStopped(
+                f"{logged.name}: neither the log nor a statement tells the character set of {column.name}"
+            )
+    return TableDefinition(logged.name, columns, known.key)
 
 
 def _told(logged: Column, known: Column) -> Column:

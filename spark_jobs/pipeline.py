@@ -17,7 +17,7 @@ from spark_jobs import bronze, published, seen, silver
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
-from spark_jobs.course import Rules, Standing, course
+from spark_jobs.course import Rules, Standing, course, first_rows
 from spark_jobs.errors import ConfigError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
@@ -180,11 +180,13 @@ class Planner:
         start = min([self.surveyed or self.begin, *map(self._since, self._in_scope(entries))])
         if start >= self.end:
             return Plan(entries, [], {})
-        found = survey(bronze.read(spark, self.bronze, self.head.version, Range(start, self.end)))
+        slices = bronze.read(spark, self.bronze, self.head.version, Range(start, self.end))
+        found = survey(slices)
+        rules = Rules(self._complete, first_rows(slices), on_drop_empties=self.pipeline.on_drop == "drop")
         planned = Plan(self._with_new(entries, found), [], {})
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
             try:
-                one = self._work(found, entry)
+                one = self._work(found, entry, rules)
             except TableStopped as error:
                 planned.stopped[TableName(*entry.name)] = str(error)
             else:
@@ -209,7 +211,7 @@ class Planner:
             entry = replace(entry, silver_version=one.head.version, committed_at=one.committed_at or entry.committed_at)
         return replace(entry, state="current", reason=None, position=str(self.end))
 
-    def _work(self, found: Survey, entry: Entry) -> Work | None:
+    def _work(self, found: Survey, entry: Entry, rules: Rules) -> Work | None:
         name = TableName(*entry.name)
         seen_here = found.tables.get(name)
         behind = self._since(entry) < self.oldest
@@ -224,7 +226,6 @@ class Planner:
         whole = Range(since, self.end)
         standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint else None
         with about(f"{self.source}: {name}"):
-            rules = Rules(self._complete, on_drop_empties=self.pipeline.on_drop == "drop")
             steps = course(found, name, whole, standing, rules)
         window = Window(self.bronze, self.head.version, (whole,))
         size = seen_here.size if seen_here else 0

@@ -43,10 +43,12 @@ class Session:
     """What decides how a statement reads and what it does. None: the log does not tell.
 
     sql_mode: bits as in sql/system_variables.h. collation: id of the client's, whose character set the text is in.
+    explicit_timestamps: the server's explicit_defaults_for_timestamp.
     """
 
     sql_mode: int | None = None
     collation: int | None = None
+    explicit_timestamps: bool | None = None
 
     @property
     def is_strict(self) -> bool:
@@ -60,9 +62,13 @@ class Session:
 
 
 _NO_BACKSLASH_ESCAPES, _STRICT_TRANS_TABLES, _STRICT_ALL_TABLES = 1 << 20, 1 << 21, 1 << 22
-_SIZES = {0: 4, 1: 8, 3: 4, 4: 6}
-"""Bytes of the status variables that come first: flags, SQL mode, auto_increment, character sets."""
-_SQL_MODE, _CHARSETS, _CATALOG = 1, 4, 6
+_SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1}
+"""Bytes of status variables by code (statement_events.h, ``Query_event_status_vars``)."""
+_TEXTS = {5: 1, 6: 1, 11: 2}
+"""Texts, each behind its length, of further ones: time zone, catalog, invoker."""
+_TOO_MANY = 254
+"""Stands for the number of databases where their names are left out."""
+_SQL_MODE, _CHARSETS, _DATABASES, _EXPLICIT_TIMESTAMPS = 1, 4, 12, 16
 
 
 def read_session(slice_: bytes) -> Session:
@@ -84,16 +90,30 @@ def _session(variables: bytes) -> Session:
     at = 0
     while at < len(variables):
         code = variables[at]
-        size = 1 + variables[at + 1] if code == _CATALOG and at + 1 < len(variables) else _SIZES.get(code)
+        size = _size(code, variables[at + 1 :])
         if size is None:
             break
         found[code] = variables[at + 1 : at + 1 + size]
         at += 1 + size
-    mode, sets = found.get(_SQL_MODE), found.get(_CHARSETS)
+    mode, sets, explicit = (found.get(code) for code in (_SQL_MODE, _CHARSETS, _EXPLICIT_TIMESTAMPS))
     return Session(
         None if mode is None else int.from_bytes(mode, "little"),
         None if sets is None else int.from_bytes(sets[:2], "little"),
+        None if explicit is None else bool(explicit[0]),
     )
+
+
+def _size(code: int, rest: bytes) -> int | None:
+    """Bytes of a status variable's value, with which ``rest`` begins; None where it is not known, or cut."""
+    if code == _DATABASES:
+        names = rest[0] if rest and rest[0] < _TOO_MANY else 0
+        ends = [at for at, byte in enumerate(rest[1:], 2) if not byte][:names]
+        return (ends[-1] if ends else 1) if len(ends) == names else None
+    size = 0
+    for _ in range(_TEXTS.get(code, 0)):
+        size += 1 + rest[size] if size < len(rest) else len(rest) + 1
+    size = size or _SIZES.get(code, len(rest) + 1)
+    return size if size <= len(rest) else None
 
 
 def _text(raw: bytes) -> str:

@@ -9,6 +9,7 @@ survive (widening.py), what happens in the lake (reshape.py).
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
@@ -88,11 +89,24 @@ def operations(text: str) -> list[Operation]:
 
 
 def target(text: str, database: str) -> TableName:
-    """The table that a CREATE, ALTER, TRUNCATE … TABLE is about: the first that it names. Raises Unsupported."""
-    words = words_of(text)
-    at = _name_at(words)
-    parts = [word.text for word in words[at : at + 3]]
-    return TableName(parts[0], parts[2]) if parts[1:2] == ["."] and len(parts) == 3 else TableName(database, parts[0])
+    """The table that a CREATE TABLE, ALTER TABLE or TRUNCATE is about: the first that it names. Raises Unsupported."""
+    return _named(words_of(text), database)[0]
+
+
+def dropped(text: str, database: str) -> list[TableName]:
+    """The tables of a DROP TABLE. Raises Unsupported."""
+    return _named(words_of(text), database)
+
+
+def _named(words: list[Word], database: str) -> list[TableName]:
+    """The names that stand behind TABLE, with commas between them."""
+    found = []
+    for part in _parts(words[_name_at(words) :]):
+        pair = len(part) > 2 and part[1].among(".")
+        found.append(TableName(part[0].text, part[2].text) if pair else TableName(database, part[0].text))
+    if not found:
+        raise Unsupported("it names no table")
+    return found
 
 
 def created(name: TableName, text: str) -> TableDefinition | None:
@@ -108,12 +122,25 @@ def created(name: TableName, text: str) -> TableDefinition | None:
             one = declared(part[0].text, part[1:])
             columns.append(one.column)
             key += [part[0].text] if one.in_key else []
-    if any(word.among("SELECT", "AS") for word in words[len(_enclosed(words)) :]):
+    options = words[len(_enclosed(words)) + 2 :]
+    if any(word.among("SELECT", "AS") for word in options):
         return None
+    charset = _default_charset(options)
+    columns = [converted(one, charset) if charset and one.charset is None else one for one in columns]
     names = [str(column.name).casefold() for column in columns]
     ordinals = tuple(names.index(part.casefold()) for part in key)
     columns = [replace(c, nullable=False) if o in ordinals else c for o, c in enumerate(columns)]
     return TableDefinition(name, tuple(columns), ordinals)
+
+
+def _default_charset(options: Sequence[Word]) -> str | None:
+    """The character set that a table's options name, by itself or by a collation."""
+    plain = [word for word in options if not word.among("=", "SET")]
+    for option, value in pairwise(plain):
+        if option.among("CHARSET", "CHARACTER"):
+            return value.text.lower()
+    found = [value.text.lower().partition("_")[0] for option, value in pairwise(plain) if option.among("COLLATE")]
+    return found[0] if found else None
 
 
 def _is_primary(part: Sequence[Word]) -> bool:
@@ -136,9 +163,9 @@ def _enclosed(words: Sequence[Word]) -> list[Word]:
 
 
 def _name_at(words: Sequence[Word]) -> int:
-    at = next((k for k, word in enumerate(words) if word.among("TABLE", "TABLES")), 0) + 1
-    at += 3 if words[at].among("IF") and words[at + 1].among("NOT") else 2 if words[at].among("IF") else 0
-    return at
+    at = next((k for k, word in enumerate(words) if word.among("TABLE", "TABLES")), 0) + 1  # TRUNCATE may lack it
+    ahead = [word.text.upper() for word in words[at : at + 3]]
+    return at + (3 if ahead == ["IF", "NOT", "EXISTS"] else 2 if ahead[:2] == ["IF", "EXISTS"] else 0)
 
 
 def _behind_name(words: list[Word]) -> list[Word]:
@@ -216,7 +243,10 @@ def _change(rest: list[Word], verb: str) -> list[Operation]:
     rest = rest[2:] if if_there else rest
     old, new = rest[0].text, rest[verb == "CHANGE"].text
     words, after = _placed(rest[2 if verb == "CHANGE" else 1 :])
-    return [Change(old, new, _keyless(declared(new, words)), after, if_there)]
+    one = _keyless(declared(new, words))
+    if one.is_computed:
+        raise Unsupported(f"the values of column {new} are computed, which is not in the log")
+    return [Change(old, new, one, after, if_there)]
 
 
 def _rename(rest: list[Word], _: str) -> list[Operation]:
@@ -256,6 +286,8 @@ class Moved:
     definition: TableDefinition
     origins: tuple[int | None, ...]
     fills: dict[str, str]
+    is_open: frozenset[str] = frozenset()
+    """Names of new columns of which the statement does not say whether they may be NULL."""
 
 
 @dataclass(slots=True)
@@ -282,7 +314,8 @@ def moved(before: TableDefinition, found: Sequence[Operation]) -> Moved:
     key = None if before.key is None else tuple(origins.index(ordinal) for ordinal in before.key)
     new = {slot.name: fill_of(slot.declared) for slot in slots if slot.origin is None and slot.declared}
     fills = {name: fill for name, fill in new.items() if fill is not None}
-    return Moved(TableDefinition(before.name, columns, key), origins, fills)
+    is_open = frozenset(slot.name for slot in slots if slot.origin is None and slot.declared and slot.declared.is_open)
+    return Moved(TableDefinition(before.name, columns, key), origins, fills, is_open)
 
 
 def _kept(before: TableDefinition, found: Sequence[Operation]) -> tuple[list[_Slot], list[_Slot]]:

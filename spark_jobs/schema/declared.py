@@ -24,9 +24,6 @@ from spark_jobs.errors import Unsupported
 from spark_jobs.lake import quoted
 from spark_jobs.schema.definitions import column_of_row
 
-UTF8MB4 = 45
-"""Stands in for a character set that a statement leaves to the table's default: a TABLE_MAP tells it, where needed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -72,15 +69,18 @@ def _kind(text: str) -> str:
 class Declared:
     """A column's definition.
 
-    column: as TABLE_MAP would describe it, its character set assumed where the statement leaves it open. default: the
-    words of its default, None where it has none. why_unknown: what makes the values of older rows unknown. in_key: it
-    is declared the primary key.
+    column: as TABLE_MAP would describe it; text whose character set the statement leaves to the table's default has
+    none, and its length in characters. default: the words of its default, None where it has none. why_unknown: what
+    makes the values of older rows unknown. in_key: it is declared the primary key. is_open: it is a TIMESTAMP without
+    NULL, NOT NULL or a default; whether NULL is one of its values depends on explicit_defaults_for_timestamp.
     """
 
     column: Column
     default: tuple[Word, ...] | None = None
     why_unknown: str | None = None
     in_key: bool = False
+    is_computed: bool = False
+    is_open: bool = False
 
 
 _SYNONYMS = {
@@ -111,7 +111,11 @@ def declared(name: str, words: Sequence[Word]) -> Declared:
     rest = _Attributes(words[at:])
     while rest:
         rest.read()
-    return Declared(_column(name, kind, arguments, rest), rest.default, rest.why_unknown(words[0]), rest.in_key)
+    column = _column(name, kind, arguments, rest)
+    is_open = kind == "timestamp" and not rest.says_null and rest.default is None
+    return Declared(
+        column, rest.default, rest.why_unknown(words[0]), rest.in_key, is_computed=rest.is_computed, is_open=is_open
+    )
 
 
 def _kind_of(words: Sequence[Word]) -> tuple[str, int]:
@@ -141,6 +145,7 @@ class _Attributes:
         self._words = list(words)
         self.default: tuple[Word, ...] | None = None
         self.nullable = True
+        self.says_null = False
         self.unsigned = False
         self.charset: str | None = None
         self.in_key = False
@@ -170,6 +175,10 @@ class _Attributes:
 
     def not_null(self) -> None:
         self.nullable = not self._take("NULL")
+        self.says_null = True
+
+    def null(self) -> None:
+        self.says_null = True
 
     def no_sign(self) -> None:
         self.unsigned = True
@@ -238,6 +247,7 @@ class _Attributes:
 
 _READERS: dict[str, Callable[[_Attributes], None]] = {
     "NOT": _Attributes.not_null,
+    "NULL": _Attributes.null,
     **dict.fromkeys(("UNSIGNED", "ZEROFILL"), _Attributes.no_sign),
     **dict.fromkeys(("CHARACTER", "CHARSET"), _Attributes.character_set),
     "COLLATE": _Attributes.collate,
@@ -251,7 +261,7 @@ _READERS: dict[str, Callable[[_Attributes], None]] = {
     "REFERENCES": _Attributes.reference,
     "CONSTRAINT": _Attributes.constraint,
 }
-_SAYING_NOTHING = ("NULL", "SIGNED", "VISIBLE", "INVISIBLE", "BINARY", "ENFORCED")
+_SAYING_NOTHING = ("SIGNED", "VISIBLE", "INVISIBLE", "BINARY", "ENFORCED")
 
 
 def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes) -> Column:
@@ -262,8 +272,8 @@ def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes) -> C
     numbers = [int(word.text) for word in arguments if word.kind == "number"]
     if kind == "float" and len(numbers) == 1 and numbers[0] > 24:
         kind = "double"
-    charset = _ALIASES.get(rest.charset or "", rest.charset or "utf8mb4")
-    collation = _collation(charset)
+    charset = _ALIASES.get(rest.charset or "", rest.charset or "")
+    is_text = bool(_TEXTUAL.fullmatch(kind))
     first = numbers[0] if numbers else None
     labels = [word.text.rstrip(" ") for word in arguments if word.kind == "string"]
     shown = f"{kind}({','.join(map(_label, labels))})" if kind in ("enum", "set") else kind
@@ -271,23 +281,21 @@ def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes) -> C
         "name": name,
         "kind": kind,
         "declared": shown + " unsigned" * (rest.unsigned or kind == "serial"),
-        "octets": (1 if first is None else first) * (width_of(charset) if _TEXTUAL.fullmatch(kind) else 1),
+        "octets": (1 if first is None else first) * (width_of(charset) if is_text else 1),
         "digits": _DIGITS.get(kind) if first is None else first,
         "scale": numbers[1] if len(numbers) > 1 else 0,
         "fraction": first or 0,
         "nullable": "YES" if rest.nullable else "NO",
-        "collation": charset if _TEXTUAL.fullmatch(kind) else None,
+        "collation": charset if is_text and charset else None,
     }
-    column = column_of_row(row, {charset: collation})
+    column = column_of_row(row, {charset: _collation(charset)} if charset else {})
     if column.type_code < 0:
         raise Unsupported(f"column {name}: the type {kind} is not known")
-    return column
+    return replace(column, charset=None) if is_text and not charset else column
 
 
 def _collation(charset: str) -> int:
     """One of the ids of a character set."""
-    if charset == "utf8mb4":
-        return UTF8MB4
     found = [number for part in COLLATIONS.get(charset, ()) for number in part]
     if not found:
         raise Unsupported(f"the character set {charset} is not known")
@@ -296,12 +304,13 @@ def _collation(charset: str) -> int:
 
 def converted(column: Column, charset: str) -> Column:
     """The column with its text in another character set."""
-    if column.charset in (None, 63):
+    is_text = column.type.is_character or column.type.has_labels
+    if not is_text or column.charset == 63:
         return column
     charset = _ALIASES.get(charset, charset)
     if column.type_code not in (15, 254):
         return replace(column, charset=_collation(charset))
-    length = column.meta // width_of(charset_of(column.charset))
+    length = column.meta // (1 if column.charset is None else width_of(charset_of(column.charset)))
     return replace(column, charset=_collation(charset), meta=length * width_of(charset))
 
 

@@ -68,18 +68,24 @@ def _holds_labels(old: Column, new: Column) -> bool:
 
 
 def _holds_texts(old: Column, new: Column) -> bool:
+    """A character set that is not known is taken for the other column's."""
     one, other = _charset(old), _charset(new)
-    if one is None or other is None or (one == BINARY) != (other == BINARY):
+    if (one == BINARY) != (other == BINARY):
         return False
-    if one != other and other not in _UNICODE:
+    is_same = one is None or other is None or one == other
+    if not is_same and other not in _UNICODE:
         return False
     if new.type_code == _CHAR and (old.type_code != _CHAR or one == BINARY):
         return False  # trailing spaces go, or zero bytes come
     if new.type_code != _BLOB:
-        return old.type_code != _BLOB and old.meta // width_of(one) <= new.meta // width_of(other)
-    grown = width_of(other) if one != other else 1
-    most = _most_bytes(old) * grown if old.type_code == _BLOB else old.meta // width_of(one) * width_of(other)
+        return old.type_code != _BLOB and old.meta // _width(one) <= new.meta // _width(other)
+    grown = 1 if is_same else _width(other)
+    most = _most_bytes(old) * grown if old.type_code == _BLOB else old.meta // _width(one) * _width(other or one)
     return most <= _most_bytes(new)
+
+
+def _width(charset: str | None) -> int:
+    return 1 if charset is None else width_of(charset)
 
 
 def _most_bytes(column: Column) -> int:

@@ -1,11 +1,16 @@
 """Tables whose columns and rows statements change: downstream stays what the server has, at every pause."""
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.lake import Checkpoint, Head, Table
 from spark_jobs.pipeline import lake_of
+from spark_jobs.position import Position
+from tests.fix_mysql import Database
 from tests.fix_pipeline import Shop, require_same
+from tests.fix_servers import Servers
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -130,3 +135,32 @@ def test_a_run_that_ends_between_two_steps_is_finished_by_the_next(
     _, outcome = shop.run(pipeline)
     assert outcome.stopped == {}
     require_same(shop, pipeline, "t")
+
+
+@pytest.mark.parametrize("server", ["mysql-5.7", "mariadb-11.4"])
+def test_servers_that_log_types_alone(servers: Servers, server: str, spark: SparkSession, tmp_path: Path) -> None:
+    running = servers.get(server)
+    with running.connect() as connection:
+        database = Database("ddl", running, connection)
+        database.execute("CREATE DATABASE ddl CHARACTER SET latin1")
+        connection.select_db("ddl")
+        file, offset = database.execute("SHOW MASTER STATUS")[0][:2]
+        shop = Shop(spark, database, tmp_path, Position(file, offset))
+        pipeline = shop.pipeline()
+        shop.execute(
+            "CREATE TABLE t (id INT PRIMARY KEY, v INT UNSIGNED, s VARCHAR(9)) DEFAULT CHARSET=latin1",
+            "INSERT INTO t VALUES (1,4000000000,'ü')",
+            "ALTER TABLE t ADD COLUMN note CHAR(9) CHARACTER SET utf8mb4 NOT NULL DEFAULT 'é ' AFTER id",
+            "ALTER TABLE t CHANGE v w BIGINT, DROP COLUMN s",
+            "INSERT INTO t VALUES (2,'ß',-2)",
+        )
+        _, outcome = shop.run(pipeline)
+        assert outcome.stopped == {}
+        require_same(shop, pipeline, "t")
+        shop.execute(
+            "TRUNCATE TABLE t", "ALTER TABLE t ADD n TINYINT DEFAULT 3", "INSERT INTO t (id, note) VALUES (7,'')"
+        )
+        _, outcome = shop.run(pipeline)
+        assert outcome.stopped == {}
+        require_same(shop, pipeline, "t")
+        database.execute("DROP DATABASE ddl")

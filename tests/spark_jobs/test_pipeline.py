@@ -7,6 +7,7 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.compact import Compacted
 from spark_jobs.config import Pipeline, load
+from spark_jobs.course import Rules
 from spark_jobs.errors import DecodeError, LostRace, TableStopped
 from spark_jobs.lake import Checkpoint, Head
 from spark_jobs.pipeline import Plan, Planner, _each, lake_of
@@ -90,6 +91,7 @@ def test_after_a_run_done_and_idle_tables_stand_at_the_end_and_a_stopped_one_whe
     assert {one.surveyed for one in (orders, lines, audit)} == {str(END)}
 
 
+RULES = Rules(lambda logged, _: logged)
 P1, P2, P3 = (Position(f"b.{number:06d}", 4) for number in (1, 2, 3))
 
 
@@ -119,9 +121,9 @@ def test_a_table_stops_where_gc_removed_what_it_needs(
     known = entry(ORDERS, position=position and str(position), surveyed=str(P3) if published else None)
     if since is None:
         with pytest.raises(TableStopped, match=r"^s: shop\.orders: bronze no longer holds \[.*, b\.000003:4\);"):
-            made._work(Survey({}, ()), known)
+            made._work(Survey({}, ()), known, RULES)
     else:
-        assert made._work(Survey({}, ()), known) is None
+        assert made._work(Survey({}, ()), known, RULES) is None
         assert made._since(known) == since
 
 

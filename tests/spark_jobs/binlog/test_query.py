@@ -82,6 +82,15 @@ def slice_of(status: bytes) -> bytes:
     [
         (STATUS, Session(1 << 21 | 4, 8), True),
         (STATUS[:14], Session(1 << 21 | 4), True),
+        (STATUS[5:14] + b"\x0c\2one\0two\0" + b"\x10\1", Session(1 << 21 | 4, None, True), True),
+        (
+            STATUS[5:14] + b"\x0c\xfe" + b"\x0b\2me\4host" + b"\x0dabc" + b"\x10\0",
+            Session(1 << 21 | 4, None, False),
+            True,
+        ),
+        (STATUS[5:14] + b"\x0c\2one\0tw", Session(1 << 21 | 4), True),
+        (STATUS[5:14] + b"\x0b\2me\x40ho", Session(1 << 21 | 4), True),
+        (STATUS[5:14] + b"\x10", Session(1 << 21 | 4), True),
         (b"\1" + bytes(8), Session(0), False),
         (b"", Session(), False),
         (b"\x7fwhatever", Session(), False),

@@ -130,8 +130,24 @@ def test_what_only_the_server_knows_is_refused(text: str, why: str) -> None:
         fill_of(column(text))
 
 
+@pytest.mark.parametrize(
+    "text, is_open",
+    [
+        ("c TIMESTAMP", True),
+        ("c TIMESTAMP(3) COMMENT 'x'", True),
+        ("c TIMESTAMP NULL", False),
+        ("c TIMESTAMP NOT NULL", False),
+        ("c TIMESTAMP DEFAULT NOW()", False),
+        ("c DATETIME", False),
+    ],
+)
+def test_a_bare_timestamp_leaves_open_whether_it_may_be_null(text: str, is_open: bool) -> None:
+    assert column(text).is_open == is_open
+
+
 def test_text_into_another_character_set_has_as_many_characters() -> None:
     latin = column("c VARCHAR(7) CHARACTER SET latin1").column
     assert (latin.meta, converted(latin, "utf8mb4").meta, converted(latin, "utf8").meta) == (7, 28, 21)
     assert converted(column("c BINARY(7)").column, "utf8mb4").meta == 7
+    assert converted(column("c CHAR(7)").column, "utf8mb4").meta == 28
     assert converted(column("c INT").column, "utf8mb4") == column("c INT").column
