@@ -91,7 +91,7 @@ def test_after_a_run_done_and_idle_tables_stand_at_the_end_and_a_stopped_one_whe
     assert {one.surveyed for one in (orders, lines, audit)} == {str(END)}
 
 
-RULES = Rules(lambda logged, _: logged)
+RULES = Rules(lambda logged, _: logged, lambda *_: {})
 P1, P2, P3 = (Position(f"b.{number:06d}", 4) for number in (1, 2, 3))
 
 
