@@ -110,7 +110,7 @@ def test_each_verb_stands_in_the_readme(verb: str) -> None:
         (["check", "-c", "none.yaml"], "none.yaml: cannot be read: No such file or directory"),
         (
             ["backfill", "-c", "x", "--source", "s", "--from", "now", "--to", "a.000001:4"],
-            "'now' is not a position; write it like mysql-bin.000042:1337",
+            "'now' is no place in a log; name a position like mysql-bin.000042:1337",
         ),
         (
             ["backfill", "-c", "x", "--source", "s", "--from", "a.000002:4", "--to", "a.000001:4"],
