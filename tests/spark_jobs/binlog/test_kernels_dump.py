@@ -136,9 +136,19 @@ def test_events_of_several_packets(length: int) -> None:
     assert found.kept == FORMAT + big + later
 
 
-@pytest.mark.parametrize("second", [LONGEST, 700, 0])
-def test_further_packets_are_as_long_as_their_event(second: int) -> None:
+@pytest.mark.parametrize(
+    "size, sequence, why",
+    [
+        (LONGEST, 4, "strange"),
+        (700, 4, "strange"),
+        (0, 4, "strange"),
+        (520, 4, "more"),
+        (520, 5, "sequence"),
+        (520, 3, "sequence"),
+    ],
+)
+def test_further_packets_follow_and_are_as_long_as_their_event(size: int, sequence: int, why: str) -> None:
     big = event(2, bytes(LONGEST + 500), 0)
     wire = packets([b"\0" + fake_rotate("bin.000001"), b"\0" + FORMAT, (b"\0" + big)[:LONGEST]])
-    wire = wire[:-4] + packets([bytes(second)], 4)  # in place of the empty one
-    assert unpacked(wire, 4, 1 << 30, [], 1 << 25).why == "strange"
+    wire = wire[:-4] + packets([bytes(size)], sequence)  # in place of the empty one
+    assert unpacked(wire, 4, 1 << 30, [], 1 << 25).why == why

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pymysql
 import pytest
 
 from spark_jobs.binlog import list_events
@@ -224,3 +225,19 @@ def test_what_was_purged_names_the_oldest_file_and_two_ways_on(log: Written, tmp
     said = log.refused(datetime(2001, 1, 1, tzinfo=UTC))
     assert f"lies before the oldest file there is: {files[2]} was begun at 2" in said
     assert log.find(log.set_of(gtids)) == log.end
+    _require_purged_by_hand(log)
+
+
+def _require_purged_by_hand(log: Written) -> None:
+    """What an operator has told the server to count as purged stands in no file, and may be in the set."""
+    with log.server.connect() as connection, connection.cursor() as cursor:
+        try:
+            cursor.execute("SET GLOBAL gtid_purged = '+3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5'")
+        except pymysql.MySQLError:
+            return  # MySQL before 8.0, and MariaDB, cannot
+        cursor.execute("SELECT @@GLOBAL.gtid_executed")
+        executed = parse_gtids(cursor.fetchone()[0])  # type: ignore[index] # a row there is
+    live, copied = log.sources
+    assert find_place(live, live.log(), executed) == live.log().end
+    with pytest.raises(SourceError, match="does not hold 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 of the set"):
+        find_place(copied, copied.log(), executed)
