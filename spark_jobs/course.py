@@ -409,7 +409,7 @@ def _with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinit
         )
     columns = tuple(map(_told, logged.columns, known.columns))
     for column in columns:
-        if column.charset is None and (column.type.is_character or column.type.has_labels):
+        if column.charset is None and column.type.is_character:
             raise TableStopped(
                 f"{logged.name}: neither the log nor a statement tells the character set of {column.name}"
             )
