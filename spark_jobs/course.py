@@ -151,6 +151,8 @@ class _Course:
 
     def _cuts(self, said: Said) -> bool:
         """Whether a statement changes the table. Raises TableStopped for what is not handled."""
+        if self._is_early(said):
+            return True
         match said.statement.effect:
             case Effect.CREATES:
                 return self._is_about(said)
@@ -174,8 +176,6 @@ class _Course:
             return self._is_among(said, dropped)
         if verb == "TRUNCATE" or (verb == "CREATE" and "INDEX" not in said.statement.verb):
             return self._is_about(said)
-        if self._is_early(said):
-            return False
         if verb != "ALTER":
             raise self._refused(said, "changes the table, which is not applied yet")
         if self._is_about(said):
@@ -220,8 +220,24 @@ class _Course:
         )
 
     def _is_early(self, said: Said) -> bool:
-        """Whether it comes before the first row that the lake has of the table, and so has nothing to change."""
-        return self.is_new and (self.seen is None or said.position < self.seen.first)
+        """Whether it changes a table that the lake has no row of yet: then there is nothing to change but names."""
+        is_before = self.is_new and (self.seen is None or said.position < self.seen.first)
+        return is_before and said.statement.effect in (Effect.CREATES, Effect.CHANGES)
+
+    def _early(self, said: Said) -> None:
+        """What the table's first rows will have for columns, as far as statements tell; nothing is refused here."""
+        verb = said.statement.verb.split()[0]
+        try:
+            if verb in ("CREATE", "ALTER", "TRUNCATE") and not self._is_about(said):
+                return
+            if verb == "CREATE":
+                self._create(said, None)
+            elif verb == "ALTER" and self.standing.definition is not None:
+                self.standing = Standing(moved(self.standing.definition, self._operations(said)).definition)
+            elif verb != "TRUNCATE":
+                self.standing = Standing(None)
+        except (TableStopped, DecodeError):
+            self.standing = Standing(None)
 
     def _refused(self, said: Said, why: str) -> TableStopped:
         return TableStopped(f"{said.statement.verb} at {said.position} {why}: {said.statement.short}")
@@ -295,9 +311,11 @@ class _Course:
     def _turn(self, said: Said, logged: TableDefinition | None) -> None:
         verb = said.statement.verb.split()[0]
         place = Range(said.position, said.stop)
-        if said.statement.effect is Effect.CREATES or verb == "CREATE":
+        if self._is_early(said):
+            self._early(said)
+        elif verb == "CREATE":
             self._create(said, logged)
-        elif self._is_early(said) or self.standing.is_dropped:
+        elif self.standing.is_dropped:
             return
         elif verb == "TRUNCATE":
             self.standing = replace(self.standing, emptied=said.position)

@@ -78,7 +78,7 @@ def shown(found: list[Step]) -> list[str]:
         (steps((500, "CREATE TABLE IF NOT EXISTS t (a INT)"), standing=Standing(OLD), rules=OFTEN), ["10-1000 id,v"]),
         (steps((500, "ALTER TABLE t ADD INDEX (v), ENGINE = InnoDB")), ["10-1000 id,v"]),
         (steps((500, "ALTER TABLE u ADD FOREIGN KEY (a) REFERENCES t (id)")), ["10-1000 id,v"]),
-        (steps((50, "ALTER TABLE t ADD x INT")), ["10-1000 id,v"]),
+        (steps((50, "ALTER TABLE t ADD x INT")), ["60-1000 id,v"]),
         (steps((50, "ALTER TABLE t ADD x INT"), maps=()), []),
         (steps((50, "TRUNCATE t"), maps=()), []),
         (steps((5, "ALTER TABLE t ADD x INT"), standing=Standing(OLD)), ["10-1000 id,v"]),
@@ -233,3 +233,17 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
 def test_a_table_made_anew_keeps_columns_of_the_same_name_and_type() -> None:
     anew = Turn(Range(at(5), at(9)), Standing(definition(ID, NOTE)), empties=True)
     assert origins_of(anew, {"id": "INT", "note": "INT"}, {"id": "INT", "note": "STRING"}) == {"id": "id", "note": None}
+
+
+def test_names_of_a_table_s_first_rows_come_from_statements_before_them() -> None:
+    unnamed = definition(Column(None, 3), Column(None, 8))
+
+    def names(*statements: str) -> list[str]:
+        said = [(20 + 10 * at, text) for at, text in enumerate(statements)]
+        return shown(steps(*said, maps=((500, unnamed),)))
+
+    create = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
+    assert names(create, "ALTER TABLE t MODIFY v BIGINT, RENAME COLUMN v TO w") == ["40-1000 id,w"]
+    assert names(create, "DROP TABLE t", "CREATE TABLE t (k INT, n BIGINT, PRIMARY KEY (k))") == ["50-1000 k,n"]
+    for text in ("RENAME TABLE t TO u, v TO t", "DROP DATABASE shop", "ALTER TABLE t DROP PRIMARY KEY"):
+        assert names(create.replace("v INT", "v BIGINT"), text) == ["40-1000 @1,@2"], "no name is guessed"
