@@ -243,7 +243,7 @@ def test_names_of_a_table_s_first_rows_come_from_statements_before_them() -> Non
         return shown(steps(*said, maps=((500, unnamed),)))
 
     create = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
-    assert names(create, "ALTER TABLE t MODIFY v BIGINT, RENAME COLUMN v TO w") == ["40-1000 id,w"]
+    assert names(create, "ALTER TABLE t CHANGE v w BIGINT") == ["40-1000 id,w"]
     assert names(create, "DROP TABLE t", "CREATE TABLE t (k INT, n BIGINT, PRIMARY KEY (k))") == ["50-1000 k,n"]
     for text in ("RENAME TABLE t TO u, v TO t", "DROP DATABASE shop", "ALTER TABLE t DROP PRIMARY KEY"):
         assert names(create.replace("v INT", "v BIGINT"), text) == ["40-1000 @1,@2"], "no name is guessed"
