@@ -99,8 +99,9 @@ def first_rows(slices: DataFrame) -> First:
             place = Position(cells["file"], cells["start"], parts[at].start.stretch)
             used = definitions_of(place.file, place.offset, cells["context"], cells["payload"])
             own = [(place, one) for one in used if one.name == name]
-            if own:
-                found[at] = agreed(name, own)
+            if not own:
+                raise TableStopped(f"{name}: the slice at {place} is said to have rows of it, but none are in it")
+            found[at] = agreed(name, own)
         return found
 
     return first
