@@ -91,17 +91,23 @@ First = Callable[[TableName, Sequence[Range]], Mapping[int, TableDefinition]]
 
 
 def first_rows(slices: DataFrame) -> First:
-    """Reads the first slice that a table has in each part."""
+    """Reads the first slices that a table has in each part, until one has rows and not their TABLE_MAP alone."""
 
     def first(name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
         found: dict[int, TableDefinition] = {}
-        for at, cells in bronze.first_slices(slices, name.schema, name.table, parts).items():
-            place = Position(cells["file"], cells["start"], parts[at].start.stretch)
-            used = definitions_of(place.file, place.offset, cells["context"], cells["payload"])
-            own = [(place, one) for one in used if one.name == name]
-            if not own:
-                raise TableStopped(f"{name}: the slice at {place} is said to have rows of it, but none are in it")
-            found[at] = agreed(name, own)
+        left = list(enumerate(parts))
+        while left:
+            ranges, further = [part for _, part in left], []
+            for nth, cells in bronze.first_slices(slices, name.schema, name.table, ranges).items():
+                at, part = left[nth]
+                place = Position(cells["file"], cells["start"], cells["stretch"])
+                used = definitions_of(place.file, place.offset, cells["context"], cells["payload"])
+                own = [(place, one) for one in used if one.name == name]
+                if own:
+                    found[at] = agreed(name, own)
+                else:
+                    further.append((at, Range(replace(place, offset=place.offset + 1), part.stop)))
+            left = further
         return found
 
     return first

@@ -83,11 +83,11 @@ class Log:
         return [row for row in inside if row["kind"] == "rows" and wanted in row["tables"]]
 
     def first(self, name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
-        found = {}
+        found: dict[int, TableDefinition] = {}
         for at, part in enumerate(parts):
             for row in self.within(name, part)[:1]:
                 used = definitions_of(self.file, row["start"], row["context"], row["payload"])
-                found |= dict.fromkeys([at], next(one for one in used if one.name == name))
+                found[at] = next(one for one in used if one.name == name)
         return found
 
 
