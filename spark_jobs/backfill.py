@@ -25,6 +25,7 @@ from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch
 from spark_jobs.merge import REDO
 from spark_jobs.pipeline import Outcome, lake_of, merge_source, publish
 from spark_jobs.position import Position, Range
+from spark_jobs.reshape import ALTERING
 from spark_jobs.schema.definitions import named
 from spark_jobs.survey import survey
 
@@ -158,7 +159,8 @@ def _work(spark: SparkSession, lake: Lake, held: _Held, name: TableName, wanted:
     if head is None or not ranges:
         log.info("%s: %s: has no window in %s", held.source, name, wanted)
         return None
-    assert head.position is not None
+    if head.position is None or (head.checkpoint and head.checkpoint.kind == ALTERING):
+        raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
     bronze.require_held(held.source, held.checkpoint, ranges[0].start)
     onward = Range(ranges[0].start, head.position)
     slices = bronze.read(spark, held.table, held.version, onward)

@@ -169,7 +169,7 @@ def first_slices(slices: DataFrame, schema: str, table: str, ranges: Sequence[Ra
     ordinal = F.lit(None).cast("int")
     for at, part in enumerate(ranges):
         ordinal = F.when(inside(part), at).otherwise(ordinal)
-    names = ("file", "start", "context", "payload")
+    names = ("stretch", "file", "start", "context", "payload")
     rows = slices.where((F.col("kind") == "rows") & holding(schema, table)).withColumn("part", ordinal)
     first = F.min_by(F.struct(*names), F.struct("stretch", "number", "start")).alias("slice")
     found = rows.where("part IS NOT NULL").groupBy("part").agg(first).toArrow().to_pylist()

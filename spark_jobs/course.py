@@ -91,16 +91,23 @@ First = Callable[[TableName, Sequence[Range]], Mapping[int, TableDefinition]]
 
 
 def first_rows(slices: DataFrame) -> First:
-    """Reads the first slice that a table has in each part."""
+    """Reads the first slices that a table has in each part, until one has rows and not their TABLE_MAP alone."""
 
     def first(name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
         found: dict[int, TableDefinition] = {}
-        for at, cells in bronze.first_slices(slices, name.schema, name.table, parts).items():
-            place = Position(cells["file"], cells["start"], parts[at].start.stretch)
-            used = definitions_of(place.file, place.offset, cells["context"], cells["payload"])
-            own = [(place, one) for one in used if one.name == name]
-            if own:
-                found[at] = agreed(name, own)
+        left = list(enumerate(parts))
+        while left:
+            ranges, further = [part for _, part in left], []
+            for nth, cells in bronze.first_slices(slices, name.schema, name.table, ranges).items():
+                at, part = left[nth]
+                place = Position(cells["file"], cells["start"], cells["stretch"])
+                used = definitions_of(place.file, place.offset, cells["context"], cells["payload"])
+                own = [(place, one) for one in used if one.name == name]
+                if own:
+                    found[at] = agreed(name, own)
+                else:
+                    further.append((at, Range(replace(place, offset=place.offset + 1), part.stop)))
+            left = further
         return found
 
     return first
@@ -151,6 +158,8 @@ class _Course:
 
     def _cuts(self, said: Said) -> bool:
         """Whether a statement changes the table. Raises TableStopped for what is not handled."""
+        if self._is_early(said):
+            return True
         match said.statement.effect:
             case Effect.CREATES:
                 return self._is_about(said)
@@ -174,8 +183,6 @@ class _Course:
             return self._is_among(said, dropped)
         if verb == "TRUNCATE" or (verb == "CREATE" and "INDEX" not in said.statement.verb):
             return self._is_about(said)
-        if self._is_early(said):
-            return False
         if verb != "ALTER":
             raise self._refused(said, "changes the table, which is not applied yet")
         if self._is_about(said):
@@ -220,8 +227,24 @@ class _Course:
         )
 
     def _is_early(self, said: Said) -> bool:
-        """Whether it comes before the first row that the lake has of the table, and so has nothing to change."""
-        return self.is_new and (self.seen is None or said.position < self.seen.first)
+        """Whether it changes a table that the lake has no row of yet: then there is nothing to change but names."""
+        is_before = self.is_new and (self.seen is None or said.position < self.seen.first)
+        return is_before and said.statement.effect in (Effect.CREATES, Effect.CHANGES)
+
+    def _early(self, said: Said) -> None:
+        """What the table's first rows will have for columns, as far as statements tell; nothing is refused here."""
+        verb = said.statement.verb.split()[0]
+        try:
+            if verb in ("CREATE", "ALTER", "TRUNCATE") and not self._is_about(said):
+                return
+            if verb == "CREATE":
+                self._create(said, None)
+            elif verb == "ALTER" and self.standing.definition is not None:
+                self.standing = Standing(moved(self.standing.definition, self._operations(said)).definition)
+            elif verb != "TRUNCATE":
+                self.standing = Standing(None)
+        except (TableStopped, DecodeError):
+            self.standing = Standing(None)
 
     def _refused(self, said: Said, why: str) -> TableStopped:
         return TableStopped(f"{said.statement.verb} at {said.position} {why}: {said.statement.short}")
@@ -295,9 +318,11 @@ class _Course:
     def _turn(self, said: Said, logged: TableDefinition | None) -> None:
         verb = said.statement.verb.split()[0]
         place = Range(said.position, said.stop)
-        if said.statement.effect is Effect.CREATES or verb == "CREATE":
+        if self._is_early(said):
+            self._early(said)
+        elif verb == "CREATE":
             self._create(said, logged)
-        elif self._is_early(said) or self.standing.is_dropped:
+        elif self.standing.is_dropped:
             return
         elif verb == "TRUNCATE":
             self.standing = replace(self.standing, emptied=said.position)
@@ -409,7 +434,7 @@ def _with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinit
         )
     columns = tuple(map(_told, logged.columns, known.columns))
     for column in columns:
-        if column.charset is None and (column.type.is_character or column.type.has_labels):
+        if column.charset is None and column.type.is_character:
             raise TableStopped(
                 f"{logged.name}: neither the log nor a statement tells the character set of {column.name}"
             )

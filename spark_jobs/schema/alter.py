@@ -345,6 +345,9 @@ def _require_there(before: TableDefinition, found: Sequence[Operation]) -> None:
     names = {name.casefold() for name in before.column_names()}
     demanded = [one.name for one in found if isinstance(one, Drop) and not one.if_there]
     demanded += [one.old for one in found if isinstance(one, Change) and not one.if_there]
+    twice = {name for name in demanded if demanded.count(name) > 1}
+    if twice:
+        raise Unsupported(f"it changes column {min(twice)} twice")
     missing = [name for name in demanded if name.casefold() not in names]
     if missing:
         raise Unsupported(f"the table had no column {missing[0]}, as far as is known: {before}")

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.course import Rows, Rules, Standing, Step, Turn, course, onwards, origins_of
+from spark_jobs.course import Rows, Rules, Standing, Step, Turn, course, first_rows, onwards, origins_of
 from spark_jobs.errors import TableStopped
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.statements import judge
@@ -78,7 +78,7 @@ def shown(found: list[Step]) -> list[str]:
         (steps((500, "CREATE TABLE IF NOT EXISTS t (a INT)"), standing=Standing(OLD), rules=OFTEN), ["10-1000 id,v"]),
         (steps((500, "ALTER TABLE t ADD INDEX (v), ENGINE = InnoDB")), ["10-1000 id,v"]),
         (steps((500, "ALTER TABLE u ADD FOREIGN KEY (a) REFERENCES t (id)")), ["10-1000 id,v"]),
-        (steps((50, "ALTER TABLE t ADD x INT")), ["10-1000 id,v"]),
+        (steps((50, "ALTER TABLE t ADD x INT")), ["60-1000 id,v"]),
         (steps((50, "ALTER TABLE t ADD x INT"), maps=()), []),
         (steps((50, "TRUNCATE t"), maps=()), []),
         (steps((5, "ALTER TABLE t ADD x INT"), standing=Standing(OLD)), ["10-1000 id,v"]),
@@ -233,3 +233,33 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
 def test_a_table_made_anew_keeps_columns_of_the_same_name_and_type() -> None:
     anew = Turn(Range(at(5), at(9)), Standing(definition(ID, NOTE)), empties=True)
     assert origins_of(anew, {"id": "INT", "note": "INT"}, {"id": "INT", "note": "STRING"}) == {"id": "id", "note": None}
+
+
+def test_a_slice_with_no_row_behind_its_table_map_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    slices = {400: [], 450: [OLD], 700: [definition(ID, NOTE)]}
+
+    def first_slices(_: object, schema: str, table: str, parts: Sequence[Range]) -> dict[int, dict[str, object]]:
+        assert (schema, table) == ("shop", "t")
+        found = [[start for start in slices if part.start <= at(start) < part.stop] for part in parts]
+        cells: dict[str, object] = {"stretch": 1, "file": "b.000001", "context": b"", "payload": b""}
+        return {nth: cells | {"start": starts[0]} for nth, starts in enumerate(found) if starts}
+
+    monkeypatch.setattr("spark_jobs.bronze.first_slices", first_slices)
+    monkeypatch.setattr("spark_jobs.course.definitions_of", lambda _file, start, _context, _payload: slices[start])
+    parts = [Range(at(10), at(100)), Range(at(300), at(600)), Range(at(600), at(900)), Range(at(440), at(500))]
+    found = first_rows(None)(NAME, parts)  # type: ignore[arg-type] # slices are read by what is patched here
+    assert found == {1: OLD, 2: definition(ID, NOTE), 3: OLD}
+
+
+def test_names_of_a_table_s_first_rows_come_from_statements_before_them() -> None:
+    unnamed = definition(Column(None, 3), Column(None, 8))
+
+    def names(*statements: str) -> list[str]:
+        said = [(20 + 10 * at, text) for at, text in enumerate(statements)]
+        return shown(steps(*said, maps=((500, unnamed),)))
+
+    create = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
+    assert names(create, "ALTER TABLE t CHANGE v w BIGINT") == ["40-1000 id,w"]
+    assert names(create, "DROP TABLE t", "CREATE TABLE t (k INT, n BIGINT, PRIMARY KEY (k))") == ["50-1000 k,n"]
+    for text in ("RENAME TABLE t TO u, v TO t", "DROP DATABASE shop", "ALTER TABLE t DROP PRIMARY KEY"):
+        assert names(create.replace("v INT", "v BIGINT"), text) == ["40-1000 @1,@2"], "no name is guessed"

@@ -74,6 +74,7 @@ def test_columns_come_go_and_move_as_on_the_server(text: str, wanted: list[str] 
         ("ALTER TABLE t DROP id", "column id of the primary key goes"),
         ("ALTER TABLE t ADD c INT AFTER zz", "there is no column zz to stand behind"),
         ("ALTER TABLE t MODIFY a INT AS (b + 1) STORED", "the values of column a are computed"),
+        ("ALTER TABLE t MODIFY a BIGINT, RENAME COLUMN a TO c", "it changes column a twice"),
         ("ALTER TABLE t FROBNICATE a", "FROBNICATE a is not handled"),
     ],
 )

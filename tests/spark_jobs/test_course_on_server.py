@@ -1,0 +1,207 @@
+"""Random DDL and DML on a real server, carried out row by row in plain Python: the server's table at every pause.
+
+It is the course that is tested here, with the decoder, without Spark: how statements are read, and how rows are led
+through them.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_jobs import silver
+from spark_jobs.binlog import (
+    Decoder,
+    FormatDescription,
+    Slicer,
+    TableDefinition,
+    TableName,
+    definitions_of,
+    parse_table_map,
+    read_session,
+)
+from spark_jobs.course import Rows, Rules, Turn, course, origins_of
+from spark_jobs.position import Position, Range
+from spark_jobs.schema.statements import Effect, judge
+from spark_jobs.survey import Said, Seen, Survey
+from tests.ddl_stream import Stream
+from tests.fix_mysql import Database
+
+pytestmark = [pytest.mark.mysql]
+
+FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
+RUNS = int(os.environ.get("STRATALOG_RUNS", "6"))
+
+Row = dict[str, Any]
+
+
+class Log:
+    """A part of a server's log in slices, as bronze has it, and what a survey says of it."""
+
+    def __init__(self, file: str, data: bytes, start: int) -> None:
+        self.file = file
+        slicer = Slicer(file, 0, None)
+        batches = [*slicer.feed(data), *slicer.finish()]
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        self.slices = [row for row in rows if row["start"] >= start]
+        self.stop = slicer.complete
+        self.head = next(iter(rows))["payload"][4:]
+
+    def at(self, offset: int) -> Position:
+        return Position(self.file, offset)
+
+    def survey(self) -> Survey:
+        length = int.from_bytes(self.head[9:13], "little")
+        format_ = FormatDescription.parse(self.head[:length], self.file)
+        tables: dict[TableName, Seen] = {}
+        said = []
+        for row in self.slices:
+            here = self.at(row["start"])
+            for one in row["tables"]:
+                name = TableName(one["schema"], one["table"])
+                seen = tables.get(name, Seen(here, here, ()))
+                tables[name] = replace(seen, last=here)
+            for event in row["maps"]:
+                definition = parse_table_map(event, format_, self.file)
+                seen = tables[definition.name]
+                tables[definition.name] = replace(seen, definitions=(*seen.definitions, (here, definition)))
+            if row["kind"] == "statement":
+                judged, session = judge(row["statement"], row["database"]), read_session(row["payload"])
+                said.append(Said(here, judged, self.at(row["stop"]), row["database"], None, session))
+        return Survey(tables, tuple(one for one in said if one.statement.effect is not Effect.NONE))
+
+    def within(self, name: TableName, part: Range) -> list[dict[str, Any]]:
+        wanted = {"schema": name.schema, "table": name.table}
+        inside = [row for row in self.slices if part.start <= self.at(row["start"]) < part.stop]
+        return [row for row in inside if row["kind"] == "rows" and wanted in row["tables"]]
+
+    def first(self, name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
+        found: dict[int, TableDefinition] = {}
+        for at, part in enumerate(parts):
+            for row in self.within(name, part)[:1]:
+                used = definitions_of(self.file, row["start"], row["context"], row["payload"])
+                found[at] = next(one for one in used if one.name == name)
+        return found
+
+
+def value_of(literal: str, kind: str) -> Any:
+    """What CAST(literal AS kind) gives."""
+    text = re.sub(r"\\(.)", r"\1", literal[1:-1]) if literal.startswith("'") else literal
+    if kind == "STRING":
+        return text
+    if kind == "BINARY":
+        return bytes.fromhex(literal[2:-1])
+    if kind == "DATE":
+        return date.fromisoformat(text)
+    if kind == "TIMESTAMP_NTZ":
+        return datetime.fromisoformat(text)
+    return widened(Decimal(text), kind)
+
+
+def widened(value: Any, kind: str) -> Any:
+    """A value as a wider type has it."""
+    if value is None or isinstance(value, str | bytes | date):
+        return value
+    if kind == "FLOAT":
+        return float(np.float32(float(value)))
+    if kind == "DOUBLE":
+        return float(value)
+    if kind.startswith("DECIMAL"):
+        scale = int(kind[8:-1].partition(",")[2])
+        return Decimal(value).quantize(Decimal(1).scaleb(-scale))
+    return int(value)
+
+
+class Table:
+    """A table on its way through its course."""
+
+    def __init__(self) -> None:
+        self.types: dict[str, str] = {}
+        self.rows: dict[tuple[Any, ...], Row] = {}
+
+    def turn(self, turn: Turn) -> None:
+        if turn.empties:
+            self.rows = {}
+        if turn.standing.definition is None:
+            return
+        columns = silver.columns(turn.standing.definition)
+        origins = origins_of(turn, self.types, columns.types)
+        moved = []
+        for row in self.rows.values():
+            new: Row = {}
+            for name, kind in columns.types.items():
+                origin = origins[name]
+                if origin is None:
+                    new[name] = value_of(turn.fills[name], kind) if name in turn.fills else None
+                else:
+                    new[name] = widened(row[origin], kind)
+            moved.append(new)
+        self.types = columns.types
+        self.rows = {tuple(row[name] for name in columns.key): row for row in moved}
+
+    def change(self, log: Log, name: TableName, rows: Rows) -> None:
+        columns = silver.columns(rows.definition)
+        self.types = columns.types
+        decoder = Decoder(rows.definition, before="all")
+        for part in log.within(name, rows.range):
+            begun = {"committed_us": 0, "transaction_start": part["transaction_start"]}
+            payload = pa.py_buffer(part["payload"])
+            for changes in decoder.decode(log.file, part["start"], part["context"], payload, **begun):
+                pairs = zip(changes.op.to_pylist(), changes.before.to_pylist(), changes.after.to_pylist(), strict=True)
+                for op, before, after in pairs:
+                    for gone in [before] if op == 2 else [after] if op == 3 else []:
+                        self.rows.pop(tuple(gone[one] for one in columns.key), None)
+                    if op != 3:
+                        self.rows[tuple(after[one] for one in columns.key)] = after
+
+
+def shown(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row with whole numbers as integers: BIGINT UNSIGNED is a decimal in the lake."""
+    return tuple(int(cell) if isinstance(cell, Decimal) and cell == cell.to_integral_value() else cell for cell in row)
+
+
+def of_server(database: Database, types: dict[str, str]) -> list[str]:
+    asked = database.execute(
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s AND table_name = 't' "
+        "ORDER BY ordinal_position",
+        (database.name,),
+    )
+    assert [name for name, _ in asked] == list(types)
+    forms = {"time": "CAST(`{}` AS CHAR)", "set": "CAST(`{}` AS CHAR)", "bit": "`{}` + 0"}
+    listed = ", ".join(forms.get(kind, "`{}`").format(name) for name, kind in asked)
+    return sorted(repr(shown(row)) for row in database.execute(f"SELECT {listed} FROM t"))
+
+
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
+@pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
+def test_a_course_leads_to_the_server_s_table(database: Database, seed: int, metadata: str) -> None:
+    database.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
+    database.execute("FLUSH BINARY LOGS")
+    database.execute(f"SET GLOBAL binlog_row_metadata = '{metadata}'")
+    name, stream = TableName(database.name, "t"), Stream(seed)
+    file = database.execute("SHOW MASTER STATUS")[0][0]
+    try:
+        for at, statement in enumerate([*stream.statements(100), "REPLACE INTO t (id) VALUES (1)"]):
+            database.execute(statement)
+            if at % 50 == 0 or statement == "REPLACE INTO t (id) VALUES (1)":
+                log = Log(file, (database.server.data / file).read_bytes(), 4)
+                rules = Rules(lambda logged, _: logged, log.first)
+                table = Table()
+                for step in course(log.survey(), name, Range(log.at(0), log.at(log.stop)), None, rules):
+                    if isinstance(step, Turn):
+                        table.turn(step)
+                    else:
+                        table.change(log, name, step)
+                if table.types and not statement.startswith("DROP"):
+                    assert sorted(repr(shown(tuple(row.values()))) for row in table.rows.values()) == of_server(
+                        database, table.types
+                    )
+    finally:
+        database.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
