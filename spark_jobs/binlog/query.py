@@ -66,6 +66,8 @@ _SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1}
 """Bytes of status variables by code (statement_events.h, ``Query_event_status_vars``)."""
 _TEXTS = {5: 1, 6: 1, 11: 2}
 """Texts, each behind its length, of further ones: time zone, catalog, invoker."""
+_COLLATIONS = 131
+"""MariaDB's Q_CHARACTER_SET_COLLATIONS: a count, then pairs of ids; it comes before the character sets (11.3 on)."""
 _TOO_MANY = 254
 """Stands for the number of databases where their names are left out."""
 _SQL_MODE, _CHARSETS, _DATABASES, _EXPLICIT_TIMESTAMPS = 1, 4, 12, 16
@@ -109,6 +111,8 @@ def _size(code: int, rest: bytes) -> int | None:
         names = rest[0] if rest and rest[0] < _TOO_MANY else 0
         ends = [at for at, byte in enumerate(rest[1:], 2) if not byte][:names]
         return (ends[-1] if ends else 1) if len(ends) == names else None
+    if code == _COLLATIONS:
+        return 1 + 4 * rest[0] if rest and 4 * rest[0] < len(rest) else None
     size = 0
     for _ in range(_TEXTS.get(code, 0)):
         size += 1 + rest[size] if size < len(rest) else len(rest) + 1
