@@ -37,7 +37,7 @@ demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server,
 .PHONY: test
 test: java lint delta mysql servers ## lint, then every test: minutes
 	@$(STEP) 'All tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
