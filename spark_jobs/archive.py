@@ -23,7 +23,7 @@ from spark_jobs.extract import Extracted, extract, slicing_task
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import FIRST_EVENT, Position, Range, file_number
-from spark_jobs.session import own_session, session_over
+from spark_jobs.session import session_over
 from spark_jobs.source import Log, Part
 from spark_jobs.source.files import Files
 
@@ -111,7 +111,7 @@ def _put_back(spark: SparkSession, table: Table, files: Files, head: Head, parts
 
 def _require_same_log(spark: SparkSession, table: Table, head: Head, files: Files, end: Position) -> None:
     """Raises SourceError where the file that bronze ends in is not the folder's, up to there."""
-    slices = table.read(own_session(spark, bronze.READING), head.version)
+    slices = bronze.read_all(spark, table, head.version)
     # The head of a file is passed over: its flag for being in use may differ. A CRC32 would not do: events end with
     # theirs, and the CRC32 of what ends with its own depends on its length alone.
     mine = slices.where(f"stretch = {end.stretch} AND number = {end.number} AND start > 0")

@@ -16,7 +16,6 @@ from spark_jobs import bronze
 from spark_jobs.bronze import HeldFile
 from spark_jobs.errors import LakeError, SourceError, about
 from spark_jobs.lake import Checkpoint, Lake, Table
-from spark_jobs.session import own_session
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ def _written(spark: SparkSession, table: Table, version: int, held: HeldFile, fo
 
 
 def _slices(spark: SparkSession, table: Table, version: int, held: HeldFile) -> DataFrame:
-    slices = table.read(own_session(spark, bronze.READING), version)
+    slices = bronze.read_all(spark, table, version)
     mine = slices.where((F.col("stretch") == held.stretch) & (F.col("number") == held.place[1]))
     return mine.select("start", "stop", "payload").orderBy("start")
 

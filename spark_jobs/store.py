@@ -32,7 +32,6 @@ from spark_jobs.lake import Checkpoint, Head, Table
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
 from spark_jobs.retention import Collected, gc_source
-from spark_jobs.session import own_session
 from spark_jobs.undecided import Open, undecided
 
 _MYSQL = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}):(\d+)")
@@ -136,7 +135,7 @@ class Store:
             yield _transaction(stretch, part)
 
     def _place_of(self, gtid: str) -> Position | None:
-        slices = self._table.read(own_session(self.spark, bronze.READING), self._head().version)
+        slices = bronze.read_all(self.spark, self._table, self._head().version)
         likely = slices.where("kind != 'control'").where(_may_hold(gtid))
         found = likely.mapInArrow(_looking_for(gtid), "stretch INT, file STRING, start BIGINT")
         row = found.orderBy("start").head()

@@ -18,7 +18,6 @@ from spark_jobs import bronze
 from spark_jobs.binlog import xa_step
 from spark_jobs.lake import Table
 from spark_jobs.position import Position
-from spark_jobs.session import own_session
 
 _STEP = "step STRING, xid STRING, stretch INT, number BIGINT, start BIGINT, file STRING, begun BIGINT"
 _SCHEMA = pa.schema(
@@ -40,7 +39,7 @@ class Open:
 
 def undecided(spark: SparkSession, table: Table, version: int) -> list[Open]:
     """The prepared transactions that no XA COMMIT or XA ROLLBACK follows, in the log's order. Raises DecodeError."""
-    slices = table.read(own_session(spark, bronze.READING), version)
+    slices = bronze.read_all(spark, table, version)
     ends = slices.where("kind = 'statement' AND statement ILIKE 'XA %' AND transactions > 0")
     names = ("stretch", "number", "start", "file", "transaction_start", "context", "payload")
     steps = ends.select(*names).mapInArrow(_steps(), _STEP)

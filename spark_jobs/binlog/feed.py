@@ -32,12 +32,8 @@ class Feed:
         description: FormatDescription | None,
         *,
         least: int,
-        reuse: bool = False,
     ) -> None:
-        """least: bytes to gather before a scan is worth it.
-
-        reuse: whether the caller is done with a scan when it asks for the next: new memory costs more than a scan.
-        """
+        """least: bytes to gather before a scan is worth it."""
         if offset and description is None:
             raise ValueError(f"{file}:{offset}: a start inside a file needs the file's FORMAT_DESCRIPTION")
         self.file = file
@@ -53,8 +49,6 @@ class Feed:
         self._room = self.buffer
         """Memory that begins with ``buffer``; what has come since the last scan follows it there."""
         self._filled = 0
-        self._memories = [self.buffer, self.buffer] if reuse else []
-        """The one that ``buffer`` lies in last, and the one that is free."""
         self._format = description
         self._scanner = Scanner(file, description, self.maps) if description and offset else None
 
@@ -108,7 +102,7 @@ class Feed:
         """
         after = self._filled + size
         if after > len(self._room):
-            room = self._memory(after)
+            room = fresh(after)
             room[: self._filled] = self._room[: self._filled]
             self._room = room
         return self._room[self._filled : after]
@@ -130,15 +124,6 @@ class Feed:
         yield found
         if found.error:
             raise found.error
-
-    def _memory(self, size: int) -> NDArray[np.uint8]:
-        """Memory for the next buffer; the one that is in use now is left alone."""
-        if not self._memories:
-            return fresh(size)
-        self._memories.reverse()
-        if len(self._memories[1]) < size:
-            self._memories[1] = fresh(size + (size >> 2))
-        return self._memories[1][:size]
 
     def keep(self, begin: int) -> None:
         """Forgets the bytes before ``begin``, an offset in the buffer that is not behind what was scanned."""
@@ -164,7 +149,7 @@ class Feed:
             return
         self._format = FormatDescription.parse(head, f"{self.file}:4")
         self.buffer[4 + 17] &= ~IN_USE & 0xFF
-        self._scanner = Scanner(self.file, self._format, self.maps, reuse=bool(self._memories))
+        self._scanner = Scanner(self.file, self._format, self.maps)
         self._scanned = 4
 
 

@@ -53,7 +53,7 @@ class FileDecoder:
         self.complete = 0
         """Offset after the last complete transaction or control event of what was decoded."""
         self._wanted = wanted
-        self._feed = Feed(file, 0, None, least=AT_ONCE, reuse=True)
+        self._feed = Feed(file, 0, None, least=AT_ONCE)
         # No closure over self: memory as large as a pass would wait for the garbage collector.
         self._new = functools.partial(
             Decoder, before=before, rows=rows, gtids=gtids, partial=partial, exact=True, maps=self._feed.maps

@@ -217,20 +217,13 @@ class Scanner:
         *,
         transaction_start: int | None = None,
         committed_us: int = 0,
-        reuse: bool = False,
     ) -> None:
-        """transaction_start: file offset of the transaction that is open where the first buffer begins, if one is.
-
-        reuse: whether the caller is done with a Scan when it asks for the next.
-        """
+        """transaction_start: file offset of the transaction that is open where the first buffer begins, if one is."""
         self.file, self.format = file, description
         self.maps = TableMaps() if maps is None else maps
         self._state = np.zeros(kernels.S_CELLS, np.int64)
         self._state[kernels.S_FLAVOR] = description.flavor == "mariadb"
         self._open = np.zeros((16, 2), np.int64)
-        self._reuse = reuse
-        self._last: Scan | None = None
-        """The last scan with its arrays as large as they had become."""
         self._transaction = np.zeros(kernels.TX_COLUMNS, np.int64)
         if transaction_start is not None:
             self._state[kernels.S_PHASE] = kernels.INSIDE
@@ -256,7 +249,7 @@ class Scanner:
         ``error`` is a DecodeError, ChecksumMismatch or Unsupported then, naming file:offset.
         """
         buffer = view(payload)
-        found = self._empty(buffer, base, start)
+        found = empty_scan(buffer, base, start, min((len(buffer) - start) // _EXPECTED, _MANY) + 16)
         self._state[kernels.S_EVENTS] = 0
         self._state[kernels.S_TRANSACTIONS] = self.inside
         found.transactions[0] = self._transaction
@@ -269,12 +262,6 @@ class Scanner:
         """Forgets what is open: the next buffer begins at a boundary of transactions."""
         self._state[kernels.S_PHASE] = kernels.OUTSIDE
         self._state[kernels.S_MAPS] = 0
-
-    def _empty(self, buffer: NDArray[np.uint8], base: int, start: int) -> Scan:
-        """Arrays for the events expected, or those of the last scan where they may be used again."""
-        if self._last is None:
-            return empty_scan(buffer, base, start, min((len(buffer) - start) // _EXPECTED, _MANY) + 16)
-        return replace(self._last, buffer=buffer, base=base, end=start)
 
     def _run(self, found: Scan) -> bool:
         """Runs the kernel from ``found.end``; False once every whole event is done."""
@@ -310,8 +297,6 @@ class Scanner:
         return f"{self.file}:{found.base + found.end}"
 
     def _trim(self, found: Scan) -> None:
-        if self._reuse:
-            self._last = replace(found)
         events, transactions = self._state[kernels.S_EVENTS], self._state[kernels.S_TRANSACTIONS]
         for name in _EVENT_CELLS:
             setattr(found, name, getattr(found, name)[:events])

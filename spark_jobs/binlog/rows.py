@@ -6,7 +6,7 @@ of updates. Then each block is: fresh buffers, one run of the kernel, one finish
 Put here: decoding the rows of slices. Not here: what a type does (types/), where events lie (framing.py).
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -31,7 +31,16 @@ from spark_jobs.errors import DecodeError, Truncated, Unsupported
 WORTH_CODE = 1_000_000
 """Rows of one layout in this process from which on code is generated for it: that takes about as long as it has then
 taken to do without, 3 ms a column."""
-_seen: Counter[tuple[tuple[Step, ...], ...]] = Counter()
+
+
+@dataclass(slots=True)
+class _Seen:
+    """How many rows of a layout this process has decoded."""
+
+    rows: int = 0
+
+
+_seen: defaultdict[tuple[tuple[Step, ...], ...], _Seen] = defaultdict(_Seen)
 
 ROW = 0
 BEFORE = 1
@@ -139,6 +148,7 @@ class _Plan:
         for program, ordinal in product((ROW, BEFORE), range(count)):
             self._compile(program, ordinal, self.readings[ordinal])
         self.programs = tuple(_generated(self.steps[program], definition) for program in (ROW, BEFORE))
+        self.seen = _seen[self.programs]
         self.variable = np.argwhere((self.is_text == 1) & (self.bounded == 0))
         self.padding = np.flatnonzero(self.is_text[BEFORE])
         self.expected = np.full((2, count), 32.0)
@@ -163,7 +173,7 @@ class _Plan:
     def code_addresses(self) -> tuple[int, int]:
         """Of code generated for this table's rows and updates, once so many have come that it is worth it; else 0."""
         if self._code is None:
-            if _seen[self.programs] < WORTH_CODE or kernels.CHECKED:
+            if self.seen.rows < WORTH_CODE or kernels.CHECKED:
                 return 0, 0
             self._code = code_of(*self.programs)
         return self._code.row, self._code.update
@@ -623,7 +633,7 @@ class Decoder:
             block = _Block(self._plan, events, rows, room)
             reason = block.run(events, state, partial=self._partial)
             room = _TEXT_SLACK
-            _seen[self._plan.programs] += int(state[kernels.R_ROWS])
+            self._plan.seen.rows += int(state[kernels.R_ROWS])
             if state[kernels.R_ROWS]:
                 self._plan.image_size = max(1.0, events.consumed(event, state) / state[kernels.R_ROWS])
                 yield self._changes(block, state, events, found, gtid)
