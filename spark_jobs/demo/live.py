@@ -56,19 +56,19 @@ def run_live(path: Path, rows: int) -> Report:
                 _rounds(spark, pipeline, server, totals)
                 with step("comparing every row with the server's own SELECT"):
                     compared = compare_with_server(spark, pipeline, server)
-            server.stop()
-            _keep_log(folder, server)
         with interruptible(spark):
             return _closed(spark, folder, totals, compared, loaded)
 
 
 @contextmanager
 def _server(folder: DemoFolder) -> Iterator[MySQLServer]:
-    """A server whose data are gone when the ``with`` block ends, in whatever way."""
+    """A server of which nothing but its log is left when the ``with`` block ends, in whatever way."""
+    server = MySQLServer(folder.server)
     try:
-        with MySQLServer(folder.server) as server:
+        with server:
             yield server
     finally:
+        _keep_log(folder, server)
         shutil.rmtree(folder.server, ignore_errors=True)
 
 
@@ -128,8 +128,8 @@ def compare_with_server(spark: SparkSession, pipeline: Pipeline, server: MySQLSe
 
 
 def _keep_log(folder: DemoFolder, server: MySQLServer) -> None:
-    """Moves the stopped server's binlog files into the folder; pipeline.yaml then names them."""
-    folder.binlogs.mkdir()
+    """Moves the stopped server's binlog files into the folder; pipeline.yaml then names them, and no server."""
+    folder.binlogs.mkdir(exist_ok=True)
     for file in sorted(server.data.glob("mysql-bin.[0-9]*")):
         shutil.move(file, folder.binlogs / file.name)
     folder.read_from_files(": those that the demo's server wrote, kept when it was stopped")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from spark_jobs.binlog import FormatDescription, check_magic
@@ -87,7 +88,7 @@ class Files:
     def _complete(self, file: LogFile) -> int:
         """Where the last complete transaction of a file ends, 0 without a head. Only a file in use may go on then."""
         path = self.directory / file.name
-        complete = last_boundary(self.reading(), Part(file.name, 0, file.size))
+        complete = _boundary(self.directory, file, path.stat().st_mtime_ns)
         if FIRST_EVENT <= complete < file.size and not _in_use(path):
             raise DecodeError(
                 f"{self.name}: {file.name}:{complete}: the file is cut: {file.size - complete} bytes at "
@@ -123,6 +124,12 @@ class FileReading:
                     raise SourceError(f"{part.file}:{part.stop - left}: the file became shorter while it was read")
                 left -= len(chunk)
                 yield chunk
+
+
+@lru_cache(64)  # a sensor asks every half minute, and a file is up to a GiB
+def _boundary(directory: Path, file: LogFile, _modified: int) -> int:
+    """Where the last complete transaction of a file ends that is as large, and was modified when, as is said here."""
+    return last_boundary(FileReading(directory), Part(file.name, 0, file.size))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from spark_jobs.demo.shop import TABLES
 from spark_jobs.errors import ConfigError
 from spark_jobs.pipeline import lake_of
 from spark_jobs.rules import Scope
+from spark_jobs.source.open import open_source
 from spark_jobs.status import status
 
 pytestmark = [pytest.mark.mysql, pytest.mark.spark, pytest.mark.slow]
@@ -57,6 +58,9 @@ def test_ctrl_c_leaves_no_server_and_one_line(tmp_path: Path) -> None:
     assert (demo.returncode, said.strip()) == (130, "interrupted")
     assert not Path(f"/proc/{pid}").exists()
     assert not (tmp_path / "demo" / "server").exists()
+    # What is left names no server that is gone.
+    left = load(tmp_path / "demo" / "pipeline.yaml").sources["shop"]
+    assert left.files and open_source("shop", left).log().files
 
 
 def _pid_in(file: Path) -> int:

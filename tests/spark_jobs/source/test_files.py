@@ -126,6 +126,15 @@ def test_an_open_file_counts_up_to_its_last_whole_transaction(tmp_path: Path, cu
     assert source.log().end == Position("mysql-bin.000001", commits(OPEN)[0])
 
 
+def test_the_end_moves_with_the_file(tmp_path: Path) -> None:
+    whole, first = OPEN.to_bytes(), commits(OPEN)[0]
+    assert filled(tmp_path, "a.000001", last=whole[:first]).log().end.offset == first
+    assert filled(tmp_path, "a.000001", last=whole).log().end.offset == len(whole)
+    damaged = whole[:-1] + bytes([whole[-1] ^ 1])  # as large as before
+    with pytest.raises(ChecksumMismatch):
+        filled(tmp_path, "a.000001", last=damaged).log()
+
+
 def test_a_closed_file_that_is_cut_is_an_error_with_its_place(tmp_path: Path) -> None:
     closed = replace(SPEC, rotate_to="").to_bytes()
     with pytest.raises(DecodeError) as error:
