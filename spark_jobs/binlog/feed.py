@@ -15,6 +15,8 @@ from spark_jobs.binlog.framing import Bytes, Scan, Scanner, TableMaps, first_eve
 from spark_jobs.binlog.memory import fresh
 from spark_jobs.errors import Truncated
 
+_TRUSTED = 64 << 20
+"""Bytes of memory that an event's length is believed for; a damaged one may claim 4 GiB."""
 _PIECE = 256 << 20
 """Bytes taken up at once; a payload's Arrow offsets are 32 bits wide."""
 
@@ -83,7 +85,7 @@ class Feed:
 
         readinto: as of an unbuffered file: fills some of the memory it is given and says how much; 0 at the end.
         """
-        while count := readinto(self._free(max(self._wanted, 1)).data):
+        while count := readinto(self._free(1, max(self._wanted, 1)).data):
             self.fed += count
             self._filled += count
             self._wanted -= count
@@ -92,17 +94,17 @@ class Feed:
 
     def _gather(self, piece: NDArray[np.uint8]) -> None:
         """Puts a piece behind the bytes that wait."""
-        self._free(max(self._wanted, len(piece)))[: len(piece)] = piece
+        self._free(len(piece), max(self._wanted, len(piece)))[: len(piece)] = piece
         self._filled += len(piece)
 
-    def _free(self, size: int) -> NDArray[np.uint8]:
-        """Memory for the next bytes: ``size`` of them behind those that wait, which move where there is no room.
+    def _free(self, least: int, most: int) -> NDArray[np.uint8]:
+        """Memory for the next bytes, behind those that wait, which move where there is no room for ``least``.
 
         Bytes that were handed out are never written to again, only those behind them.
         """
-        after = self._filled + size
-        if after > len(self._room):
-            room = fresh(after)
+        after = self._filled + most
+        if self._filled + least > len(self._room):
+            room = fresh(min(after, max(2 * self._filled, self._filled + least, _TRUSTED)))
             room[: self._filled] = self._room[: self._filled]
             self._room = room
         return self._room[self._filled : after]
