@@ -35,19 +35,24 @@ demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server,
 	@.venv/bin/stratalog demo
 
 .PHONY: test
-test: java lint delta mysql servers ## lint, then every test: minutes
-	@$(STEP) 'All tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+test: java lint delta mysql servers ## lint, then the tests: minutes
+	@$(STEP) 'The tests, in two processes'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long'
+
+.PHONY: test-long
+test-long: java $(DEV) delta mysql servers ## the tests of random runs, kills and whole processes: more minutes
+	@$(STEP) 'Long tests, in two processes'
+	@$(PY) -m pytest -n 2 --dist load -m long
 
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
 	@$(STEP) 'Tests without Spark and server'
-	@$(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow'
+	@$(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not long'
 
 .PHONY: test-checked
 test-checked: $(DEV) ## the decoder's tests with every load and store of its kernels checked: minutes
 	@$(STEP) 'Tests of the decoder, bounds checked'
-	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not slow' tests/spark_jobs/binlog tests/fuzz
+	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not slow and not long' tests/spark_jobs/binlog tests/fuzz
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz

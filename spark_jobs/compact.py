@@ -131,7 +131,7 @@ def _window(spark: SparkSession, work: Work, head: Head | None, rows: Rows) -> C
     columns = silver.columns(rows.definition)
     wanted = columns.types | silver.ADDED
     if head is None:
-        head = work.table.create(spark, wanted, silver.properties(work.table))
+        head = work.table.new(wanted, silver.properties(work.table))
     silver.require_same_columns(work.table, wanted, str(work.name))
     net = net_changes(spark, work, work.part(rows.range), rows.definition)
     said = work.notes(rows.range.start, rows.standing, columns)

@@ -77,7 +77,7 @@ def extract(spark: SparkSession, lake: Lake, source: Source, start: str) -> Extr
     began = time.monotonic()
     table = lake.bronze(source.name)
     with about(source.name):
-        planned = plan(spark, table, source, start)
+        planned = plan(table, source, start)
         if not planned.parts:
             log.info("%s: nothing new; the log ends at %s", source.name, planned.range.stop)
             return _settled(spark, table, planned)
@@ -85,8 +85,8 @@ def extract(spark: SparkSession, lake: Lake, source: Source, start: str) -> Extr
         return land(spark, table, planned, source.reading(), began)
 
 
-def plan(spark: SparkSession, table: Table, source: Source, start: str) -> Plan:
-    """The range from bronze's head to the source's end. Creates bronze where the source is read for the first time."""
+def plan(table: Table, source: Source, start: str) -> Plan:
+    """The range from bronze's head to the source's end."""
     head = table.head()
     now = source.log()
     if head is None or head.checkpoint is None:
@@ -95,7 +95,7 @@ def plan(spark: SparkSession, table: Table, source: Source, start: str) -> Plan:
         parts = now.parts_from(first)
         if isinstance(place, Position):
             require_boundary(source, first)
-        head = head or table.create(spark, bronze.COLUMNS, bronze.PROPERTIES)
+        head = head or table.new(bronze.COLUMNS, bronze.PROPERTIES)
         return Plan(source.name, head, Range(first, max(first, now.end)), tuple(parts), now.uuid, first)
     _require_same_server(head.checkpoint, now.uuid)
     held = head.checkpoint.position

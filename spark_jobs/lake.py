@@ -70,12 +70,28 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Design:
+    """Columns of a table, by name and Spark type, and its properties."""
+
+    columns: dict[str, str]
+    properties: dict[str, str]
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """The rows with these columns and no others, in order."""
+        return rows.selectExpr(
+            *(f"CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in self.columns.items())
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """A table as it was read: Delta version, commit counter, newest checkpoint (None in a table without rows yet)."""
 
     version: int
     counter: int
     checkpoint: Checkpoint | None
+    design: "Design | None" = None
+    """Of a table that is not there yet: its first commit makes it, and holds rows and position as any other."""
 
     @property
     def position(self) -> Position | None:
@@ -166,29 +182,24 @@ class Table:
         reader = spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)
 
-    def create(
-        self, spark: SparkSession, columns: dict[str, str], properties: dict[str, str], *, again: bool = False
-    ) -> Head:
-        """The table, made where it does not exist; ``again``: in place of an empty one. Raises LakeError."""
-        listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
-        said = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-        with_properties = f" TBLPROPERTIES ({said})" if said else ""
-        with _Translated(self.path):
-            verb = "CREATE OR REPLACE TABLE" if again else "CREATE TABLE IF NOT EXISTS"
-            spark.sql(f"{verb} {self.sql} ({listed}) USING delta{with_properties}")
-        head = self.head()
-        if head is None:
-            raise LakeError(f"{self.path}: created, but not there")
-        return head
+    def new(self, columns: dict[str, str], properties: dict[str, str]) -> Head:
+        """The head to plan upon where there is no table yet. Nothing is written."""
+        return Head(-1, 0, None, Design(columns, properties))
 
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""
         checkpoint = checkpoint.upon(head)
-        writer = rows.write.format("delta").mode("append").options(**_commit_options(head, checkpoint))
+        properties = {}
+        if head.design:
+            rows, properties = head.design.of(rows), head.design.properties
+        options = _commit_options(head, checkpoint) | properties
+        writer = rows.write.format("delta").mode("append").options(**options)
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
 
     def replace(self, rows: DataFrame, where: str, head: Head, checkpoint: Checkpoint) -> Head:
         """Replaces the rows that satisfy ``where`` in one commit upon ``head``. Raises LostRace."""
+        if head.design:
+            return self.append(rows, head, checkpoint)
         checkpoint = checkpoint.upon(head)
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
         writer = writer.options(**_commit_options(head, checkpoint))

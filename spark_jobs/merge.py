@@ -146,8 +146,7 @@ def _prepared(spark: SparkSession, work: Work) -> tuple[Head, "News"]:
     head = work.target.head()
     if work.pinned.checkpoint and work.pinned.checkpoint.kind == ALTERING:
         raise TableStopped(f"{work.origin.path} is between two sets of columns, where a run ended; compact it first")
-    if head is None or (head.checkpoint is None and work.target.columns() != wanted and work.target.empty()):
-        head = work.target.create(spark, wanted, silver.properties(work.target), again=head is not None)
+    head = head or work.target.new(wanted, silver.properties(work.target))
     notes = head.checkpoint.notes if head.checkpoint else {}
     owner = (notes.get("source", work.source), notes.get("table", str(work.name)))
     if owner != (work.source, str(work.name)):

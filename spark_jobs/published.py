@@ -92,7 +92,7 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
     listed = [asdict(entry) for entry in entries] + [_row_of_source(lake, source, position)]
     rows = spark.createDataFrame(pa.Table.from_pylist(listed, schema=_SCHEMA)).coalesce(1)
     for tries_left in reversed(range(_TRIES)):
-        head = table.head() or table.create(spark, COLUMNS, {})
+        head = table.head() or table.new(COLUMNS, {})
         try:
             table.replace(
                 rows, f"source = '{source}'", head, Checkpoint(position, new_batch(), notes={"source": source})

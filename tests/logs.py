@@ -3,6 +3,7 @@
 Put here: writing files, running, reading what came of it. Not here: what a test expects of it.
 """
 
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -51,6 +52,13 @@ class Logs:
         path = self.binlogs / file(number)
         path.write_bytes(spec.to_bytes())
         return path
+
+    def copied(self, folder: Path) -> "Logs":
+        """Files and lake in another folder, where a run has told the lake that it is there now."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        copy = Logs(self.spark, folder)
+        copy.run()
+        return copy
 
     def pipeline(self, **keys: Any) -> Pipeline:
         said = {"lake": "./lake", "sources": {SOURCE: {"files": "./binlogs"}}, "tables": ["shop.*"]} | keys

@@ -94,7 +94,7 @@ class Recorded:
             for one in self.definitions
         ]
         stored = self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=_ARROW)).coalesce(1)
-        head = self.table.head() or self.table.create(self.spark, COLUMNS, {})
+        head = self.table.head() or self.table.new(COLUMNS, {})
         self.table.replace(stored, "true", head, Checkpoint(bronze.position or self.read_at, new_batch()))
 
 

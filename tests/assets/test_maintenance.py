@@ -18,6 +18,7 @@ def observed(shop: CodeLocation, asset: str) -> list[dict[str, object]]:
 
 @pytest.mark.dagster
 @pytest.mark.spark
+@pytest.mark.long
 def test_bronze_is_collected_and_every_table_maintained(tmp_path: Path, spark: SparkSession) -> None:
     with location(tmp_path, spark, retention={"bronze": "1d"}) as shop:
         assert shop.run("maintenance").success, "there is nothing yet"

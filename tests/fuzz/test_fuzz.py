@@ -55,7 +55,7 @@ def test_compiled_kernels_stand_some_damage() -> None:
         oracle.judge_document(mutations.mutated_document(content, 1 << 12, chance.getrandbits(32), same))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("target, runs", [("log", 4000), ("json", 12000)])
 def test_a_run_finds_nothing(target: str, runs: int, tmp_path: Path) -> None:
     """The same inputs in the same order at every run; on a machine with little time, fewer of them."""

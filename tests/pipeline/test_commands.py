@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_old_log_goes_and_comes_back(folder: Path) -> None:
     for number in (2, 3):
         (folder / "binlogs" / f"bin.{number:06d}").write_bytes(SegmentSpec(tables=TABLES, changes=CHANGES).to_bytes())

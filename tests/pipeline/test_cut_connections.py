@@ -13,7 +13,7 @@ from spark_jobs.export import export
 from spark_jobs.pipeline import extract_source, lake_of
 from tests.proxy import Proxy
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
 
 def pipeline(folder: Path, server: MySQLServer, port: int) -> Pipeline:

@@ -108,7 +108,7 @@ def test_exact_texts_stay_with_their_columns(shop: Shop) -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("layer", ["silver", "downstream"])
 def test_a_run_that_ends_between_two_steps_is_finished_by_the_next(
     shop: Shop, layer: str, monkeypatch: pytest.MonkeyPatch

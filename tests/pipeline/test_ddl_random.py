@@ -7,7 +7,7 @@ import pytest
 from tests.ddl_stream import Stream
 from tests.fix_pipeline import Shop, require_same
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
 FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
 SEEDS = range(FIRST_SEED, FIRST_SEED + int(os.environ.get("STRATALOG_RUNS", "2")))

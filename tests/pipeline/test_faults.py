@@ -56,7 +56,7 @@ def everything(frame: DataFrame) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undisturbed_run(
     shop: Shop, tmp_path: Path
 ) -> None:
@@ -83,7 +83,7 @@ def test_a_late_racer_changes_nothing_and_says_that_it_lost(shop: Shop) -> None:
     written(shop)
     lake, source = lake_of(pipeline), open_source(SOURCE, pipeline.sources[SOURCE])
     bronze = lake.bronze(SOURCE)
-    late = plan(shop.spark, bronze, source, str(shop.start))
+    late = plan(bronze, source, str(shop.start))
     shop.execute("INSERT INTO orders VALUES (50,'x')")  # the winner sees more than the racer planned
     extract_source(shop.spark, pipeline, SOURCE)
     before = everything(bronze.read(shop.spark))

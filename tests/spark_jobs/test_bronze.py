@@ -51,9 +51,7 @@ def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake:
     ]
     columns = "stretch INT, number BIGINT, start BIGINT, tables ARRAY<STRUCT<schema: STRING, table: STRING>>"
     table = Lake(str(lake)).bronze("shop")
-    head = table.create(
-        spark, {k: bronze.COLUMNS[k] for k in ("stretch", "number", "start", "tables")}, bronze.PROPERTIES
-    )
+    head = table.new({k: bronze.COLUMNS[k] for k in ("stretch", "number", "start", "tables")}, bronze.PROPERTIES)
     head = table.append(spark.createDataFrame(rows, columns), head, Checkpoint(Position("b.1000000", 4), new_batch()))
 
     def starts(start: str, stop: str) -> list[tuple[int, int, int]]:

@@ -43,7 +43,7 @@ def test_nothing_is_exported_of_an_empty_bronze(tmp_path: Path) -> None:
 def test_files_come_back_byte_for_byte_and_holes_are_refused(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
     whole = Lake(str(lake))
     table = whole.bronze("shop")
-    head = table.create(spark, bronze.COLUMNS, bronze.PROPERTIES)
+    head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
     first, second = (bronze_rows(name, CONTENT, target=1) for name in ("b.999999", "b.1000000"))
     later = second.filter(pa.compute.greater(second["start"], 4)).slice(1)
     rows = spark.createDataFrame(pa.concat_tables([later, first])).repartition(3)

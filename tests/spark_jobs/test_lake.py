@@ -1,6 +1,7 @@
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def held(spark: SparkSession, table: Table) -> list[int]:
 def table(spark: SparkSession, lake: Path) -> Table:
     """A table with one commit of ours: rows 1 and 2 at the first position."""
     made = Lake(str(lake)).silver("shop", "shop", "t")
-    made.append(rows(spark, 1, 2), made.create(spark, COLUMNS, {}), checkpoint(0))
+    made.append(rows(spark, 1, 2), made.new(COLUMNS, {}), checkpoint(0))
     return made
 
 
@@ -192,8 +193,7 @@ def head_of(table: Table) -> Head:
 )
 def test_spark_and_deltalake_find_the_same_table_whatever_its_name(spark: SparkSession, lake: Path, name: str) -> None:
     made = Lake(str(lake)).downstream(name, name)
-    head = made.create(spark, {"id": "INT", name: "STRING"}, {"delta.columnMapping.mode": "name"})
-    assert head == Head(head.version, 0, None)
+    head = made.new({"id": "INT", name: "STRING"}, {"delta.columnMapping.mode": "name"})
     written = spark.createDataFrame([(1, "x")], f"id INT, {identifier(name)} STRING")
     landed = made.append(written, head, checkpoint(0))
     assert made.head() == landed
@@ -301,16 +301,30 @@ def test_what_spark_refuses_is_an_error_of_the_lake_with_its_path(spark: SparkSe
 
 
 @pytest.mark.spark
-def test_creating_again_changes_nothing(spark: SparkSession, table: Table) -> None:
-    before = head_of(table)
-    assert table.create(spark, COLUMNS, {}) == before
+def test_a_table_is_made_by_its_first_commit_with_just_its_columns(spark: SparkSession, lake: Path) -> None:
+    made = Lake(str(lake)).bronze("shop")
+    columns = {"id": "BIGINT", "at": "STRUCT<n: INT>"}
+    head = made.new(columns, {"delta.dataSkippingNumIndexedCols": "1"})
+    assert made.head() is None
+    more = rows(spark, 1, 2).selectExpr("'x' AS more", "named_struct('n', 5) AS at", "id")
+    landed = made.replace(more, "id = 1", head, checkpoint(0))
+    assert (landed, landed.version, landed.position) == (made.head(), 0, AT[0])
+    assert (made.columns(), held(spark, made)) == (columns, [1, 2])
+    assert deltalake.DeltaTable(made.path).metadata().configuration["delta.dataSkippingNumIndexedCols"] == "1"
+    assert all(field.nullable for field in deltalake.DeltaTable(made.path).schema().fields)
 
 
 @pytest.mark.spark
-def test_properties_are_the_tables(spark: SparkSession, lake: Path) -> None:
+def test_of_two_that_make_a_table_one_loses(spark: SparkSession, lake: Path) -> None:
     made = Lake(str(lake)).bronze("shop")
-    made.create(spark, COLUMNS, {"delta.dataSkippingNumIndexedCols": "1"})
-    assert deltalake.DeltaTable(made.path).metadata().configuration["delta.dataSkippingNumIndexedCols"] == "1"
+    head = made.new(COLUMNS, {})
+    with ThreadPoolExecutor(2) as racers:
+        running = [racers.submit(made.append, rows(spark, each), head, checkpoint(0)) for each in (1, 2)]
+    lost = [one.exception() for one in running]
+    assert [type(one) for one in lost if one] == [LostRace]
+    with pytest.raises(LostRace):
+        made.append(rows(spark, 3), head, checkpoint(0))
+    assert held(spark, made) == [1 if lost[1] else 2]
 
 
 @pytest.mark.spark
@@ -323,7 +337,6 @@ def test_an_older_version_is_read_as_it_was(spark: SparkSession, table: Table) -
 @pytest.mark.spark
 def test_a_counter_without_any_checkpoint_is_not_trusted(spark: SparkSession, lake: Path) -> None:
     made = Lake(str(lake)).bronze("shop")
-    made.create(spark, COLUMNS, {})
     options = {"txnAppId": "stratalog", "txnVersion": "1"}
     rows(spark, 1).write.format("delta").mode("append").options(**options).save(made.path)
     with pytest.raises(LakeError) as refused:

@@ -22,15 +22,21 @@ from tests.segment_spec import Commit, Insert, Update
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def logs(spark: SparkSession, tmp_path: Path) -> Logs:
+@pytest.fixture(scope="module")
+def three_runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Logs:
     """Three runs of a file each: a row comes, then is changed, so that it is marked as deleted in an older file."""
-    made = Logs(spark, tmp_path)
+    made = Logs(spark, tmp_path_factory.mktemp("three_runs"))
     for number in range(1, 4):
         updated = [Update("shop.orders", (1, str(number - 1)), (1, str(number)))] if number > 1 else []
         made.write(number, Insert("shop.orders", (number, str(number))), *updated, Commit())
         made.run()
     return made
+
+
+@pytest.fixture
+def logs(three_runs: Logs, tmp_path: Path) -> Logs:
+    """The test's own copy."""
+    return three_runs.copied(tmp_path)
 
 
 def tables(logs: Logs) -> dict[str, Table]:

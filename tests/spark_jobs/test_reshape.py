@@ -140,7 +140,7 @@ def test_any_columns_become_any_others(before: list[str], behind: list[str], som
 
 def filled(spark: SparkSession, lake: Path) -> tuple[Table, Head]:
     table = Lake(str(lake)).downstream("shop", "t")
-    head = table.create(spark, {"id": "INT", "v": "INT", "_raw": silver.ADDED["_raw"]}, silver.properties(table))
+    head = table.new({"id": "INT", "v": "INT", "_raw": silver.ADDED["_raw"]}, silver.properties(table))
     row = spark.sql("SELECT 1 id, 2 v, CAST(NULL AS MAP<STRING, STRING>) _raw")
     return table, table.append(row, head, Checkpoint(AT, new_batch(), notes={"key": ["id"]}))
 
@@ -166,7 +166,7 @@ def test_a_run_that_ended_between_two_steps_is_gone_on_with(spark: SparkSession,
 @pytest.mark.spark
 def test_plain_tables_take_new_columns_alone(spark: SparkSession, lake: Path) -> None:
     table = Lake(str(lake), plain=True).downstream("shop", "t")
-    head = table.create(spark, {"id": "INT"}, silver.properties(table))
+    head = table.new({"id": "INT"}, silver.properties(table))
     head = table.append(spark.sql("SELECT 1 id"), head, Checkpoint(AT, new_batch()))
     head = carry_out(spark, table, head, ["ADD COLUMN (`n` STRING FIRST)"], {})
     with pytest.raises(TableStopped, match="DROP COLUMN `n` needs a feature of Delta"):

@@ -201,7 +201,7 @@ def test_of_gc_and_an_extraction_planned_before_it_the_later_one_loses(
     logs.run()
     source, table = Files(SOURCE, logs.binlogs), logs.lake.bronze(SOURCE)
     logs.write(6, Insert("shop.orders", (6, "x")), Commit())
-    late = plan(logs.spark, table, source, "earliest")
+    late = plan(table, source, "earliest")
     gc(logs, 3.5)
     with pytest.raises(LostRace):
         land(logs.spark, table, late, source.reading(), 0.0)
@@ -213,7 +213,7 @@ def test_of_gc_and_an_extraction_planned_before_it_the_later_one_loses(
     def slow(work: Any, oldest: Position, head: Head, checkpoint: Checkpoint) -> Head:
         if not raced:
             raced.append(1)
-            land(logs.spark, table, plan(logs.spark, table, source, "earliest"), source.reading(), 0.0)
+            land(logs.spark, table, plan(table, source, "earliest"), source.reading(), 0.0)
         return right(work, oldest, head, checkpoint)
 
     monkeypatch.setattr(retention._Work, "_delete_before", slow)

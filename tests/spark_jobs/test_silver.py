@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import Checkpoint, Head, Lake
+from spark_jobs.lake import Checkpoint, Head, Lake, new_batch
 from spark_jobs.position import Position, Range
 from spark_jobs.silver import (
     ADDED,
@@ -184,6 +184,9 @@ def test_windows_are_compared_by_number_not_by_name(spark: SparkSession) -> None
 @pytest.mark.spark
 def test_every_added_type_is_one_that_spark_reads_back_the_same(spark: SparkSession, lake: Path) -> None:
     table = Lake(str(lake)).silver("shop", "shop", "t")
-    table.create(spark, {"id": "INT"} | ADDED, {})
+    columns = {"id": "INT"} | ADDED
+    nothing = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in columns.items())
+    at = Checkpoint(Position("b.000001", 4), new_batch())
+    table.append(spark.sql(f"SELECT {nothing} WHERE FALSE"), table.new(columns, {}), at)
     assert table.columns() == {"id": "INT"} | ADDED
     assert ADDED["_position"] == CHANGE_PLACE

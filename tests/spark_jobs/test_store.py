@@ -15,15 +15,21 @@ from tests.xa import prepared
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def logs(spark: SparkSession, tmp_path: Path) -> Logs:
+@pytest.fixture(scope="module")
+def two_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Logs:
     """Two files of small transactions, and one of 3 MB; their GTIDs are 100, 101, …, 200, …"""
-    made = Logs(spark, tmp_path)
+    made = Logs(spark, tmp_path_factory.mktemp("two_files"))
     made.write(1, *(one for n in range(5) for one in (Insert("shop.orders", (n, "x")), Commit())))
     big = Rows("shop.lines", Insert, [(n, "y" * 40) for n in range(60_000)])
     made.write(2, Insert("shop.orders", (9, "ü")), Commit(), big, Commit(), Update("shop.orders", (9, "ü"), (9, None)))
     made.run()
     return made
+
+
+@pytest.fixture
+def logs(two_files: Logs, tmp_path: Path) -> Logs:
+    """The test's own copy."""
+    return two_files.copied(tmp_path)
 
 
 def test_a_log_is_read_by_position_and_by_gtid(logs: Logs) -> None:

@@ -74,7 +74,7 @@ def test_bronze_tells_tables_definitions_and_statements(spark: SparkSession, lak
         ],
     )
     table = Lake(str(lake)).bronze("shop")
-    head = table.create(spark, bronze.COLUMNS, bronze.PROPERTIES)
+    head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
     rows = spark.createDataFrame(bronze_rows("b.000001", spec.to_bytes(), target=1))
     head = table.append(rows, head, Checkpoint(at(len(spec.to_bytes())), new_batch()))
     found = survey(bronze.read(spark, table, head.version, Range(at(0), Position("b.000002", 4))))
