@@ -84,13 +84,13 @@ def _older(listed: Log, checkpoint: Checkpoint) -> list[Part]:
     # What the source did not give of a stretch does not come from copies either: an earlier stretch has it.
     stretch = next((one for one in stretches(checkpoint) if one.number == oldest.stretch), None)
     begin = stretch.begin if stretch else begin
-    lowest = begin.number
+    lowest = begin.number if begin.stretch == oldest.stretch else 1
     parts: list[Part] = []
     for number in range(oldest.number - 1, lowest - 1, -1):
         if number not in by_number:
             break
         file = by_number[number]
-        from_inside = file.name == begin.file and begin.offset > FIRST_EVENT
+        from_inside = file.name == begin.file and begin.stretch == oldest.stretch and begin.offset > FIRST_EVENT
         whole = Part(file.name, begin.offset if from_inside else 0, file.size)
         parts = [*_but(whole, stretch.passed_over if stretch else ()), *parts]
     return parts

@@ -1,4 +1,4 @@
-"""Binlog files whose transactions have the GTIDs that a test wants. Put here: writing them. Not here: what is in rows."""
+"""Binlog files whose transactions have the GTIDs that a test wants. Put here: writing and landing them."""
 
 import struct
 import uuid
@@ -58,12 +58,13 @@ def _set(found: MysqlGtids) -> bytes:
     return struct.pack("<Q", len(sets)) + b"".join(sets)
 
 
+ONE_OF_SEVERAL = Switch(several=True)
+
+
 class Standing(Files):
     """A folder of files that stands for a server: it has an address and a UUID. Its clock is the files'."""
 
-    def __init__(
-        self, directory: Path, uuid_: str | None, endpoint: str, switch: Switch = Switch(several=True)
-    ) -> None:
+    def __init__(self, directory: Path, uuid_: str | None, endpoint: str, switch: Switch = ONE_OF_SEVERAL) -> None:
         super().__init__("shop", directory, switch)
         self.endpoint = endpoint
         self.uuid = uuid_

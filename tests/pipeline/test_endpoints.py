@@ -1,7 +1,9 @@
 """A primary and its replica, real ones: killed, back, reset, replaced. Nothing is lost and nothing comes twice."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +12,27 @@ import yaml
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze
+from spark_jobs.backfill import backfill_source
 from spark_jobs.changes import changes_of_bronze, wanted_tables
-from spark_jobs.config import Pipeline, load
+from spark_jobs.config import Pipeline, Retention, load
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.errors import AnotherLog, SourceError
+from spark_jobs.errors import AnotherLog, ConfigError, SourceError
 from spark_jobs.export import Exported, export
 from spark_jobs.gtid import MysqlGtids
 from spark_jobs.held import held_gtids
 from spark_jobs.lake import Checkpoint, Head
-from spark_jobs.pipeline import lake_of, run_source
+from spark_jobs.landed import range_in
+from spark_jobs.pipeline import extract_source, lake_of, run_source
+from spark_jobs.position import Range
+from spark_jobs.retention import gc_source
+from spark_jobs.source.open import open_sources
+from spark_jobs.source.server import Server
 from spark_jobs.status import status
+from spark_jobs.store import Store
 from spark_jobs.stretches import stretches
 from tests.fix_pipeline import rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.slow]
 
 SOURCE = "shop"
 
@@ -91,6 +100,10 @@ class Pair:
         for table in ("orders", "notes"):
             frame = lake.downstream("shop", table).read(self.spark)
             assert rows(frame) == sorted(execute(server, f"SELECT * FROM shop.{table}")), table
+        self.require_each_once(pipeline, server)
+
+    def require_each_once(self, pipeline: Pipeline, server: MySQLServer) -> None:
+        lake = lake_of(pipeline)
         head, checkpoint = self.head(pipeline)
         found = held_gtids(lake.bronze(SOURCE), head.version, stretches(checkpoint)[-1])
         assert found == MysqlGtids.parse(execute(server, "SELECT @@gtid_executed")[0][0])
@@ -101,25 +114,27 @@ class Pair:
         assert landed[0] == sum(stop - start for some in found.intervals.values() for start, stop in some)
 
 
+WRITTEN = (
+    "CREATE DATABASE shop",
+    "CREATE TABLE shop.orders (id INT PRIMARY KEY, state VARCHAR(10))",
+    "CREATE TABLE shop.notes (id INT PRIMARY KEY, text VARCHAR(100))",
+    *(f"INSERT INTO shop.orders VALUES ({n}, 'new')" for n in range(20)),
+    "INSERT INTO shop.notes VALUES (1, 'one')",
+    "FLUSH BINARY LOGS",
+    "UPDATE shop.orders SET state = 'paid' WHERE id < 10",
+)
+
+
 @pytest.fixture
 def pair(spark: SparkSession, tmp_path: Path) -> Iterator[Pair]:
-    options: dict[str, object] = {"slave_parallel_type": "LOGICAL_CLOCK", "slave_parallel_workers": 4}
+    appliers: dict[str, object] = {"slave_parallel_type": "LOGICAL_CLOCK", "slave_parallel_workers": 4}
     with (
         MySQLServer(tmp_path / "primary") as primary,
-        MySQLServer(tmp_path / "replica", options | {"server_id": 2, "log_bin": "other-bin"}) as replica,
+        MySQLServer(tmp_path / "replica", appliers | {"server_id": 2, "log_bin": "other-bin"}) as replica,
     ):
         made = Pair(spark, primary, replica, tmp_path)
         made.follow(replica, primary)
-        execute(
-            primary,
-            "CREATE DATABASE shop",
-            "CREATE TABLE shop.orders (id INT PRIMARY KEY, state VARCHAR(10))",
-            "CREATE TABLE shop.notes (id INT PRIMARY KEY, text VARCHAR(100))",
-            *(f"INSERT INTO shop.orders VALUES ({n}, 'new')" for n in range(20)),
-            "INSERT INTO shop.notes VALUES (1, 'one')",
-            "FLUSH BINARY LOGS",
-            "UPDATE shop.orders SET state = 'paid' WHERE id < 10",
-        )
+        execute(primary, *WRITTEN)
         yield made
 
 
@@ -185,3 +200,85 @@ def test_a_primary_is_killed_and_comes_back(pair: Pair) -> None:
     pair.require_same(pipeline, primary)
 
     require_export(pair, pipeline, [primary, replica, primary])
+    require_whole_use(pair, pipeline)
+    pair.require_same(pipeline, primary)
+
+
+def require_whole_use(pair: Pair, pipeline: Pipeline) -> None:
+    """What reads bronze or silver reads across stretches."""
+    lake, head = lake_of(pipeline), pair.head(pipeline)[1].position
+    assert head.stretch == 3
+    lines = "".join(changes_of_bronze(pair.spark, lake, SOURCE, None, None, wanted_tables(["shop.notes"])))
+    notes = [json.loads(line)["after"]["id"] for line in lines.splitlines()]
+    assert notes == [1, 2, 3], "in order, each once"
+    _, second, third = stretches(pair.head(pipeline)[1])
+    (text,) = changes_of_bronze(
+        pair.spark, lake, SOURCE, str(second.begin), str(third.begin), wanted_tables(["*.notes"])
+    )
+    assert json.loads(text)["file"] == "other-bin.000002"
+    unprefixed = f"{second.begin.file}:{second.begin.offset}"
+    assert range_in(pair.spark, lake, SOURCE, unprefixed, None).start == second.begin, "only the replica has that name"
+    twice = f"{third.begin.file}:{third.begin.offset}"
+    with pytest.raises(ConfigError, match=rf"may lie in several stretches of the log; write 1/{twice} or 3/{twice}$"):
+        range_in(pair.spark, lake, SOURCE, twice, None)
+    executed = str(held_gtids(lake.bronze(SOURCE), pair.head(pipeline)[0].version, third))
+    assert range_in(pair.spark, lake, SOURCE, executed, None).start == head
+
+    store = Store(pair.spark, pipeline, SOURCE)
+    pieces = list(store.pull(store.first))
+    assert [one.start for one in pieces] == sorted(one.start for one in pieces)
+    assert store.get(second.begin) is not None
+    again = backfill_source(pair.spark, pipeline, SOURCE, Range(store.first, store.last), lambda _: True)
+    assert (again.compacted, again.stopped) == ([], {}), "what was decoded once decodes to the same"
+
+    cleaned = pipeline.model_copy(update={"retention": Retention(bronze=timedelta(days=1))})
+    gone = gc_source(pair.spark, cleaned, SOURCE, now=datetime.now(UTC) + timedelta(days=3))
+    assert gone.oldest.stretch == 3, "both stretches that are over, whole"
+    assert store.last == head
+
+
+def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:
+    """Also, what is refused without GTIDs. Extraction alone: the rest has nothing to do with it."""
+    primary, replica = pair.primary, pair.replica
+
+    def alone(server: MySQLServer, **keys: str) -> Pipeline:
+        return pair.pipeline(server, **keys)
+
+    extract_source(pair.spark, alone(primary), SOURCE)
+    pair.await_all(replica, primary)
+    with pytest.raises(AnotherLog, match="^shop: the server is another one: bronze holds the log of "):
+        extract_source(pair.spark, alone(replica), SOURCE)
+    moved = alone(replica, on_new_server="continue")
+    extract_source(pair.spark, moved, SOURCE)
+    pair.require_each_once(moved, replica)
+    before = pair.head(moved)[0]
+
+    execute(replica, "STOP SLAVE", "RESET SLAVE ALL", "RESET MASTER")
+    execute(replica, "INSERT INTO shop.notes VALUES (50, 'after the reset')")
+    with pytest.raises(
+        AnotherLog, match=r"^shop: the log is another one: .*Its numbers began again \(RESET BINARY LOGS"
+    ):
+        extract_source(pair.spark, alone(replica), SOURCE)
+    assert pair.head(moved)[0] == before
+    moved = alone(replica, on_new_server="continue")
+    done = extract_source(pair.spark, moved, SOURCE)
+    assert (done.transactions, done.range.stop.stretch) == (1, 3)
+    lines = changes_of_bronze(pair.spark, lake_of(moved), SOURCE, "3/other-bin.000001:4", None, wanted_tables([]))
+    assert [json.loads(line)["after"]["id"] for line in lines] == [50]
+
+    for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE"):
+        execute(replica, f"SET GLOBAL gtid_mode = {mode}")
+    (server,) = open_sources(SOURCE, moved.sources[SOURCE])
+    assert isinstance(server, Server)
+    assert server.problems() == [], "alone it can be read"
+    servers = open_sources(SOURCE, pair.pipeline().sources[SOURCE])
+    assert [one.problems() for one in servers if isinstance(one, Server)][1] == [
+        "gtid_mode is OFF_PERMISSIVE; a source moves between endpoints by GTID: turn it on on all of them"
+    ]
+    execute(replica, "INSERT INTO shop.notes VALUES (51, 'without GTID')")
+    extract_source(pair.spark, moved, SOURCE)
+    before = pair.head(moved)[0]
+    replica.kill()
+    with pytest.raises(SourceError, match=r"\n127.0.0.1:\d+: bronze holds transactions without GTID, at other-bin"):
+        extract_source(pair.spark, pair.pipeline(), SOURCE)
+    assert pair.head(moved)[0] == before

@@ -14,6 +14,7 @@ from spark_jobs.lake import Head
 from spark_jobs.position import Position, Range
 from spark_jobs.source import Part
 from spark_jobs.source.files import FileReading
+from spark_jobs.stretches import Stretch
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 FILE = "mysql-8.0-transactions.000001"
