@@ -68,10 +68,11 @@ class Endpoints:
     in_use: str | None = None
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
 
-    def first(self, work: Callable[[Source], Result]) -> Result:
+    def first(self, work: Callable[[Source], Result], *, proves: bool = True) -> Result:
         """What comes of work on the first endpoint that does not fail by a SourceError.
 
-        Raises SourceError with what each of them said, and at once AnotherLog, or what is not about the endpoint.
+        proves: whether an endpoint that did not fail in it can be read, and counts as available again. Raises
+        SourceError with what each of them said, and at once AnotherLog, or what is not about the endpoint.
         """
         if len(self.sources) == 1:
             return work(self.sources[0])
@@ -87,7 +88,8 @@ class Endpoints:
                 failures.append(f"{source.endpoint}: {reason}")
                 log.warning("%s: endpoint %s is passed over: %s", self.name, source.endpoint, reason)
             else:
-                self._note(source, None)
+                if proves:
+                    self._note(source, None)
                 return done
         raise SourceError("\n".join([f"{self.name}: none of its endpoints can be read", *failures]))
 

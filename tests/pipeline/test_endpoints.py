@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,22 @@ from pyspark.sql import SparkSession
 from spark_jobs import bronze
 from spark_jobs.backfill import backfill_source
 from spark_jobs.changes import changes_of_bronze, wanted_tables
-from spark_jobs.config import Pipeline, Retention, load
+from spark_jobs.config import Pipeline, load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import AnotherLog, ConfigError, SourceError
 from spark_jobs.export import Exported, export
-from spark_jobs.gtid import MysqlGtids
+from spark_jobs.gtid import DomainGtids, MysqlGtids
 from spark_jobs.held import held_gtids
 from spark_jobs.lake import Checkpoint, Head
-from spark_jobs.landed import range_in
 from spark_jobs.pipeline import extract_source, lake_of, run_source
 from spark_jobs.position import Range
-from spark_jobs.retention import gc_source
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.server import Server
 from spark_jobs.status import status
 from spark_jobs.store import Store
 from spark_jobs.stretches import stretches
 from tests.fix_pipeline import rows
+from tests.servers import build_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.slow]
 
@@ -200,41 +198,9 @@ def test_a_primary_is_killed_and_comes_back(pair: Pair) -> None:
     pair.require_same(pipeline, primary)
 
     require_export(pair, pipeline, [primary, replica, primary])
-    require_whole_use(pair, pipeline)
-    pair.require_same(pipeline, primary)
-
-
-def require_whole_use(pair: Pair, pipeline: Pipeline) -> None:
-    """What reads bronze or silver reads across stretches."""
-    lake, head = lake_of(pipeline), pair.head(pipeline)[1].position
-    assert head.stretch == 3
-    lines = "".join(changes_of_bronze(pair.spark, lake, SOURCE, None, None, wanted_tables(["shop.notes"])))
-    notes = [json.loads(line)["after"]["id"] for line in lines.splitlines()]
-    assert notes == [1, 2, 3], "in order, each once"
-    _, second, third = stretches(pair.head(pipeline)[1])
-    (text,) = changes_of_bronze(
-        pair.spark, lake, SOURCE, str(second.begin), str(third.begin), wanted_tables(["*.notes"])
-    )
-    assert json.loads(text)["file"] == "other-bin.000002"
-    unprefixed = f"{second.begin.file}:{second.begin.offset}"
-    assert range_in(pair.spark, lake, SOURCE, unprefixed, None).start == second.begin, "only the replica has that name"
-    twice = f"{third.begin.file}:{third.begin.offset}"
-    with pytest.raises(ConfigError, match=rf"may lie in several stretches of the log; write 1/{twice} or 3/{twice}$"):
-        range_in(pair.spark, lake, SOURCE, twice, None)
-    executed = str(held_gtids(lake.bronze(SOURCE), pair.head(pipeline)[0].version, third))
-    assert range_in(pair.spark, lake, SOURCE, executed, None).start == head
-
     store = Store(pair.spark, pipeline, SOURCE)
-    pieces = list(store.pull(store.first))
-    assert [one.start for one in pieces] == sorted(one.start for one in pieces)
-    assert store.get(second.begin) is not None
     again = backfill_source(pair.spark, pipeline, SOURCE, Range(store.first, store.last), lambda _: True)
-    assert (again.compacted, again.stopped) == ([], {}), "what was decoded once decodes to the same"
-
-    cleaned = pipeline.model_copy(update={"retention": Retention(bronze=timedelta(days=1))})
-    gone = gc_source(pair.spark, cleaned, SOURCE, now=datetime.now(UTC) + timedelta(days=3))
-    assert gone.oldest.stretch == 3, "both stretches that are over, whole"
-    assert store.last == head
+    assert (again.compacted, again.merged, again.stopped) == ([], [], {}), "the whole log, done again, is what is there"
 
 
 def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:
@@ -246,7 +212,7 @@ def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:
 
     extract_source(pair.spark, alone(primary), SOURCE)
     pair.await_all(replica, primary)
-    with pytest.raises(AnotherLog, match="^shop: the server is another one: bronze holds the log of "):
+    with pytest.raises(AnotherLog, match=r"^shop: the server is another one: bronze holds the log of "):
         extract_source(pair.spark, alone(replica), SOURCE)
     moved = alone(replica, on_new_server="continue")
     extract_source(pair.spark, moved, SOURCE)
@@ -282,3 +248,48 @@ def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:
     with pytest.raises(SourceError, match=r"\n127.0.0.1:\d+: bronze holds transactions without GTID, at other-bin"):
         extract_source(pair.spark, pair.pipeline(), SOURCE)
     assert pair.head(moved)[0] == before
+
+
+def test_a_mariadb_primary_with_two_domains_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    try:
+        build = build_of("mariadb-11.4")
+    except ConfigError as why:
+        pytest.skip(str(why))
+    options: dict[str, object] = {"log_slave_updates": "ON", "ssl": "OFF"}
+    with (
+        MySQLServer(tmp_path / "primary", options, build) as primary,
+        MySQLServer(tmp_path / "replica", options | {"server_id": 2, "log_bin": "other-bin"}, build) as replica,
+    ):
+        pair = Pair(spark, primary, replica, tmp_path)
+        execute(
+            replica,
+            f"CHANGE MASTER TO MASTER_HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='{primary.user}', "
+            f"MASTER_PASSWORD='{primary.password}', MASTER_USE_GTID=slave_pos, MASTER_SSL=0",
+            "START SLAVE",
+        )
+        execute(primary, *WRITTEN, *_in_domains(range(100, 110)))
+        pipeline = pair.pipeline()
+        extract_source(spark, pipeline, SOURCE)
+        execute(primary, *_in_domains(range(110, 116)))
+        ((reached,),) = execute(primary, "SELECT @@gtid_binlog_pos")
+        assert execute(replica, f"SELECT MASTER_GTID_WAIT('{reached}', 60)") == ((0,),)
+        primary.kill()
+        execute(replica, "STOP SLAVE", "INSERT INTO shop.notes VALUES (200, 'of the replica')")
+        extract_source(spark, pipeline, SOURCE)
+        assert [one.number for one in stretches(pair.head(pipeline)[1])] == [1, 2]
+        lines = changes_of_bronze(spark, lake_of(pipeline), SOURCE, None, None, wanted_tables([]))
+        found = [json.loads(line) for line in lines]
+        ids = [one["after"].get("id", one["after"].get("@1")) for one in found if one["table"] == "notes"]
+        assert sorted(ids) == [1, *range(100, 116), 200]
+        head, checkpoint = pair.head(pipeline)
+        held = held_gtids(lake_of(pipeline).bronze(SOURCE), head.version, stretches(checkpoint)[-1])
+        assert held == DomainGtids.parse(execute(replica, "SELECT @@gtid_binlog_pos")[0][0])
+
+
+def _in_domains(numbers: range) -> list[str]:
+    """Inserts, each in the domain after the one before."""
+    return [
+        text
+        for n in numbers
+        for text in (f"SET gtid_domain_id = {n % 3}", f"INSERT INTO shop.notes VALUES ({n}, 'in a domain')")
+    ]

@@ -101,6 +101,14 @@ def test_where_all_wait_all_are_tried(tmp_path: Path) -> None:
     assert several(path).first(Work("one")) == "two"
 
 
+def test_a_glance_does_not_make_one_available_again(tmp_path: Path) -> None:
+    path = tmp_path / "e.json"
+    several(path).first(Work("one"))
+    later = several(path, lambda: NOW + timedelta(minutes=1))
+    assert later.first(Work(), proves=False) == "one"
+    assert later.health()["one"].tries == 1
+
+
 def test_a_source_does_not_touch_what_is_kept_of_another(tmp_path: Path) -> None:
     path = tmp_path / "e.json"
     several(path).first(Work("one"))
