@@ -113,7 +113,8 @@ class Endpoints:
     def _by_health(self) -> list[Source]:
         """Those that are not waiting, then those that are."""
         now, known = self.clock(), self.health()
-        waiting = {address for address, one in known.items() if one.next_try > now}
+        # One that is to wait for longer than any does was noted before the clock was set back.
+        waiting = {address for address, one in known.items() if now < one.next_try <= now + LONGEST_WAIT}
         return sorted(self.ordered(), key=lambda one: one.endpoint in waiting)
 
     def _note(self, source: Source, reason: str | None) -> None:

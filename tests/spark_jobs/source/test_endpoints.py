@@ -94,6 +94,11 @@ def test_one_that_failed_is_left_alone_for_longer_and_longer(tmp_path: Path) -> 
     assert several(path).health() == {}
 
 
+def test_a_clock_that_is_set_back_makes_nobody_wait(tmp_path: Path) -> None:
+    several(tmp_path / "e.json").first(Work("one"))
+    assert several(tmp_path / "e.json", lambda: NOW - timedelta(days=1)).first(Work()) == "one"
+
+
 def test_where_all_wait_all_are_tried(tmp_path: Path) -> None:
     path = tmp_path / "e.json"
     with pytest.raises(SourceError):
