@@ -115,8 +115,9 @@ def plan(spark: SparkSession, table: Table, source: Source, start: str) -> Plan:
         head = head or table.create(spark, bronze.COLUMNS, bronze.PROPERTIES)
         return Plan(source.name, head, found.range, found.parts, found.log.uuid, found.range.start, found.stretches)
     found = onward(source, table, head)
-    is_margin = found.parts and not found.opens
-    left = margin(source, found.log, head.checkpoint.position) if is_margin else None
+    held = head.checkpoint.position
+    is_listed = held.file in [file.name for file in found.log.files]
+    left = margin(source, found.log, held) if found.parts and is_listed and not found.opens else None
     begin = bronze.begin(head.checkpoint)
     return Plan(source.name, head, found.range, found.parts, found.log.uuid, begin, found.stretches, left)
 

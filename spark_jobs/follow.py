@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from spark_jobs.errors import AnotherLog, SourceError, about
 from spark_jobs.gtid import Gtids
-from spark_jobs.held import held_gtids
+from spark_jobs.held import ends_file, held_gtids
 from spark_jobs.lake import Checkpoint, Head, Table
 from spark_jobs.margin import begun
 from spark_jobs.place import parse_start
@@ -107,7 +107,7 @@ class _Following:
 
     def _same(self, log: Log, known: tuple[Stretch, ...]) -> Onward:
         log = log.within(self.held.stretch)
-        parts = log.parts_from(self.held)
+        parts = log.parts_from(log.first if self._is_done_before(log) else self.held)
         same_file = log.end.file == self.held.file and known[-1].began
         began = known[-1].began if same_file else begun(self.source.reading(), log.end.file)
         last = known[-1]
@@ -115,6 +115,16 @@ class _Following:
             last, endpoint=self.source.endpoint or last.endpoint, uuid=log.uuid or last.uuid, began=began or last.began
         )
         return Onward(log, Range(self.held, max(self.held, log.end)), tuple(parts), (*known[:-1], last))
+
+    def _is_done_before(self, log: Log) -> bool:
+        """Whether bronze has all of the file before the source's oldest one: copies of files were read last."""
+        oldest = log.files[0].name
+        if (
+            self.held.number + 1 != file_number(oldest)
+            or self.held.file.rpartition(".")[0] != oldest.rpartition(".")[0]
+        ):
+            return False
+        return ends_file(self.bronze, self.head.version, self.held)
 
     def _moved(self, log: Log, known: tuple[Stretch, ...]) -> tuple[Takeover, Gtids]:
         held = held_gtids(self.bronze, self.head.version, known[-1])

@@ -3,7 +3,7 @@
 The newest file that bronze holds from its first byte on names in its head all transactions before it; those behind are
 read off its slices. Where there is no such file, the stretch's own beginning says what came before it.
 
-Put here: the set. Not here: what follows from it (follow.py), or what a GTID is (gtid.py).
+Put here: the set, and where it ends. Not here: what follows from it (follow.py), or what a GTID is (gtid.py).
 """
 
 from collections.abc import Iterator
@@ -12,14 +12,15 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from spark_jobs.binlog import FormatDescription, read_commits, read_head
+from spark_jobs.binlog import MAGIC, FormatDescription, read_commits, read_head
 from spark_jobs.errors import SourceError
 from spark_jobs.gtid import Gtids, parse_gtids, union
 from spark_jobs.lake import Table
-from spark_jobs.position import file_number
+from spark_jobs.position import Position, file_number
 from spark_jobs.source.start import gtids_of
 from spark_jobs.stretches import Stretch
 
+_STOP, _ROTATE = 3, 4
 _ROWS = 16
 """Slices read at once, of about 1 MiB each."""
 
@@ -40,6 +41,24 @@ def held_gtids(bronze: Table, version: int, stretch: Stretch) -> Gtids:
     newer = [file for file in files if not whole or file_number(file) >= file_number(whole)]
     found += _gtids(bronze, version, stretch, newer)
     return reduce(union, (one for one in found if one is not None))
+
+
+def ends_file(bronze: Table, version: int, end: Position) -> bool:
+    """Whether the last event before bronze's end is the last one of its file: ROTATE, or STOP at a shutdown."""
+    here = (pc.field("stretch") == end.stretch) & (pc.field("number") == end.number) & (pc.field("stop") == end.offset)
+    batches = bronze.scan(version, ["payload"], here & (pc.field("kind") == "control"), rows=1)
+    found = [payload for batch in batches for payload in batch.column("payload").to_pylist()]
+    return bool(found) and _last_code(found[0]) in {_ROTATE, _STOP}
+
+
+def _last_code(events: bytes) -> int:
+    """The type of the last of some events: the fifth byte of its header, whose bytes 9 to 12 are its length."""
+    at = len(MAGIC) if events.startswith(MAGIC) else 0
+    code = -1
+    while at < len(events):
+        code, length = events[at + 4], int.from_bytes(events[at + 9 : at + 13], "little")
+        at += length
+    return code
 
 
 def _in(stretch: Stretch) -> pc.Expression:

@@ -115,7 +115,7 @@ def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
     if ahead.problem:
         raise SourceError(ahead.problem)
     if ahead.margin is None:
-        return f"bronze is at {head.position}; it goes on in another log, at {ahead.begin}"
+        return f"bronze is at {head.position}; it goes on at {ahead.begin}"
     shortage = ahead.margin.shortage(pipeline.retention)
     if shortage:
         raise SourceError(shortage)
@@ -124,7 +124,7 @@ def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """How far a source is ahead of bronze. begin: where another log goes on. problem: why it cannot be followed."""
+    """How far a source is ahead of bronze. begin: where it goes on without bronze's last file. problem: why not."""
 
     end: Position | None = None
     backlog: int | None = None
@@ -151,7 +151,9 @@ def _asked(source: Source, table: Table, head: Head | None) -> _Ahead:
         found = onward(source, table, head)
         if found.opens:
             return _Ahead(found.range.stop, found.size, begin=found.stretches[-1].begin)
-        return _Ahead(found.log.end, found.size, margin(source, found.log, head.position))
+        is_listed = head.position.file in [file.name for file in found.log.files]
+        left = margin(source, found.log, head.position) if is_listed else None
+        return _Ahead(found.log.end, found.size, left, found.log.first)
 
 
 def _end_of(source: Source) -> Position | None:

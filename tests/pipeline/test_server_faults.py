@@ -53,7 +53,7 @@ def keep(server: MySQLServer, folder: Path) -> None:
 @contextmanager
 def full_disk(spark: SparkSession) -> Iterator[None]:
     """Files that the session writes end at ``ROOM`` bytes with an error, as on a disk without room for more."""
-    jvm = spark.sparkContext._gateway.proc.pid
+    jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     soft, hard = resource.prlimit(jvm, resource.RLIMIT_FSIZE)
     resource.prlimit(jvm, resource.RLIMIT_FSIZE, (ROOM, hard))
     try:

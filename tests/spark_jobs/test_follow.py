@@ -214,6 +214,15 @@ def test_a_log_that_began_again_and_has_lost_its_beginning_is_refused(tmp_path: 
         land(bronze, again)
 
 
+def test_behind_a_whole_file_goes_on_the_next_one_though_that_file_is_purged(tmp_path: Path, bronze: Table) -> None:
+    one = server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["a:5"])], switch=ALONE)
+    (one.directory / "b.000003").unlink()  # copies, of closed files
+    land(bronze, one)
+    again = server(tmp_path, "one", [("a:1-4", ["a:5", "a:6"])], switch=ALONE, first=3)
+    assert land(bronze, again).relation is Relation.SAME
+    assert sorted(every_gtid(bronze)) == [f"{A}:{n}" for n in range(1, 7)]
+
+
 def test_purged_files_are_no_other_log(tmp_path: Path, bronze: Table) -> None:
     land(bronze, server(tmp_path, "one", PRIMARY, switch=ALONE))
     again = server(tmp_path, "one", [("a:1-6", ["a:7"])], switch=GO_ON, first=4)
