@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # imports pyspark
     from spark_jobs.lake import Head
 
 BRONZE = "bronze"
+ENDPOINT_TAG = "stratalog/endpoint"
+"""Of a run: the server that was read."""
 IDLE = "idle"
 """Output: whether the run has nothing to do, so that it needs no Spark session."""
 
@@ -72,6 +74,8 @@ def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Line
         head = table.head()
         comparison = compared(context, {key: head.position if head else None})[key]
         extracted = extract_source(spark.session(), pipeline, lineage.source) if spark else None
+    if extracted and extracted.stretch and extracted.stretch.endpoint:
+        context.instance.add_run_tags(context.run_id, {ENDPOINT_TAG: extracted.stretch.endpoint})
     if extracted and (extracted.range or not head):
         done = Done(extracted.range.stop, checkpoint.of_extracted(extracted, table), _version(extracted.head))
         yield materialized(key, done, comparison)

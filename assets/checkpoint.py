@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.lake import Head, Table
     from spark_jobs.margin import Margin
     from spark_jobs.merge import Merged
+    from spark_jobs.stretches import Stretch
 
 START = "binlog/start"
 END = "binlog/end"
@@ -44,6 +45,8 @@ DELETED = "rows/deleted"
 SECONDS = "run/seconds"
 BYTES_PER_SECOND = "run/bytes_per_second"
 CHANGES_PER_SECOND = "run/changes_per_second"
+ENDPOINT = "source/endpoint"
+STRETCH = "source/stretch"
 VERSION = "delta/version"
 COUNTER = "delta/counter"
 PATH = "delta/path"
@@ -142,6 +145,7 @@ def of_extracted(extracted: "Extracted", table: "Table") -> Metadata:
         EVENTS: number(extracted.events),
         IGNORED: number(extracted.ignored),
         **({GTID: extracted.gtid} if extracted.gtid else {}),
+        **_origin(extracted.stretch),
         **lag(extracted.committed_at),
         **_margin(extracted.margin),
         **_pace(BYTES_PER_SECOND, extracted.bytes, extracted.seconds),
@@ -213,6 +217,13 @@ def _said(position: Position | None) -> str:
 def lag(committed_at: datetime | None) -> Metadata:
     """Seconds from the newest change's commit on its server to now; 0 where that server's clock is ahead of ours."""
     return {LAG: round(max((datetime.now(UTC) - committed_at).total_seconds(), 0.0), 3)} if committed_at else {}
+
+
+def _origin(stretch: "Stretch | None") -> Metadata:
+    """Which server the log is of that was read, and the how manyth stretch of logs."""
+    if stretch is None:
+        return {}
+    return ({ENDPOINT: stretch.endpoint} if stretch.endpoint else {}) | {STRETCH: stretch.number}
 
 
 def _margin(left: "Margin | None") -> Metadata:

@@ -98,7 +98,8 @@ def _descriptions(pipeline: Pipeline, lineage: Lineage) -> dict[str, str]:
 
 def _origin(pipeline: Pipeline, source: str) -> str:
     settings = pipeline.sources[source]
-    return f"{settings.mysql.host}:{settings.mysql.port}" if settings.mysql else f"the binlog files in {settings.files}"
+    servers = [f"{server.host}:{server.port}" for server in settings.servers]
+    return " or ".join(servers) or f"the binlog files in {settings.files}"
 
 
 def _kinds(pipeline: Pipeline, lineage: Lineage) -> dict[str, dict[str, str]]:

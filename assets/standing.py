@@ -26,7 +26,7 @@ class Backlog:
     bronze: Position | None
     published: Position | None
     bytes: int
-    """Between bronze and the log's end."""
+    """Between bronze and the log's end; where another log is to be taken up, that log's, of which bronze has most."""
 
     @property
     def moved(self) -> bool:
@@ -39,12 +39,16 @@ class Backlog:
 
 
 def backlog(pipeline: Pipeline, source: str) -> Backlog:
-    """Asks the source for its end. Raises SourceError, LakeError."""
-    from spark_jobs.source.open import open_source
+    """Asks the source for its end, the first of its endpoints that answers. Raises SourceError, LakeError."""
+    from spark_jobs.follow import glance
+    from spark_jobs.pipeline import endpoints_of, lake_of
 
-    log = open_source(source, pipeline.sources[source]).log()
-    bronze = bronze_position(pipeline, source)
-    return Backlog(log.end, bronze, published_position(pipeline, source), log.bytes_from(bronze or log.first))
+    head = lake_of(pipeline).bronze(source).head()
+    bronze = head.position if head else None
+    log = endpoints_of(pipeline, source).first(lambda one: glance(one, head), proves=False)
+    moves = bronze is not None and bronze.stretch < log.end.stretch
+    size = log.bytes_from(log.first if bronze is None or moves else bronze)
+    return Backlog(log.end, bronze, published_position(pipeline, source), size)
 
 
 def bronze_position(pipeline: Pipeline, source: str) -> Position | None:

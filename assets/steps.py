@@ -14,7 +14,7 @@ from assets import checkpoint
 from assets.checkpoint import Comparison, Metadata
 from assets.lineage import GOES_ON, Lineage, Name, TableAsset
 from assets.standing import heads
-from spark_jobs.errors import ConfigError, DecodeError, StratalogError, TableStopped
+from spark_jobs.errors import AnotherLog, ConfigError, DecodeError, StratalogError, TableStopped
 from spark_jobs.position import Position
 
 if TYPE_CHECKING:  # these import pyspark
@@ -29,7 +29,7 @@ HANDED_ON = "handed_on"
 RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """A lost connection and a lost race pass; what does not pass says so (``failing``)."""
 
-_LASTING = (ConfigError, DecodeError, TableStopped)
+_LASTING = (ConfigError, DecodeError, TableStopped, AnotherLog)
 
 Events = Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult | dg.Output[Any]]
 

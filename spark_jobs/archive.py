@@ -9,6 +9,7 @@ bytes up to there.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +27,7 @@ from spark_jobs.position import FIRST_EVENT, Position, Range, file_number
 from spark_jobs.session import session_over
 from spark_jobs.source import Log, Part
 from spark_jobs.source.files import Files
+from spark_jobs.stretches import stretches
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +81,9 @@ def _older(listed: Log, checkpoint: Checkpoint) -> list[Part]:
         return []
     begin, oldest = removed.start, removed.stop
     by_number = {file_number(file.name): file for file in listed.files if _base(file.name) == _base(oldest.file)}
+    # What the source did not give of a stretch does not come from copies either: an earlier stretch has it.
+    stretch = next((one for one in stretches(checkpoint) if one.number == oldest.stretch), None)
+    begin = stretch.begin if stretch else begin
     lowest = begin.number if begin.stretch == oldest.stretch else 1
     parts: list[Part] = []
     for number in range(oldest.number - 1, lowest - 1, -1):
@@ -86,8 +91,16 @@ def _older(listed: Log, checkpoint: Checkpoint) -> list[Part]:
             break
         file = by_number[number]
         from_inside = file.name == begin.file and begin.stretch == oldest.stretch and begin.offset > FIRST_EVENT
-        parts.insert(0, Part(file.name, begin.offset if from_inside else 0, file.size))
+        whole = Part(file.name, begin.offset if from_inside else 0, file.size)
+        parts = [*_but(whole, stretch.passed_over if stretch else ()), *parts]
     return parts
+
+
+def _but(part: Part, passed_over: Sequence[Part]) -> list[Part]:
+    """A part without what was passed over of its file."""
+    gaps = [(gap.start, gap.stop) for gap in passed_over if gap.file == part.file]
+    begins, ends = [part.start, *(stop for _, stop in gaps)], [*(start for start, _ in gaps), part.stop]
+    return [Part(part.file, begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
 
 
 def _base(file: str) -> str:

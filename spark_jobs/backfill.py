@@ -27,17 +27,24 @@ from spark_jobs.pipeline import Outcome, lake_of, merge_source, publish
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
 from spark_jobs.schema.definitions import named
+from spark_jobs.stretches import Stretch, stretches
 from spark_jobs.survey import survey
 
 log = logging.getLogger(__name__)
 
 
-def windows(spark: SparkSession, table: Table, head: Head, wanted: Range) -> tuple[Range, ...]:
-    """The windows of a silver table that a range touches, in order; none where its rows lie elsewhere."""
+def windows(
+    spark: SparkSession, table: Table, head: Head, wanted: Range, known: Sequence[Stretch] = ()
+) -> tuple[Range, ...]:
+    """The windows of a silver table that a range touches, in order; none where its rows lie elsewhere.
+
+    known: the log index, for the names of files.
+    """
     rows = table.read(spark, head.version).where(f"_op <> '{silver.TRUNCATE}'")
     ends = rows.select("_window_start", "_window_stop").distinct()
     found = [
-        Range(_position(row["_window_start"], wanted), _position(row["_window_stop"], wanted)) for row in ends.collect()
+        Range(_position(row["_window_start"], wanted, known), _position(row["_window_stop"], wanted, known))
+        for row in ends.collect()
     ]
     return tuple(sorted((one for one in found if one.overlaps(wanted)), key=lambda one: one.start.order))
 
@@ -95,9 +102,11 @@ def _same(rows: DataFrame, work: Work, head: Head, columns: silver.Columns) -> b
     return ours.exceptAll(theirs).isEmpty() and theirs.exceptAll(ours).isEmpty()
 
 
-def _position(place: Sequence[int], like: Range) -> Position:
+def _position(place: Sequence[int], like: Range, known: Sequence[Stretch] = ()) -> Position:
     """A stored place as a position; silver keeps numbers, and the files of a stretch share their base name."""
     stretch, number, offset = place
+    if len(known) > 1:
+        return Position(known[stretch - 1].file(number), offset, stretch)
     base, _, digits = like.start.file.rpartition(".")
     return Position(f"{base}.{number:0{len(digits)}d}", offset, stretch)
 
@@ -155,7 +164,7 @@ class _Held:
 def _work(spark: SparkSession, lake: Lake, held: _Held, name: TableName, wanted: Range) -> Work | None:
     table = lake.silver(held.source, name.schema, name.table)
     head = table.head()
-    ranges = windows(spark, table, head, wanted) if head else ()
+    ranges = windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ()
     if head is None or not ranges:
         log.info("%s: %s: has no window in %s", held.source, name, wanted)
         return None

@@ -30,7 +30,7 @@ from spark_jobs.binlog import (
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
 from spark_jobs.json_text import NULL, Image, bytes_at, images, instants, pieces_of, text_of
 from spark_jobs.lake import Lake, Table
-from spark_jobs.landed import range_in
+from spark_jobs.landed import Where, range_in
 from spark_jobs.position import Position, Range
 from spark_jobs.prepared import Prepared
 from spark_jobs.rules import Pattern
@@ -257,7 +257,7 @@ class _File:
 
 
 def changes_of_bronze(
-    spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None, wanted: Wanted
+    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, wanted: Wanted
 ) -> Iterator[str]:
     """The changes of a range of bronze, snapped outward to transactions; all of it by default.
 
@@ -270,7 +270,7 @@ def changes_of_bronze(
 
 
 def transactions_of_bronze(
-    spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None
+    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """(stretch, slices) of the transactions that a range touches, in order, no more of them than that.
 
@@ -293,9 +293,7 @@ CHANGE = (
 _LINE = "stretch INT, number BIGINT, line STRING"
 
 
-def changes_frame(
-    spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None, wanted: Wanted
-) -> DataFrame:
+def changes_frame(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, wanted: Wanted) -> DataFrame:
     """The same changes as a DataFrame of ``stretch, number`` (of the file) and CHANGE, decoded by Spark's tasks.
 
     In no order: (stretch, number, offset, row) is the log's. Raises as ``range_in``; what a task cannot read fails the
@@ -323,9 +321,7 @@ def _lines_task(source: str, wanted: Wanted, within: Range) -> Callable[[Batches
     return run
 
 
-def _of_range(
-    spark: SparkSession, lake: Lake, source: str, start: str | None, stop: str | None
-) -> tuple[DataFrame, Range]:
+def _of_range(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where) -> tuple[DataFrame, Range]:
     table = lake.bronze(source)
     within = range_in(spark, lake, source, start, stop)
     head = table.head()
@@ -345,12 +341,13 @@ def _slices(spark: SparkSession, table: Table, version: int, wanted: Range) -> D
 
 def _cut(cells: pa.RecordBatch, begin: Position, end: Position) -> Iterator[pa.RecordBatch]:
     """The transactions of one slice that the range touches; the slice itself where it lies inside or is part of one."""
-    file, start, stop = (cells.column(name)[0].as_py() for name in ("file", "start", "stop"))
-    if not any(at.file == file and start < at.offset < stop for at in (begin, end)):
+    stretch, file, start, stop = (cells.column(name)[0].as_py() for name in ("stretch", "file", "start", "stop"))
+    here = [(at.stretch, at.file) == (stretch, file) for at in (begin, end)]
+    if not any(is_here and start < at.offset < stop for is_here, at in zip(here, (begin, end), strict=True)):
         yield cells
         return
-    low = begin.offset if begin.file == file else 0
-    high = end.offset if end.file == file else stop
+    low = begin.offset if here[0] else 0
+    high = end.offset if here[1] else stop
     cut = [(_number(piece, "transaction_start"), piece) for piece in split(cells)]
     stops = {begun: _number(piece, "stop") for begun, piece in cut}
     yield from (piece for begun, piece in cut if stops[begun] > low and begun < high)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from spark_jobs.maintenance import Upkeep
     from spark_jobs.pipeline import Outcome
     from spark_jobs.retention import Collected
+    from spark_jobs.source import Source
+    from spark_jobs.status import EndpointStatus
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _CHUNK = 4 << 20
@@ -86,18 +88,26 @@ def check(path: Path, *, connect: bool) -> None:
 def _asked(pipeline: Pipeline, name: str) -> tuple[list[str], str | None]:
     """What keeps a source from being read, and where it stands."""
     from spark_jobs.pipeline import lake_of
-    from spark_jobs.source.open import open_source
-    from spark_jobs.source.server import Server
+    from spark_jobs.source.open import open_sources
     from spark_jobs.status import require_readable
 
-    source = open_source(name, pipeline.sources[name])
-    found, said = [], None
+    sources = open_sources(name, pipeline.sources[name])
+    found = [text for source in sources for text in _problems(source, several=len(sources) > 1)]
+    try:
+        return found, None if found else require_readable(pipeline, lake_of(pipeline), name)
+    except StratalogError as error:
+        return [str(error).removeprefix(f"{name}: ")], None
+
+
+def _problems(source: "Source", *, several: bool) -> list[str]:
+    """What keeps a server from being read; of several, under its address."""
+    from spark_jobs.source.server import Server
+
     try:
         found = source.problems() if isinstance(source, Server) else []
-        said = None if found else require_readable(pipeline, lake_of(pipeline), name)
     except StratalogError as error:
-        found = [str(error).removeprefix(f"{name}: ")]
-    return found, said
+        found = [str(error).removeprefix(f"{source.name}: ")]
+    return [f"{source.endpoint}: {text}" for text in found] if several else found
 
 
 @cli.command()
@@ -204,6 +214,13 @@ def status(path: Path, source: str | None, *, as_json: bool) -> None:
             f"{'' if one.retention_margin_hours is None else f' ({one.retention_margin_hours:g} hours)'}, "
             f"quarantined events {one.quarantined_events}"
         )
+        _print_grid(
+            ["endpoint", "", "unavailable since", "next try"],
+            [[e.endpoint, _health(e), e.unavailable_since or "", e.next_try or ""] for e in one.endpoints],
+        )
+        for endpoint in one.endpoints:
+            if endpoint.reason:
+                click.echo(f"{one.source}: endpoint {endpoint.endpoint}: {endpoint.reason}", err=True)
         if one.error:
             click.echo(one.error, err=True)
         if one.warning:
@@ -215,6 +232,11 @@ def status(path: Path, source: str | None, *, as_json: bool) -> None:
         for table in one.tables:
             if table.reason:
                 click.echo(f"{table.table} stopped: {table.reason}", err=True)
+
+
+def _health(endpoint: "EndpointStatus") -> str:
+    state = "available" if endpoint.available else "unavailable"
+    return f"in use, {state}" if endpoint.in_use else state
 
 
 @cli.command()
@@ -358,7 +380,7 @@ def export(path: Path, source: str, folder: Path) -> None:
     _chosen(pipeline, source)
     with _spark(pipeline) as spark:
         for one in write(spark, lake_of(pipeline), source, folder):
-            part = f", from byte {one.start} on: bronze does not hold its beginning" if one.start else ""
+            part = f", {one.partial}" if one.partial else ""
             click.echo(f"{one.path}\t{one.size} bytes{part}")
 
 
@@ -497,8 +519,11 @@ def _require_places(start: str | None, stop: str | None) -> None:
 
     places = [parse_place(place) for place in (start, stop) if place]
     positions = [place for place in places if isinstance(place, Position)]
-    if len(positions) == 2:
-        Range(*positions)
+    # Without its stretch in front, a position is told by its file's name alone; bronze says of which stretch that is.
+    if len(positions) == 2 and positions[0].file.rpartition(".")[0] == positions[1].file.rpartition(".")[0]:
+        first, last = positions
+        if (start or "").partition(":")[0].count("/") == (stop or "").partition(":")[0].count("/"):
+            Range(first, last)
 
 
 def _chosen(pipeline: Pipeline, source: str | None) -> list[str]:

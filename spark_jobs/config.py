@@ -103,10 +103,34 @@ class MySQL(_Model):
     read_timeout: int = Field(60, ge=1, description="seconds without a byte before a read is given up")
 
 
+class Endpoint(_Model):
+    """One of several servers that have the same log: a primary, a replica. What it does not say, ``mysql`` says."""
+
+    host: str
+    port: int | None = Field(None, ge=1, le=65535)
+    user: str | None = None
+    password: SecretStr | None = None
+    tls: Tls | None = None
+    connect_timeout: int | None = Field(None, ge=1)
+    read_timeout: int | None = Field(None, ge=1)
+
+    def server(self, shared: MySQL) -> MySQL:
+        """The server with what all of them share."""
+        said = {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
+        return shared.model_copy(update=said)
+
+
 class Source(_Model):
-    """Where a log comes from: a live server, or a directory of its binlog files."""
+    """Where a log comes from: a live server, one of several that have the same log, or a directory of binlog files.
+
+    choose: which of ``endpoints`` is read. on_new_server: what is done where another server answers under the same
+    name, or its file numbers began again.
+    """
 
     mysql: MySQL | None = None
+    endpoints: tuple[Endpoint, ...] = ()
+    choose: Literal["listed", "hash", "score"] = "listed"
+    on_new_server: Literal["stop", "continue"] = "stop"
     files: Path | None = None
     start: Annotated[str, AfterValidator(_start)] = "earliest"
 
@@ -115,6 +139,29 @@ class Source(_Model):
         if (self.mysql is None) == (self.files is None):
             raise ValueError("needs exactly one of mysql and files")
         return self
+
+    @model_validator(mode="after")
+    def _one_list(self) -> Self:
+        if not self.endpoints:
+            if "choose" in self.model_fields_set:
+                raise ValueError("choose is between endpoints, and there are none")
+            return self
+        if self.mysql is None:
+            raise ValueError("endpoints need mysql: what they share, such as user and password")
+        if "host" in self.mysql.model_fields_set:
+            raise ValueError("endpoints list all servers; take host out of mysql and put it among them")
+        places = [(server.host, server.port) for server in self.servers]
+        twice = next((place for place in places if places.count(place) > 1), None)
+        if twice:
+            raise ValueError(f"endpoints: {twice[0]}:{twice[1]} is there twice")
+        return self
+
+    @property
+    def servers(self) -> tuple[MySQL, ...]:
+        """The servers that have the log, as listed; none for a directory."""
+        if self.mysql is None:
+            return ()
+        return tuple(one.server(self.mysql) for one in self.endpoints) or (self.mysql,)
 
 
 class RouteRule(_Model):
@@ -171,6 +218,11 @@ class Pipeline(_Model):
     @property
     def route_list(self) -> tuple[Route, ...]:
         return tuple(rule.route() for rule in self.routes)
+
+    @property
+    def endpoints_file(self) -> Path:
+        """Which endpoints were found unavailable, beside pipeline.yaml; a hint, and nothing is lost with it."""
+        return self.path.with_suffix(".endpoints.json")
 
     @property
     def tables_file(self) -> Path:

@@ -3,6 +3,7 @@
     StratalogError
     ├── ConfigError          you: pipeline.yaml, an option, the machine's set-up
     ├── SourceError          the server or the directory of files
+    │   └── AnotherLog       what stands under the source's name now is not the log that bronze holds
     ├── DecodeError          the bytes of the log
     │   ├── Truncated        an event reaches beyond the end of what there is
     │   ├── ChecksumMismatch a CRC32 that does not fit its event
@@ -45,6 +46,10 @@ class ConfigError(StratalogError):
 
 class SourceError(StratalogError):
     """The server or the directory does not give what was asked for."""
+
+
+class AnotherLog(SourceError):
+    """Another server answers under a source's name, or its file numbers began again; only the user knows why."""
 
 
 class DecodeError(StratalogError):

@@ -16,17 +16,22 @@ from spark_jobs import bronze
 from spark_jobs.bronze import HeldFile
 from spark_jobs.errors import LakeError, SourceError, about
 from spark_jobs.lake import Checkpoint, Lake, Table
+from spark_jobs.stretches import Stretch, stretches
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """One file written. ``start`` is 0 for a whole file; a part is named after the offset that it begins at."""
+    """One file written. ``start`` is 0 for a whole file; a part is named after the offset that it begins at.
+
+    partial: what bronze does not hold of the file, and why; None for all that its server wrote until it was read.
+    """
 
     path: Path
     start: int
     size: int
+    partial: str | None = None
 
 
 def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterator[Exported]:
@@ -41,8 +46,9 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
     with about(source):
         _say_gone(source, head.checkpoint)
         _make(folder)
+        index = {one.number: one for one in stretches(head.checkpoint)}
         for held in bronze.files(spark, table, head.version):
-            yield _written(spark, table, head.version, held, folder)
+            yield from _written(spark, table, head.version, held, folder, index.get(held.stretch))
 
 
 def _say_gone(source: str, checkpoint: Checkpoint) -> None:
@@ -51,20 +57,42 @@ def _say_gone(source: str, checkpoint: Checkpoint) -> None:
         log.warning("%s: the files before %s are left out: %s", source, removed.stop, bronze.gone(source, removed))
 
 
-def _written(spark: SparkSession, table: Table, version: int, held: HeldFile, folder: Path) -> Exported:
-    if held.size != held.stop - held.start:
+def _written(
+    spark: SparkSession, table: Table, version: int, held: HeldFile, folder: Path, stretch: Stretch | None
+) -> Iterator[Exported]:
+    """A file; where another log was taken up in it, each run of bytes that bronze holds of it."""
+    runs = _runs(held, stretch)
+    if sum(stop - start for start, stop in runs) != held.size:
         raise LakeError(f"{held.file}: bronze holds {held.size} bytes of [{held.start}, {held.stop}); it has a hole")
     name = held.file if held.stretch == 1 else f"{held.stretch}-{held.file}"
-    path = folder / (name if not held.start else f"{name}.from-{held.start}")
-    log.info("%s: writing %s, %d bytes", held.file, path, held.size)
-    try:
-        with path.open("xb") as out:
-            _copy(_slices(spark, table, version, held), held, out)
-    except FileExistsError as error:
-        raise SourceError(f"{path} is there already; export into an empty folder") from error
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be written: {error.strerror}") from error
-    return Exported(path, held.start, held.size)
+    slices = _slices(spark, table, version, held)
+    for start, stop in runs:
+        is_whole = not start and (stretch is None or stretch.holds_whole(held.file))
+        path = folder / (name if is_whole else f"{name}.from-{start}")
+        log.info("%s: writing %s, %d bytes", held.file, path, stop - start)
+        try:
+            with path.open("xb") as out:
+                _copy(slices.where(f"start >= {start} AND start < {stop}"), held.file, start, out)
+        except FileExistsError as error:
+            raise SourceError(f"{path} is there already; export into an empty folder") from error
+        except OSError as error:
+            raise SourceError(f"{path}: cannot be written: {error.strerror}") from error
+        yield Exported(path, start, stop - start, None if is_whole else _partial(start, stop, held, stretch))
+
+
+def _runs(held: HeldFile, stretch: Stretch | None) -> list[tuple[int, int]]:
+    """The spans [start, stop) of a file that bronze should hold: all, but for what was passed over."""
+    gaps = [(gap.start, gap.stop) for gap in stretch.passed_over if gap.file == held.file] if stretch else []
+    begins = [held.start, *(stop for _, stop in gaps)]
+    ends = [*(start for start, _ in gaps), held.stop]
+    return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
+
+
+def _partial(start: int, stop: int, held: HeldFile, stretch: Stretch | None) -> str:
+    said = f"from byte {start} on" if stop == held.stop else f"bytes {start} to {stop}"
+    if stretch and stretch.passed_over:
+        return f"{said}: the rest of the file are transactions that an earlier stretch has, or came before it"
+    return f"{said}: bronze does not hold its beginning"
 
 
 def _slices(spark: SparkSession, table: Table, version: int, held: HeldFile) -> DataFrame:
@@ -73,11 +101,11 @@ def _slices(spark: SparkSession, table: Table, version: int, held: HeldFile) -> 
     return mine.select("start", "stop", "payload").orderBy("start")
 
 
-def _copy(slices: DataFrame, held: HeldFile, out: BinaryIO) -> None:
-    at = held.start
+def _copy(slices: DataFrame, file: str, start: int, out: BinaryIO) -> None:
+    at = start
     for row in slices.toLocalIterator(prefetchPartitions=True):
         if row["start"] != at or len(row["payload"]) != row["stop"] - row["start"]:
-            raise LakeError(f"{held.file}:{at}: bronze goes on at {row['start']}; its slices do not touch")
+            raise LakeError(f"{file}:{at}: bronze goes on at {row['start']}; its slices do not touch")
         out.write(row["payload"])
         at = row["stop"]
 

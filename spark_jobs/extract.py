@@ -20,13 +20,13 @@ from pyspark.sql import functions as F
 
 from spark_jobs import bronze
 from spark_jobs.binlog import Slicer
-from spark_jobs.errors import DecodeError, SourceError, about
+from spark_jobs.errors import DecodeError, about
+from spark_jobs.follow import beginning, onward
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.margin import Margin, margin
-from spark_jobs.place import parse_start
 from spark_jobs.position import Position, Range, file_number
-from spark_jobs.source import Part, Reading, Source, require_boundary
-from spark_jobs.source.start import find_start
+from spark_jobs.source import Part, Reading, Source
+from spark_jobs.stretches import NOTE, Stretch, to_notes
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,8 @@ class Extracted:
     notes: dict[str, Any] = field(default_factory=dict)
     margin: Margin | None = None
     """What the source still had of its log before ``range``."""
+    stretch: Stretch | None = None
+    """That of the range's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,22 @@ class Plan:
     parts: tuple[Part, ...]
     uuid: str | None
     begin: Position
+    stretches: tuple[Stretch, ...]
     margin: Margin | None = None
+
+    @property
+    def stretch(self) -> Stretch:
+        """That of what is read."""
+        return self.stretches[-1]
+
+    @property
+    def opens(self) -> bool:
+        """Whether the end lies in a stretch that the head knows nothing of."""
+        return self.range.stop.stretch > self.range.start.stretch
 
     def checkpoint(self) -> Checkpoint:
         said = {"start": str(self.range.start), "begin": str(self.begin), "uuid": self.uuid}
-        return Checkpoint(self.range.stop, new_batch(), notes=said)
+        return Checkpoint(self.range.stop, new_batch(), notes=said | {NOTE: to_notes(self.stretches)})
 
 
 def extract(spark: SparkSession, lake: Lake, source: Source, start: str) -> Extracted:
@@ -78,6 +91,12 @@ def extract(spark: SparkSession, lake: Lake, source: Source, start: str) -> Extr
     table = lake.bronze(source.name)
     with about(source.name):
         planned = plan(table, source, start)
+        if planned.opens:
+            log.warning(
+                "%s: another log goes on behind %s: stretch %d, from %s on%s",
+                *(source.name, planned.range.start, planned.stretch.number, planned.stretch.begin),
+                f", of {source.endpoint}" if source.endpoint else "",
+            )
         if not planned.parts:
             log.info("%s: nothing new; the log ends at %s", source.name, planned.range.stop)
             return _settled(spark, table, planned)
@@ -86,22 +105,21 @@ def extract(spark: SparkSession, lake: Lake, source: Source, start: str) -> Extr
 
 
 def plan(table: Table, source: Source, start: str) -> Plan:
-    """The range from bronze's head to the source's end."""
+    """The range from bronze's head to the source's end.
+
+    Raises SourceError, AnotherLog, DecodeError.
+    """
     head = table.head()
-    now = source.log()
     if head is None or head.checkpoint is None:
-        place = parse_start(start)
-        first = find_start(source, now, place)
-        parts = now.parts_from(first)
-        if isinstance(place, Position):
-            require_boundary(source, first)
+        found = beginning(source, start)
         head = head or table.new(bronze.COLUMNS, bronze.PROPERTIES)
-        return Plan(source.name, head, Range(first, max(first, now.end)), tuple(parts), now.uuid, first)
-    _require_same_server(head.checkpoint, now.uuid)
+        return Plan(source.name, head, found.range, found.parts, found.log.uuid, found.range.start, found.stretches)
+    found = onward(source, table, head)
     held = head.checkpoint.position
-    parts = now.parts_from(held)
-    begin, left = bronze.begin(head.checkpoint), margin(source, now, held) if parts else None
-    return Plan(source.name, head, Range(held, max(held, now.end)), tuple(parts), now.uuid, begin, left)
+    is_listed = held.file in [file.name for file in found.log.files]
+    left = margin(source, found.log, held) if found.parts and is_listed and not found.opens else None
+    begin = bronze.begin(head.checkpoint)
+    return Plan(source.name, head, found.range, found.parts, found.log.uuid, begin, found.stretches, left)
 
 
 def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:
@@ -123,6 +141,7 @@ def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, beg
         committed_at=_utc(sums["committed_at"]),
         gtid=sums["gtid"],
         margin=planned.margin,
+        stretch=planned.stretch,
         seconds=time.monotonic() - began,
     )
 
@@ -143,30 +162,24 @@ def _utc(micros: int | None) -> datetime | None:
 
 
 def _settled(spark: SparkSession, table: Table, planned: Plan) -> Extracted:
-    """Nothing to read. A source begun at its end still gets a checkpoint, or later runs would begin later still."""
+    """Nothing to read. A source begun at its end still gets a checkpoint, or later runs would begin later still.
+
+    So does one that is at the end of another log, or later runs would look for that end again.
+    """
     head = planned.head
-    if head.checkpoint is None:
+    if head.checkpoint is None or planned.opens:
         head = table.append(spark.createDataFrame([], bronze.DDL), head, planned.checkpoint())
-    return Extracted(planned.source, planned.range, head)
+    return Extracted(planned.source, planned.range, head, stretch=planned.stretch)
 
 
 def _size(planned: Plan) -> int:
     return sum(part.stop - part.start for part in planned.parts)
 
 
-def _require_same_server(checkpoint: Checkpoint, uuid: str | None) -> None:
-    known = checkpoint.notes.get("uuid")
-    if known and uuid and known != uuid:
-        raise SourceError(
-            f"the server is another one: bronze holds the log of {known}, the server there now is {uuid}; "
-            "point the source at the first server, or give the new one a source name of its own"
-        )
-
-
 def _slices(spark: SparkSession, planned: Plan, reading: Reading) -> DataFrame:
     """One partition a part; each task reads the part that its row's id stands for."""
     ids = spark.range(0, len(planned.parts), 1, len(planned.parts))
-    task = slicing_task(planned.source, planned.range.start.stretch, planned.parts, planned.uuid, reading)
+    task = slicing_task(planned.source, planned.stretch.number, planned.parts, planned.uuid, reading)
     return ids.mapInArrow(task, bronze.DDL)
 
 

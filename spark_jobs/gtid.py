@@ -104,6 +104,10 @@ class MysqlGtids:
     def __le__(self, other: Self) -> bool:
         return not self - other
 
+    def without(self, origin: str) -> Self:
+        """Without the transactions that one server began; ``origin`` is its UUID."""
+        return type(self)({one: some for one, some in self.intervals.items() if one[0] != origin.lower()})
+
     def __str__(self) -> str:
         by_uuid: dict[str, list[str]] = {}
         for (source, tag), some in self.intervals.items():
@@ -166,6 +170,10 @@ class DomainGtids:
         }
         return type(self)(dict(sorted(later.items())))
 
+    def without(self, origin: str) -> Self:
+        """Without the domains whose last transaction one server began; ``origin`` is its server id."""
+        return type(self)({domain: one for domain, one in self.last.items() if str(one[0]) != origin})
+
     def _number(self, domain: int) -> int:
         return self.last.get(domain, (0, -1))[1]
 
@@ -174,6 +182,13 @@ class DomainGtids:
 
 
 Gtids = MysqlGtids | DomainGtids
+
+
+def union(one: Gtids, other: Gtids) -> Gtids:
+    """Of two sets of one kind, or of which one is empty: an empty set may be of either."""
+    if one and other:
+        return one | other  # type: ignore[operator] # both are of one type
+    return one or other
 
 
 def parse_gtids(text: str) -> Gtids:

@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import deltalake
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -30,7 +32,7 @@ from spark_jobs.session import own_session
 APPLICATION = "stratalog"
 MAINTENANCE = "maintenance"
 """Kind of a commit that changes how rows are stored and no row."""
-_STANDING = ("oldest", "uuid")
+_STANDING = ("oldest", "uuid", "stretches")
 """Notes that stay true of a table until a commit says otherwise."""
 _NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
 _CONFLICT = re.compile(r"Concurrent\w*Exception|DELTA_CONCURRENT_\w+|DELTA_PROTOCOL_CHANGED|METADATA_CHANGED")
@@ -185,6 +187,16 @@ class Table:
     def new(self, columns: dict[str, str], properties: dict[str, str]) -> Head:
         """The head to plan upon where there is no table yet. Nothing is written."""
         return Head(-1, 0, None, Design(columns, properties))
+
+    def scan(
+        self, version: int, columns: Sequence[str], condition: pc.Expression, *, rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of one version that satisfy a condition, so many at once, in no order, without a JVM."""
+        dataset = deltalake.DeltaTable(_object_store(self.path), version=version).to_pyarrow_dataset()
+        scanner = dataset.scanner(
+            columns=list(columns), filter=condition, batch_size=rows, batch_readahead=1, fragment_readahead=1
+        )
+        yield from scanner.to_batches()
 
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""

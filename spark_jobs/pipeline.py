@@ -29,7 +29,8 @@ from spark_jobs.rules import target
 from spark_jobs.schema.definitions import named, record
 from spark_jobs.session import session_over
 from spark_jobs.source import Source
-from spark_jobs.source.open import open_source
+from spark_jobs.source.endpoints import Endpoints, open_endpoints
+from spark_jobs.stretches import stretches
 from spark_jobs.survey import Survey, survey
 
 log = logging.getLogger(__name__)
@@ -66,14 +67,26 @@ def lake_of(pipeline: Pipeline) -> Lake:
     return Lake(pipeline.lake, plain=pipeline.compat == "plain")
 
 
+def endpoints_of(pipeline: Pipeline, name: str) -> Endpoints:
+    """A source's endpoints, with the one that bronze's end comes from. Raises LakeError."""
+    head = lake_of(pipeline).bronze(name).head()
+    last = stretches(head.checkpoint)[-1] if head and head.checkpoint else None
+    settings = pipeline.sources[name]
+    return open_endpoints(name, settings, pipeline.endpoints_file, last.endpoint if last else None)
+
+
 def extract_source(spark: SparkSession, pipeline: Pipeline, name: str) -> Extracted:
-    """Source -> bronze. Raises SourceError, DecodeError, LakeError."""
-    source: Source = open_source(name, pipeline.sources[name])
+    """Source -> bronze, from the first endpoint that can be read. Raises SourceError, DecodeError, LakeError."""
     lake = lake_of(pipeline)
     brief = session_over(spark, 0)  # its rows are slices, however large the log is
-    definitions = record(brief, lake, source)
-    extracted = extract(brief, lake, source, pipeline.sources[name].start)
-    definitions.land(extracted.head)
+
+    def from_endpoint(source: Source) -> Extracted:
+        definitions = record(brief, lake, source)
+        done = extract(brief, lake, source, pipeline.sources[name].start)
+        definitions.land(done.head)
+        return done
+
+    extracted = endpoints_of(pipeline, name).first(from_endpoint)
     shortage = extracted.margin.shortage(pipeline.retention) if extracted.margin else None
     if shortage:
         log.warning("%s: %s", name, shortage)

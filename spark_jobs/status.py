@@ -3,7 +3,8 @@
 Put here: what `stratalog status` shows and scripts read. Not here: how positions move.
 """
 
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,14 +13,15 @@ import deltalake
 from spark_jobs import published
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import SourceError, StratalogError, about
-from spark_jobs.lake import Lake, Table
-from spark_jobs.margin import margin
-from spark_jobs.place import parse_start
+from spark_jobs.follow import beginning, onward
+from spark_jobs.lake import Head, Lake, Table
+from spark_jobs.margin import Margin, margin
+from spark_jobs.pipeline import endpoints_of
 from spark_jobs.position import Position
 from spark_jobs.published import Entry
-from spark_jobs.source import Log, Source
-from spark_jobs.source.open import open_source
-from spark_jobs.source.start import find_start
+from spark_jobs.source import Source
+from spark_jobs.source.endpoints import Endpoints, Health
+from spark_jobs.stretches import stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,23 @@ class TableStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointStatus:
+    """One of several endpoints. in_use: bronze's end comes from it. What is null is not the case."""
+
+    endpoint: str
+    in_use: bool
+    available: bool
+    unavailable_since: str | None
+    next_try: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceStatus:
     """One source. Bytes count the log between two positions; ``lag_seconds`` is how long ago bronze was at its end.
 
     The margin is what the source still has of its log before bronze's end; ``warning`` says that it is below a limit.
+    ``endpoint``: the server that bronze's end comes from; ``endpoints``: where there are several.
     """
 
     source: str
@@ -51,6 +66,9 @@ class SourceStatus:
     error: str | None
     warning: str | None
     tables: list[TableStatus]
+    endpoint: str | None = None
+    stretch: int | None = None
+    endpoints: list[EndpointStatus] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,22 +79,24 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
     table = lake.bronze(name)
     head = table.head()
     held = head.position if head else None
-    source = open_source(name, pipeline.sources[name])
-    log, error = _asked(source)
-    backlog, problem = _backlog(log, held)
-    left = margin(source, log, held) if log and held and not problem else None
+    last = stretches(head.checkpoint)[-1] if head and head.checkpoint else None
+    endpoints = endpoints_of(pipeline, name)
+    ahead = _ahead(endpoints, table, head)
     return SourceStatus(
         source=name,
-        end=str(log.end) if log else None,
+        end=str(ahead.end) if ahead.end else None,
         bronze=str(held) if held else None,
-        backlog_bytes=backlog,
-        lag_seconds=_lag(table, backlog) if held else None,
-        retention_margin_bytes=left.bytes if left else None,
-        retention_margin_hours=left.hours if left else None,
+        backlog_bytes=ahead.backlog,
+        lag_seconds=_lag(table, ahead.backlog) if held else None,
+        retention_margin_bytes=ahead.margin.bytes if ahead.margin else None,
+        retention_margin_hours=ahead.margin.hours if ahead.margin else None,
         quarantined_events=0,
-        error=error or problem,
-        warning=left.shortage(pipeline.retention) if left else None,
+        error=ahead.problem,
+        warning=ahead.margin.shortage(pipeline.retention) if ahead.margin else None,
         tables=[_table(entry) for entry in sorted(published.read(lake, name), key=lambda one: one.name)],
+        endpoint=last.endpoint if last else None,
+        stretch=last.number if last else None,
+        endpoints=_endpoints(endpoints),
     )
 
 
@@ -86,35 +106,93 @@ def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
     Says how far the source may purge before it does not; None while bronze is empty. Raises SourceError, also where
     that is less than the configuration wants.
     """
-    source = open_source(name, pipeline.sources[name])
-    log = source.log()
-    head = lake.bronze(name).head()
+    table = lake.bronze(name)
+    head = table.head()
     if head is None or head.position is None:
-        log.parts_from(find_start(source, log, parse_start(pipeline.sources[name].start)))
+        endpoints_of(pipeline, name).first(lambda source: beginning(source, pipeline.sources[name].start))
         return None
-    log.bytes_from(head.position)
-    left = margin(source, log, head.position)
-    shortage = left.shortage(pipeline.retention)
+    ahead = endpoints_of(pipeline, name).first(lambda source: _asked(source, table, head))
+    if ahead.problem:
+        raise SourceError(ahead.problem)
+    if ahead.margin is None:
+        return f"bronze is at {head.position}; it goes on at {ahead.begin}"
+    shortage = ahead.margin.shortage(pipeline.retention)
     if shortage:
         raise SourceError(shortage)
-    return f"bronze is at {head.position}; the source's oldest byte lies {left.bytes} bytes before that"
+    return f"bronze is at {head.position}; the source's oldest byte lies {ahead.margin.bytes} bytes before that"
 
 
-def _asked(source: Source) -> tuple[Log | None, str | None]:
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """How far a source is ahead of bronze. begin: where it goes on without bronze's last file. problem: why not."""
+
+    end: Position | None = None
+    backlog: int | None = None
+    margin: Margin | None = None
+    begin: Position | None = None
+    problem: str | None = None
+
+
+def _ahead(endpoints: Endpoints, table: Table, head: Head | None) -> _Ahead:
     try:
-        with about(source.name):
-            return source.log(), None
+        return endpoints.first(lambda source: _asked(source, table, head))
     except StratalogError as error:
-        return None, str(error)
+        if len(endpoints.sources) > 1:
+            return _Ahead(problem=str(error))
+        return _Ahead(_end_of(endpoints.sources[0]), problem=str(error))
 
 
-def _backlog(log: Log | None, held: Position | None) -> tuple[int | None, str | None]:
-    if log is None:
-        return None, None
+def _asked(source: Source, table: Table, head: Head | None) -> _Ahead:
+    """Raises SourceError, AnotherLog, DecodeError."""
+    with about(source.name):
+        if head is None or head.position is None:
+            log = source.log()
+            return _Ahead(log.end, log.bytes_from(log.first))
+        found = onward(source, table, head)
+        if found.opens:
+            return _Ahead(found.range.stop, found.size, begin=found.stretches[-1].begin)
+        is_listed = head.position.file in [file.name for file in found.log.files]
+        left = margin(source, found.log, head.position) if is_listed else None
+        return _Ahead(found.log.end, found.size, left, found.log.first)
+
+
+def _end_of(source: Source) -> Position | None:
     try:
-        return log.bytes_from(held or log.first), None
+        return source.log().end
+    except StratalogError:  # the same that the caller has told already
+        return None
+
+
+def _endpoints(endpoints: Endpoints) -> list[EndpointStatus]:
+    """Asks each of several endpoints whether it answers; what was found before says since when it does not."""
+    if len(endpoints.sources) == 1:
+        return []
+    with ThreadPoolExecutor(len(endpoints.sources)) as pool:
+        silent = list(pool.map(_silence, endpoints.sources))
+    known = endpoints.health()
+    return [_endpoint(endpoints, one, why, known) for one, why in zip(endpoints.sources, silent, strict=True)]
+
+
+def _silence(source: Source) -> str | None:
+    """Why a source does not tell its log; None where it does."""
+    try:
+        source.log()
     except StratalogError as error:
-        return None, str(error)
+        return str(error).removeprefix(f"{source.name}: ")
+    return None
+
+
+def _endpoint(endpoints: Endpoints, source: Source, silence: str | None, known: dict[str, Health]) -> EndpointStatus:
+    assert source.endpoint is not None
+    found = known.get(source.endpoint)
+    return EndpointStatus(
+        endpoint=source.endpoint,
+        in_use=source.endpoint == endpoints.in_use,
+        available=silence is None and found is None,
+        unavailable_since=found.since.isoformat(timespec="seconds") if found else None,
+        next_try=found.next_try.isoformat(timespec="seconds") if found else None,
+        reason=silence or (found.reason if found else None),
+    )
 
 
 def _lag(table: Table, backlog: int | None) -> float | None:

@@ -112,8 +112,7 @@ class Store:
         ``from_json`` or ``get_json_object``. In no order: (stretch, number, offset, row) is the log's. ``tables``:
         patterns like ``shop.*``.
         """
-        first, after = (str(one) if one else None for one in (start, stop))
-        return changes_frame(self.spark, lake_of(self.pipeline), self.source, first, after, wanted_tables(tables))
+        return changes_frame(self.spark, lake_of(self.pipeline), self.source, start, stop, wanted_tables(tables))
 
     def gc(self, *, ignored: Collection[str] = (), dry_run: bool = False) -> Collected:
         """Removes what retention allows, as ``stratalog gc``."""
@@ -131,14 +130,14 @@ class Store:
 
     def _read(self, start: Position, stop: Position) -> Iterator[Transaction]:
         lake = lake_of(self.pipeline)
-        for stretch, part in transactions_of_bronze(self.spark, lake, self.source, str(start), str(stop)):
+        for stretch, part in transactions_of_bronze(self.spark, lake, self.source, start, stop):
             yield _transaction(stretch, part)
 
     def _place_of(self, gtid: str) -> Position | None:
         slices = bronze.read_all(self.spark, self._table, self._head().version)
         likely = slices.where("kind != 'control'").where(_may_hold(gtid))
         found = likely.mapInArrow(_looking_for(gtid), "stretch INT, file STRING, start BIGINT")
-        row = found.orderBy("start").head()
+        row = found.orderBy("stretch", "start").head()
         return Position(row["file"], row["start"], row["stretch"]) if row else None
 
 

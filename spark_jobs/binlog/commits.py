@@ -71,6 +71,9 @@ class Commits:
     def first(self, count: int) -> "Commits":
         return Commits(self.columns[:count])
 
+    def where(self, rows: NDArray[np.bool_]) -> "Commits":
+        return Commits(self.columns[rows])
+
     def gtid(self, row: int) -> str | None:
         """As the server writes it."""
         return gtid_text(self.columns[row])
@@ -95,6 +98,18 @@ class Commits:
             before = np.concatenate([np.array([last.get(domain, (0, 0))[1]], np.uint64), numbers[:-1]])
             yield from (str(self.gtid(int(row))) for row in rows[numbers <= before])
             last[domain] = int(self._column(kernels.TX_LOW)[rows[-1]]), int(numbers[-1])
+
+    def domains(self) -> DomainGtids:
+        """The GTID of the highest number in each domain, of MariaDB's."""
+        found = {}
+        for domain, rows in self._by_domain():
+            highest = rows[int(np.argmax(self.number[rows]))]
+            found[domain] = int(self._column(kernels.TX_LOW)[highest]), int(self.number[highest])
+        return DomainGtids(dict(sorted(found.items())))
+
+    def nameless(self) -> NDArray[np.intp]:
+        """Rows of the transactions that have no GTID."""
+        return np.flatnonzero(self._column(kernels.TX_GTID) == kernels.GTID_NONE)
 
     def gtids(self) -> MysqlGtids:
         """The set of all of them, of MySQL's."""
@@ -153,12 +168,15 @@ def read_head(chunks: Iterable[Bytes], file: str) -> FileHead:
     return FileHead(feed.format, created, previous)
 
 
-def read_commits(chunks: Iterable[Bytes], file: str) -> Iterator[Commits]:
-    """The whole transactions of a file, given from its first byte on, many at a time. Raises DecodeError.
+def read_commits(
+    chunks: Iterable[Bytes], file: str, offset: int = 0, description: FormatDescription | None = None
+) -> Iterator[Commits]:
+    """The whole transactions of a file, many at a time. Raises DecodeError.
 
-    Every checksum is verified; bytes after the last whole transaction are left alone.
+    Given from its first byte on, or from a boundary at ``offset`` on with the file's format. Every checksum is
+    verified; bytes after the last whole transaction are left alone.
     """
-    feed = Feed(file, 0, None, least=_LEAST)
+    feed = Feed(file, offset, description, least=_LEAST)
     for found in _scans(feed, chunks):
         whole = found.transactions[found.transactions[:, kernels.TX_STOP] > 0]
         feed.keep(found.end)

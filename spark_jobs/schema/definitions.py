@@ -84,18 +84,20 @@ class Recorded:
         """Replaces what the lake holds, in one commit. Nothing where the log names its columns itself."""
         if self.read_at is None:
             return
+        # A server counts no stretches; what it said is of the one that bronze ends in now.
+        read_at = replace(self.read_at, stretch=bronze.position.stretch) if bronze.position else self.read_at
         rows = [
             {
                 "schema": one.name.schema,
                 "table": one.name.table,
-                "read_at": str(self.read_at),
+                "read_at": str(read_at),
                 "definition": to_json(one),
             }
             for one in self.definitions
         ]
         stored = self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=_ARROW)).coalesce(1)
         head = self.table.head() or self.table.new(COLUMNS, {})
-        self.table.replace(stored, "true", head, Checkpoint(bronze.position or self.read_at, new_batch()))
+        self.table.replace(stored, "true", head, Checkpoint(bronze.position or read_at, new_batch()))
 
 
 def record(spark: SparkSession, lake: Lake, source: Source) -> Recorded:

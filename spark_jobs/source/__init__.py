@@ -9,10 +9,10 @@ picklable, and able to open its own file or connection.
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
-from typing import Protocol
+from typing import Literal, Protocol
 
 from spark_jobs.binlog import FormatDescription, Slicer
 from spark_jobs.errors import SourceError
@@ -45,10 +45,15 @@ class Log:
     files: tuple[LogFile, ...]
     end: Position
     uuid: str | None = None
+    server_id: str | None = None
 
     @property
     def first(self) -> Position:
-        return Position(self.files[0].name, FIRST_EVENT)
+        return Position(self.files[0].name, FIRST_EVENT, self.end.stretch)
+
+    def within(self, stretch: int) -> "Log":
+        """The same log, its positions as those of a stretch; a source counts none, and says 1."""
+        return replace(self, end=replace(self.end, stretch=stretch))
 
     def parts_from(self, start: Position) -> list[Part]:
         """What lies between a position and the end, file by file. Raises SourceError where it is not all there."""
@@ -101,10 +106,27 @@ TWO_WAYS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Whether a source may go on with another log than the one that bronze ends in.
+
+    several: it is one of several endpoints. on_new_server: what to do about another server under the same name.
+    """
+
+    several: bool = False
+    on_new_server: Literal["stop", "continue"] = "stop"
+
+
+ALONE = Switch()
+
+
 class Source(Protocol):
     """A log that can be asked what it holds."""
 
     name: str
+    endpoint: str | None
+    """The server's address; None for files."""
+    switch: Switch
     earlier: str
     """What to do about a place that lies before its oldest file."""
 

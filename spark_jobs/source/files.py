@@ -15,7 +15,7 @@ from spark_jobs.binlog import FormatDescription, check_magic
 from spark_jobs.errors import DecodeError, SourceError, Truncated
 from spark_jobs.gtid import MysqlGtids
 from spark_jobs.position import FIRST_EVENT, Position, file_number
-from spark_jobs.source import TWO_WAYS, Log, LogFile, Part, Reading, last_boundary, require_contiguous
+from spark_jobs.source import ALONE, TWO_WAYS, Log, LogFile, Part, Reading, Switch, last_boundary, require_contiguous
 
 CHUNK = 4 << 20
 _NAME = re.compile(r"(.+)\.(\d{6,})")
@@ -27,10 +27,12 @@ class Files:
     """The binlog files of one directory, as a source."""
 
     earlier = TWO_WAYS
+    endpoint: str | None = None
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, directory: Path, switch: Switch = ALONE) -> None:
         self.name = name
         self.directory = directory
+        self.switch = switch
 
     def log(self) -> Log:
         with _reading(f"{self.name}: {self.directory}"):

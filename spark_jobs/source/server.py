@@ -4,6 +4,7 @@ Put here: what is asked of a server by SQL. Not here: how it is connected to (co
 (dump.py), or what the bytes mean (binlog/).
 """
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,12 +15,16 @@ from spark_jobs.config import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.gtid import MysqlGtids
 from spark_jobs.position import Position, file_number
-from spark_jobs.source import TWO_WAYS, Log, LogFile, Reading, require_contiguous
+from spark_jobs.source import ALONE, TWO_WAYS, Log, LogFile, Reading, Switch, require_contiguous
 from spark_jobs.source.connection import connect, error_number, refusal
 from spark_jobs.source.dump import DumpReading
 
 _NO_SUCH_COMMAND = 1064
 _NO_LOG = "the server writes no binary log; start it with log_bin"
+_VARIABLES = (
+    *("log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "server_uuid", "server_id", "version"),
+    *("gtid_mode", "log_slave_updates", "log_replica_updates"),
+)
 _ENCRYPTION_HEAD = 512
 """Bytes that stand in an encrypted file of MySQL before the log, and that no position counts (MySQL manual,
 "Encrypting Binary Log Files and Relay Log Files")."""
@@ -30,9 +35,11 @@ class Server:
 
     earlier = TWO_WAYS
 
-    def __init__(self, name: str, settings: MySQL) -> None:
+    def __init__(self, name: str, settings: MySQL, switch: Switch = ALONE) -> None:
         self.name = name
         self.settings = settings
+        self.endpoint: str | None = f"{settings.host}:{settings.port}"
+        self.switch = switch
         self._uuid: str | None = None
 
     def log(self) -> Log:
@@ -46,7 +53,7 @@ class Server:
         files = [file for file in files if file_number(file.name) <= end.number]
         require_contiguous(self.name, [file.name for file in files])
         self._uuid = variables.get("server_uuid")
-        return Log(self.name, tuple(files), end, self._uuid)
+        return Log(self.name, tuple(files), end, self._uuid, variables.get("server_id"))
 
     def reading(self) -> Reading:
         return DumpReading(self.name, self.settings, self._uuid)
@@ -68,22 +75,46 @@ class Server:
 
     def variables(self, connection: "pymysql.Connection[DictCursor]") -> dict[str, str]:
         """The global variables that decide how the server logs."""
-        names = "'log_bin','binlog_format','binlog_row_image','binlog_row_metadata','server_uuid','server_id','version'"
+        names = ", ".join(f"'{name}'" for name in _VARIABLES)
         rows = self.ask(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
         return {row["Variable_name"]: row["Value"] for row in rows}
 
     def problems(self) -> list[str]:
         """What keeps this server from being read, all of it; empty where nothing does."""
         with self.connect() as connection:
-            found = _logging_problems(self.variables(connection))
+            variables = self.variables(connection)
+            found = _logging_problems(variables)
             if _NO_LOG in found:
                 return found
+            if self.switch.several:
+                found += _moving_problems(variables)
             try:
                 end = self.end(connection)
                 DumpReading(self.name, self.settings).probe(end)
             except SourceError as error:
                 found.append(str(error))
         return found
+
+    def load(self) -> float:
+        """What decides between endpoints that are equal otherwise: seconds behind its primary, and busy threads.
+
+        Infinite for a replica that does not replicate. Raises SourceError where it does not answer.
+        """
+        with self.connect() as connection:
+            lag = self._seconds_behind(connection)
+            rows = self.ask(connection, "SHOW GLOBAL STATUS LIKE 'Threads_running'")
+        return lag + float(rows[0]["Value"])
+
+    def _seconds_behind(self, connection: "pymysql.Connection[DictCursor]") -> float:
+        """MySQL 8.0.22 renamed the statement; MariaDB wants a privilege of its own for it (SLAVE MONITOR)."""
+        try:
+            rows = self.ask(connection, "SHOW REPLICA STATUS")
+        except SourceError as error:
+            if error_number(error.__cause__) != _NO_SUCH_COMMAND:
+                raise
+            rows = self.ask(connection, "SHOW SLAVE STATUS")
+        lags = [row.get("Seconds_Behind_Source", row.get("Seconds_Behind_Master")) for row in rows]
+        return max((math.inf if lag is None else float(lag) for lag in lags), default=0.0)
 
     def _require_rows(self, variables: dict[str, str]) -> None:
         problems = _logging_problems(variables)
@@ -128,6 +159,18 @@ def _logging_problems(variables: dict[str, str]) -> list[str]:
         )
     if variables.get("binlog_row_image", "FULL").upper() != "FULL":
         found.append(f"binlog_row_image is {variables['binlog_row_image']}; SET GLOBAL binlog_row_image = 'FULL'")
+    return found
+
+
+def _moving_problems(variables: dict[str, str]) -> list[str]:
+    """What keeps a source from moving between this server and others that have the same log."""
+    found = []
+    mode = variables.get("gtid_mode", "ON")  # MariaDB has GTIDs always, and no such variable
+    if mode.upper() != "ON":
+        found.append(f"gtid_mode is {mode}; a source moves between endpoints by GTID: turn it on on all of them")
+    name = next((name for name in ("log_replica_updates", "log_slave_updates") if name in variables), None)
+    if name and variables[name].upper() not in ("ON", "1"):
+        found.append(f"{name} is {variables[name]}; what this server replicates is not in its log: start it with it ON")
     return found
 
 

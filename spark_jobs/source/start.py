@@ -14,7 +14,7 @@ import numpy as np
 
 from spark_jobs.binlog import Commits, FileHead, read_commits, read_head
 from spark_jobs.errors import SourceError
-from spark_jobs.gtid import DomainGtids, Gtids, MysqlGtids
+from spark_jobs.gtid import DomainGtids, Gtids, MysqlGtids, union
 from spark_jobs.place import Place, Start
 from spark_jobs.position import FIRST_EVENT, Position, file_number
 from spark_jobs.source import Log, LogFile, Part, Source
@@ -45,7 +45,32 @@ def find_place(source: Source, log: Log, place: Place) -> Position:
     return _Domains(source, log, place).find()
 
 
-class _Search:
+def covered(source: Source, log: Log, position: Position) -> Gtids | None:
+    """All transactions that come before a boundary in a log, those purged too; None where its file does not say.
+
+    Reads the file up to there. Raises SourceError, DecodeError.
+    """
+    search = Search(source, log)
+    file = next(file for file in log.files if file.name == position.file)
+    found = search.head(file).previous
+    if found is None or position.offset <= FIRST_EVENT:
+        return _with_purged(source, found)
+    for commits in search.commits(file):
+        before = commits.first(int(np.searchsorted(commits.stop, position.offset, side="right")))
+        found = union(found, gtids_of(before))
+    return _with_purged(source, found)
+
+
+def _with_purged(source: Source, found: Gtids | None) -> Gtids | None:
+    return None if found is None else union(found, source.purged())
+
+
+def gtids_of(commits: Commits) -> Gtids:
+    """The set of all of them; of each domain of MariaDB's, the one of the highest number."""
+    return commits.domains() or commits.gtids()
+
+
+class Search:
     """What the ways to search share: a log's files, those that begin before its end."""
 
     def __init__(self, source: Source, log: Log) -> None:
@@ -56,7 +81,7 @@ class _Search:
 
     def head(self, file: LogFile) -> FileHead:
         """Reads as little as that takes."""
-        size = self._size(file)
+        size = self.size(file)
         head = self._head(file, min(size, _HEAD))
         return self._head(file, size) if head.previous is None and size > _HEAD else head
 
@@ -64,9 +89,9 @@ class _Search:
         return read_head(self.reading(Part(file.name, 0, size))[1], file.name)
 
     def commits(self, file: LogFile) -> Iterator[Commits]:
-        return read_commits(self.reading(Part(file.name, 0, self._size(file)))[1], file.name)
+        return read_commits(self.reading(Part(file.name, 0, self.size(file)))[1], file.name)
 
-    def _size(self, file: LogFile) -> int:
+    def size(self, file: LogFile) -> int:
         return self.log.end.offset if file.name == self.log.end.file else file.size
 
     def after(self, file: LogFile) -> Position:
@@ -75,7 +100,7 @@ class _Search:
         return Position(later[0].name, FIRST_EVENT) if later else self.log.end
 
 
-class _Gtids(_Search):
+class _Gtids(Search):
     """Where a set of GTIDs leads to: before the first transaction that is not in it."""
 
     def __init__(self, source: Source, log: Log, wanted: Gtids) -> None:
@@ -172,7 +197,7 @@ class _Domains(_Gtids):
         return place or self.after(file)
 
 
-class _Time(_Search):
+class _Time(Search):
     """Where a time leads to: behind the last transaction that committed before it.
 
     A file's head says in which second it was begun, and later files hold later commits: the server's clock is taken at

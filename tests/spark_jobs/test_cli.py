@@ -331,6 +331,9 @@ def test_status_of_a_source_that_nothing_was_read_of(run: Run, pipeline: Path) -
                 "error": None,
                 "warning": None,
                 "tables": [],
+                "endpoint": None,
+                "stretch": None,
+                "endpoints": [],
             }
         }
     }

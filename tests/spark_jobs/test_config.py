@@ -266,3 +266,45 @@ routes:
 """
     found: Pipeline = load(written(tmp_path, text), {"SHOP_PASSWORD": "x"})
     assert list(found.sources) == ["shop", "archive"]
+
+
+SHARED = "mysql: {user: repl, port: 3307, tls: {verify: false}}"
+
+
+def test_endpoints_have_what_mysql_says_and_what_they_say(tmp_path: Path) -> None:
+    listed = "endpoints: [{host: db1}, {host: db2, port: 3308, user: other}]"
+    text = f"lake: /lake\nsources:\n  shop:\n    {SHARED}\n    {listed}\n    on_new_server: continue\n"
+    source = load(written(tmp_path, text), {}).sources["shop"]
+    assert [(one.host, one.port, one.user) for one in source.servers] == [("db1", 3307, "repl"), ("db2", 3308, "other")]
+    assert all(one.tls and not one.tls.verify for one in source.servers)
+    assert (source.choose, source.on_new_server) == ("listed", "continue")
+
+
+def test_without_endpoints_mysql_is_the_server(tmp_path: Path) -> None:
+    source = load(written(tmp_path, SERVER), {"SECRET": "x"}).sources["shop"]
+    assert source.servers == (source.mysql,)
+    assert load(written(tmp_path, LEAST), {}).sources["shop"].servers == ()
+
+
+@pytest.mark.parametrize(
+    "keys, key, said",
+    [
+        (
+            "mysql: {user: r, host: db}, endpoints: [{host: db2}]",
+            "",
+            "endpoints list all servers; take host out of mysql and put it among them",
+        ),
+        ("mysql: {user: r}, endpoints: [{host: db}, {host: db}]", "", "endpoints: db:3306 is there twice"),
+        (
+            "files: ./logs, endpoints: [{host: db}]",
+            "",
+            "endpoints need mysql: what they share, such as user and password",
+        ),
+        ("mysql: {user: r}, choose: hash", "", "choose is between endpoints, and there are none"),
+        ("mysql: {user: r}, endpoints: [{host: db}], choose: random", ".choose", "must be 'listed', 'hash' or 'score'"),
+        ("mysql: {user: r}, endpoints: [{port: 1}]", ".endpoints[0].host", "missing"),
+        ("mysql: {user: r}, on_new_server: go", ".on_new_server", "must be 'stop' or 'continue'"),
+    ],
+)
+def test_mistakes_about_endpoints(tmp_path: Path, keys: str, key: str, said: str) -> None:
+    assert problems(tmp_path, f"lake: /lake\nsources: {{shop: {{{keys}}}}}\n") == {f"sources.shop{key}": said}

@@ -14,6 +14,7 @@ from spark_jobs.lake import Head
 from spark_jobs.position import Position, Range
 from spark_jobs.source import Part
 from spark_jobs.source.files import FileReading
+from spark_jobs.stretches import Stretch
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 FILE = "mysql-8.0-transactions.000001"
@@ -63,8 +64,9 @@ def test_an_error_in_a_task_names_the_source() -> None:
 
 def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None:
     begin, stop = Position("b.000001", 4), Position("b.000002", 99)
-    planned = Plan("shop", Head(0, 0, None), Range(begin, stop), (), "a-uuid", begin)
+    planned = Plan("shop", Head(0, 0, None), Range(begin, stop), (), "a-uuid", begin, (Stretch(1, begin, "db:3306"),))
     checkpoint = planned.checkpoint()
     assert (checkpoint.position, checkpoint.kind) == (stop, "live")
-    assert checkpoint.notes == {"start": "b.000001:4", "begin": "b.000001:4", "uuid": "a-uuid"}
+    index = [{"stretch": 1, "begin": "b.000001:4", "endpoint": "db:3306"}]
+    assert checkpoint.notes == {"start": "b.000001:4", "begin": "b.000001:4", "uuid": "a-uuid", "stretches": index}
     assert checkpoint.batch != planned.checkpoint().batch, "two attempts are told apart"

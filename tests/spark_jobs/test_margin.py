@@ -5,7 +5,7 @@ import pytest
 
 from spark_jobs.config import MySQL, Retention
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.margin import Margin, _begun, margin
+from spark_jobs.margin import Margin, begun, margin
 from spark_jobs.position import Position
 from spark_jobs.source.files import Files
 from spark_jobs.source.server import Server
@@ -39,7 +39,7 @@ def test_a_margin_is_what_the_source_has_before_a_position(source: Files, held: 
 
 
 @pytest.mark.mysql
-def test_a_live_server_tells_when_its_files_were_begun(tmp_path: Path) -> None:
+def test_a_live_server_tells_when_its_files_werebegun(tmp_path: Path) -> None:
     with MySQLServer(tmp_path) as running, running.connect() as connection, connection.cursor() as cursor:
         given = {"host": running.host, "port": running.port, "user": running.user, "password": running.password}
         server = Server("shop", MySQL.model_validate(given))
@@ -50,7 +50,7 @@ def test_a_live_server_tells_when_its_files_were_begun(tmp_path: Path) -> None:
         cursor.execute(f"PURGE BINARY LOGS TO '{oldest}'")
         listed = server.log()
         found = margin(server, listed, listed.end)
-        begun = [_begun(server.reading(), one.name) for one in listed.files]
+        begun = [begun(server.reading(), one.name) for one in listed.files]
     assert (found.oldest, found.bytes) == (oldest, sum(one.size for one in listed.files) - 4)
     assert found.hours is not None
     assert 0 <= found.hours < 0.1

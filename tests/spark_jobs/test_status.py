@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction
 
-from spark_jobs import published
+from spark_jobs import bronze, published
 from spark_jobs.config import Pipeline, load
 from spark_jobs.errors import SourceError
 from spark_jobs.lake import Checkpoint, Lake
@@ -41,7 +41,7 @@ def landed(lake: Lake, position: str) -> None:
     properties = CommitProperties(
         custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
     )
-    deltalake.write_deltalake(lake.bronze("shop").path, pa.table({"x": [1]}), commit_properties=properties)
+    deltalake.write_deltalake(lake.bronze("shop").path, bronze.ARROW.empty_table(), commit_properties=properties)
 
 
 def publish(lake: Lake, *entries: Entry) -> None:

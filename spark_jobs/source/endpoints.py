@@ -1,0 +1,168 @@
+"""Several servers that have the same log, and which of them is read.
+
+A run takes the first one that works, in the order of the strategy. One that did not answer, or cannot go on from where
+bronze is, is passed over for a while: 30 seconds at first, twice as long after each further try, half an hour at most.
+Where all of them are waiting, all are tried: no run fails for a wait.
+
+What was found is kept in a small file beside pipeline.yaml, for the next run and for ``status``. It is a hint: without
+it every endpoint counts as available.
+
+Put here: strategies, and health from run to run. Not here: what a server is asked (server.py), or whether another log
+may be taken up (follow.py).
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from spark_jobs import config
+from spark_jobs.errors import AnotherLog, SourceError
+from spark_jobs.source import Source
+from spark_jobs.source.open import open_sources
+from spark_jobs.source.server import Server
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=30)
+BETTER = 60.0
+"""By how much an endpoint's score has to be better than that of the one in use: each move opens a stretch."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """An endpoint that was found unavailable: since when, how often it was tried, when it is tried next, and why."""
+
+    since: datetime
+    tries: int
+    next_try: datetime
+    reason: str
+
+    def again(self, now: datetime, reason: str) -> "Health":
+        """After a further try."""
+        wait = min(FIRST_WAIT * 2**self.tries, LONGEST_WAIT)
+        return Health(self.since, self.tries + 1, now + wait, reason)
+
+    @classmethod
+    def of(cls, said: dict[str, str]) -> "Health":
+        since, next_try = (datetime.fromisoformat(said[key]) for key in ("since", "next_try"))
+        return cls(since, int(said["tries"]), next_try, said["reason"])
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """The endpoints of one source. in_use: the address of the one that bronze's end comes from."""
+
+    name: str
+    sources: Sequence[Source]
+    choose: Literal["listed", "hash", "score"] = "listed"
+    path: Path | None = None
+    in_use: str | None = None
+    clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+
+    def first(self, work: Callable[[Source], Result], *, proves: bool = True) -> Result:
+        """What comes of work on the first endpoint that does not fail by a SourceError.
+
+        proves: whether an endpoint that did not fail in it can be read, and counts as available again. Raises
+        SourceError with what each of them said, and at once AnotherLog, or what is not about the endpoint.
+        """
+        if len(self.sources) == 1:
+            return work(self.sources[0])
+        failures: list[str] = []
+        for source in self._by_health():
+            try:
+                done = work(source)
+            except AnotherLog:
+                raise
+            except SourceError as error:
+                reason = str(error).removeprefix(f"{self.name}: ")
+                self._note(source, reason)
+                failures.append(f"{source.endpoint}: {reason}")
+                log.warning("%s: endpoint %s is passed over: %s", self.name, source.endpoint, reason)
+            else:
+                if proves:
+                    self._note(source, None)
+                return done
+        raise SourceError("\n".join([f"{self.name}: none of its endpoints can be read", *failures]))
+
+    def health(self) -> dict[str, Health]:
+        """What is known of endpoints that were unavailable, by address."""
+        return _read(self.path).get(self.name, {})
+
+    def ordered(self) -> list[Source]:
+        """The endpoints as the strategy prefers them."""
+        if self.choose == "hash":
+            return sorted(self.sources, key=lambda one: sha256(f"{self.name} {one.endpoint}".encode()).digest())
+        return self._by_score() if self.choose == "score" else list(self.sources)
+
+    def _by_score(self) -> list[Source]:
+        """By load, those first that answer; the one in use before others that are hardly better."""
+        with ThreadPoolExecutor(len(self.sources)) as pool:
+            loads = dict(zip(self.sources, pool.map(_load, self.sources), strict=True))
+        handicap = {source: 0.0 if source.endpoint == self.in_use else BETTER for source in self.sources}
+        return sorted(self.sources, key=lambda one: loads[one] + handicap[one])
+
+    def _by_health(self) -> list[Source]:
+        """Those that are not waiting, then those that are."""
+        now, known = self.clock(), self.health()
+        # One that is to wait for longer than any does was noted before the clock was set back.
+        waiting = {address for address, one in known.items() if now < one.next_try <= now + LONGEST_WAIT}
+        return sorted(self.ordered(), key=lambda one: one.endpoint in waiting)
+
+    def _note(self, source: Source, reason: str | None) -> None:
+        """Keeps that an endpoint is unavailable, or (reason None) that it is not any more."""
+        assert source.endpoint is not None
+        everything = _read(self.path)
+        known = everything.get(self.name, {})
+        before = known.pop(source.endpoint, None)
+        if reason is None and before is None:
+            return
+        if reason is not None:
+            now = self.clock()
+            known[source.endpoint] = (before or Health(now, 0, now, reason)).again(now, reason)
+        _write(self.path, everything | {self.name: known})
+
+
+def open_endpoints(name: str, settings: config.Source, path: Path | None, in_use: str | None = None) -> Endpoints:
+    """The endpoints of a configured source; one for a directory. Nothing is connected yet. path: of the kept health."""
+    return Endpoints(name, open_sources(name, settings), settings.choose, path, in_use)
+
+
+def _load(source: Source) -> float:
+    try:
+        return source.load() if isinstance(source, Server) else 0.0
+    except SourceError as error:
+        log.info("%s; it comes last", error)
+        return float("inf")
+
+
+def _read(path: Path | None) -> dict[str, dict[str, Health]]:
+    if path is None or not path.exists():
+        return {}
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return {name: {place: Health.of(one) for place, one in some.items()} for name, some in said.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("%s: not a list of endpoints, and left alone: %s", path, error)
+        return {}
+
+
+def _write(path: Path | None, everything: dict[str, dict[str, Health]]) -> None:
+    """Replaces the file whole. One that cannot be written costs a try more in the next run, and nothing else."""
+    if path is None:
+        return
+    said = {name: {place: asdict(one) for place, one in some.items()} for name, some in everything.items() if some}
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(json.dumps(said, indent=1, default=datetime.isoformat) + "\n", encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        log.warning("%s: cannot be written: %s", path, error.strerror)

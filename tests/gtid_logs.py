@@ -1,0 +1,107 @@
+"""Binlog files whose transactions have the GTIDs that a test wants. Put here: writing and landing them."""
+
+import struct
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction
+
+from spark_jobs import bronze
+from spark_jobs.extract import Plan, slicing_task
+from spark_jobs.follow import Onward, beginning, onward
+from spark_jobs.gtid import MysqlGtids
+from spark_jobs.lake import Head, Table
+from spark_jobs.source import Log, Source, Switch
+from spark_jobs.source.files import Files
+from tests.segment_spec import MAGIC, Commit, Insert, SegmentSpec, reframed
+from tests.segment_spec import Table as SpecTable
+from tests.segment_types import INT
+
+A, B = (str(uuid.UUID(int=n * 0x11111111111111111111111111111111)) for n in (0xA, 0xB))
+SPEC = SegmentSpec(tables=[SpecTable("shop.t", key=["id"], id=INT.NOT_NULL)], rotate_to="")
+
+
+def gtids(text: str) -> MysqlGtids:
+    """``a:1-3 b:2``, with the servers' UUIDs for a and b; ``''`` for none."""
+    return MysqlGtids.parse(",".join(one.replace("a:", f"{A}:").replace("b:", f"{B}:") for one in text.split()))
+
+
+def file_of(previous: str, transactions: Sequence[str], next_file: str = "", second: int = 1_700_000_000) -> bytes:
+    """A file whose head names ``previous``. Transactions are like ``a:5``, and insert a row of that number; ``-`` has
+    no GTID and inserts 0. It ends in ROTATE to ``next_file``."""
+    head, named = replace(SPEC, second=second).events()
+    events = [MAGIC, head, reframed(named, body=_set(gtids(previous)))]
+    for at, one in enumerate(transactions):
+        server, _, number = one.partition(":")
+        row = int(number) if number else 0
+        spec = replace(SPEC, changes=[Insert("shop.t", (row,)), Commit()], second=second + at, gtids=bool(number))
+        _, _, gtid, *rest = spec.events()
+        if number:
+            sid = uuid.UUID({"a": A, "b": B}[server]).bytes
+            gtid = reframed(gtid, body=b"\1" + sid + struct.pack("<Q", row) + gtid[19 + 25 : -4])
+        events += [gtid, *rest]
+    if next_file:
+        events += [replace(SPEC, rotate_to=next_file, second=second).events()[-1]]
+    return b"".join(events)
+
+
+def _set(found: MysqlGtids) -> bytes:
+    """The body of a PREVIOUS_GTIDS event."""
+    sets = [
+        uuid.UUID(origin).bytes + struct.pack(f"<Q{2 * len(some)}Q", len(some), *(n for pair in some for n in pair))
+        for (origin, _), some in found.intervals.items()
+    ]
+    return struct.pack("<Q", len(sets)) + b"".join(sets)
+
+
+ONE_OF_SEVERAL = Switch(several=True)
+
+
+class Standing(Files):
+    """A folder of files that stands for a server: it has an address and a UUID. Its clock is the files'."""
+
+    def __init__(self, directory: Path, uuid_: str | None, endpoint: str, switch: Switch = ONE_OF_SEVERAL) -> None:
+        super().__init__("shop", directory, switch)
+        self.endpoint = endpoint
+        self.uuid = uuid_
+        self.lost = MysqlGtids()
+
+    def log(self) -> Log:
+        return replace(super().log(), uuid=self.uuid)
+
+    def purged(self) -> MysqlGtids:
+        return self.lost
+
+
+def write_log(folder: Path, files: Sequence[tuple[str, Sequence[str]]], base: str = "b", first: int = 1) -> None:
+    """Files in order, each as its head's set and its transactions."""
+    folder.mkdir(exist_ok=True)
+    for at, (previous, transactions) in enumerate(files):
+        name, following = (f"{base}.{number:06d}" for number in (first + at, first + at + 1))
+        is_last = at == len(files) - 1
+        (folder / name).write_bytes(file_of(previous, transactions, "" if is_last else following, 1_700_000_000 + at))
+
+
+def land(table: Table, source: Source, start: str = "earliest") -> Onward:
+    """What an extraction lands, in a commit made without Spark."""
+    head = table.head()
+    found = onward(source, table, head) if head else beginning(source, start)
+    head = head or Head(-1, 0, None)
+    begin = bronze.begin(head.checkpoint) if head.checkpoint else found.range.start
+    planned = Plan("shop", head, found.range, found.parts, found.log.uuid, begin, found.stretches)
+    task = slicing_task("shop", planned.stretch.number, planned.parts, planned.uuid, source.reading())
+    ids = pa.RecordBatch.from_pydict({"id": pa.array(range(len(planned.parts)), pa.int64())})
+    rows = pa.Table.from_batches(task(iter([ids])), schema=bronze.ARROW)
+    said = {"userMetadata": planned.checkpoint().upon(head).to_json()}
+    counter = Transaction("stratalog", head.counter + 1)
+    deltalake.write_deltalake(
+        table.path,
+        rows,
+        mode="append",
+        commit_properties=CommitProperties(custom_metadata=said, app_transactions=[counter]),
+    )
+    return found

@@ -1,0 +1,295 @@
+"""A primary and its replica, real ones: killed, back, reset, replaced. Nothing is lost and nothing comes twice."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from spark_jobs import bronze
+from spark_jobs.backfill import backfill_source
+from spark_jobs.changes import changes_of_bronze, wanted_tables
+from spark_jobs.config import Pipeline, load
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import AnotherLog, ConfigError, SourceError
+from spark_jobs.export import Exported, export
+from spark_jobs.gtid import DomainGtids, MysqlGtids
+from spark_jobs.held import held_gtids
+from spark_jobs.lake import Checkpoint, Head
+from spark_jobs.pipeline import extract_source, lake_of, run_source
+from spark_jobs.position import Range
+from spark_jobs.source.open import open_sources
+from spark_jobs.source.server import Server
+from spark_jobs.status import status
+from spark_jobs.store import Store
+from spark_jobs.stretches import stretches
+from tests.fix_pipeline import rows
+from tests.servers import build_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.slow]
+
+SOURCE = "shop"
+
+
+def execute(server: MySQLServer, *statements: str) -> tuple[tuple[Any, ...], ...]:
+    """The rows of the last one."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        found: tuple[tuple[Any, ...], ...] = cursor.fetchall()
+        return found
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A primary and a replica that has its transactions by GTID, and a pipeline that may read either."""
+
+    spark: SparkSession
+    primary: MySQLServer
+    replica: MySQLServer
+    folder: Path
+
+    def pipeline(self, *servers: MySQLServer, **keys: Any) -> Pipeline:
+        listed = [
+            {"host": one.host, "port": one.port, "user": one.user, "password": one.password}
+            for one in servers or (self.primary, self.replica)
+        ]
+        shared = {"user": "said by each", "connect_timeout": 2}
+        path = self.folder / "pipeline.yaml"
+        said = {"mysql": shared, "endpoints": listed, "start": "earliest"} | keys
+        path.write_text(yaml.safe_dump({"lake": "./lake", "sources": {SOURCE: said}, "tables": ["shop.*"]}))
+        return load(path)
+
+    def run(self, pipeline: Pipeline) -> None:
+        run_source(self.spark, pipeline, SOURCE)
+
+    def follow(self, replica: MySQLServer, primary: MySQLServer) -> None:
+        """Lets one server replicate the other."""
+        execute(
+            replica,
+            f"CHANGE MASTER TO MASTER_HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='{primary.user}', "
+            f"MASTER_PASSWORD='{primary.password}', MASTER_AUTO_POSITION=1, MASTER_SSL=1",
+            "START SLAVE",
+        )
+
+    def await_all(self, replica: MySQLServer, primary: MySQLServer) -> None:
+        """Until a replica has what its primary has."""
+        ((wanted,),) = execute(primary, "SELECT @@gtid_executed")
+        ((late,),) = execute(replica, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{wanted}', 60)")
+        assert not late
+
+    def head(self, pipeline: Pipeline) -> tuple[Head, Checkpoint]:
+        head = lake_of(pipeline).bronze(SOURCE).head()
+        assert head is not None
+        assert head.checkpoint is not None
+        return head, head.checkpoint
+
+    def in_use(self, pipeline: Pipeline) -> list[str | None]:
+        """The endpoints of all stretches."""
+        return [one.endpoint for one in stretches(self.head(pipeline)[1])]
+
+    def require_same(self, pipeline: Pipeline, server: MySQLServer) -> None:
+        """Every table is the server's, and bronze has each of its transactions once."""
+        lake = lake_of(pipeline)
+        for table in ("orders", "notes"):
+            frame = lake.downstream("shop", table).read(self.spark)
+            assert rows(frame) == sorted(execute(server, f"SELECT * FROM shop.{table}")), table
+        self.require_each_once(pipeline, server)
+
+    def require_each_once(self, pipeline: Pipeline, server: MySQLServer) -> None:
+        lake = lake_of(pipeline)
+        head, checkpoint = self.head(pipeline)
+        found = held_gtids(lake.bronze(SOURCE), head.version, stretches(checkpoint)[-1])
+        assert found == MysqlGtids.parse(execute(server, "SELECT @@gtid_executed")[0][0])
+        slices = bronze.read_all(self.spark, lake.bronze(SOURCE), head.version)
+        landed = slices.selectExpr("sum(transactions)").head()
+        assert isinstance(found, MysqlGtids)
+        assert landed is not None
+        assert landed[0] == sum(stop - start for some in found.intervals.values() for start, stop in some)
+
+
+WRITTEN = (
+    "CREATE DATABASE shop",
+    "CREATE TABLE shop.orders (id INT PRIMARY KEY, state VARCHAR(10))",
+    "CREATE TABLE shop.notes (id INT PRIMARY KEY, text VARCHAR(100))",
+    *(f"INSERT INTO shop.orders VALUES ({n}, 'new')" for n in range(20)),
+    "INSERT INTO shop.notes VALUES (1, 'one')",
+    "FLUSH BINARY LOGS",
+    "UPDATE shop.orders SET state = 'paid' WHERE id < 10",
+)
+
+
+@pytest.fixture
+def pair(spark: SparkSession, tmp_path: Path) -> Iterator[Pair]:
+    appliers: dict[str, object] = {"slave_parallel_type": "LOGICAL_CLOCK", "slave_parallel_workers": 4}
+    with (
+        MySQLServer(tmp_path / "primary") as primary,
+        MySQLServer(tmp_path / "replica", appliers | {"server_id": 2, "log_bin": "other-bin"}) as replica,
+    ):
+        made = Pair(spark, primary, replica, tmp_path)
+        made.follow(replica, primary)
+        execute(primary, *WRITTEN)
+        yield made
+
+
+def on_disk(server: MySQLServer, file: str) -> bytes:
+    content = bytearray((server.data / file).read_bytes())
+    content[4 + 17] &= 0xFE
+    return bytes(content)
+
+
+def require_export(pair: Pair, pipeline: Pipeline, servers: list[MySQLServer]) -> list[Exported]:
+    """What is exported of each stretch is the bytes of its server's files."""
+    done = list(export(pair.spark, lake_of(pipeline), SOURCE, pair.folder / f"out-{len(servers)}"))
+    for one in done:
+        name, _, start = one.path.name.partition(".from-")
+        stretch, _, file = name.partition("-") if name[0].isdigit() else ("1", "", name)
+        written = on_disk(servers[int(stretch) - 1], file)[int(start or 0) :]
+        assert written.startswith(one.path.read_bytes()), one.path
+        assert bool(one.partial) == bool(start)
+    return done
+
+
+def test_a_primary_is_killed_and_comes_back(pair: Pair) -> None:
+    primary, replica = pair.primary, pair.replica
+    pipeline = pair.pipeline()
+    pair.run(pipeline)
+    one, two = (f"{server.host}:{server.port}" for server in (primary, replica))
+    assert pair.in_use(pipeline) == [one]
+    execute(
+        primary,
+        "INSERT INTO shop.notes VALUES (2, 'unread when the primary dies')",
+        "DELETE FROM shop.orders WHERE id = 3",
+    )
+    pair.await_all(replica, primary)
+    primary.kill()
+    execute(
+        replica,
+        "STOP SLAVE",
+        "UPDATE shop.orders SET state = 'sent' WHERE id = 4",
+        "FLUSH BINARY LOGS",
+        "ALTER TABLE shop.notes ADD COLUMN lang CHAR(2) NOT NULL DEFAULT 'en'",
+        "INSERT INTO shop.notes VALUES (3, 'of the replica', 'de')",
+    )
+    pair.run(pipeline)
+    assert pair.in_use(pipeline) == [one, two]
+    pair.require_same(pipeline, replica)
+    seen = status(pipeline, lake_of(pipeline), SOURCE)
+    assert (seen.endpoint, seen.stretch, seen.backlog_bytes, seen.error) == (two, 2, 0, None)
+    assert [(e.endpoint, e.in_use, e.available) for e in seen.endpoints] == [(one, False, False), (two, True, True)]
+    assert seen.endpoints[0].unavailable_since is not None
+
+    primary.start()
+    (pair.folder / "pipeline.endpoints.json").unlink()  # nothing waits any longer
+    execute(replica, "UPDATE shop.orders SET state = 'later' WHERE id = 5")
+    extract_source(pair.spark, pipeline, SOURCE)
+    assert pair.in_use(pipeline) == [one, two], "it is back, but has not what the other has"
+    pair.require_each_once(pipeline, replica)
+    pair.follow(primary, replica)
+    pair.await_all(primary, replica)
+    execute(primary, "INSERT INTO shop.orders VALUES (100, 'home')", "TRUNCATE shop.notes")
+    (pair.folder / "pipeline.endpoints.json").unlink()
+    pair.run(pipeline)
+    assert pair.in_use(pipeline) == [one, two, one]
+    pair.require_same(pipeline, primary)
+
+    require_export(pair, pipeline, [primary, replica, primary])
+    store = Store(pair.spark, pipeline, SOURCE)
+    again = backfill_source(pair.spark, pipeline, SOURCE, Range(store.first, store.last), lambda _: True)
+    assert (again.compacted, again.merged, again.stopped) == ([], [], {}), "the whole log, done again, is what is there"
+
+
+def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:
+    """Also, what is refused without GTIDs. Extraction alone: the rest has nothing to do with it."""
+    primary, replica = pair.primary, pair.replica
+
+    def alone(server: MySQLServer, **keys: str) -> Pipeline:
+        return pair.pipeline(server, **keys)
+
+    extract_source(pair.spark, alone(primary), SOURCE)
+    pair.await_all(replica, primary)
+    with pytest.raises(AnotherLog, match=r"^shop: the server is another one: bronze holds the log of "):
+        extract_source(pair.spark, alone(replica), SOURCE)
+    moved = alone(replica, on_new_server="continue")
+    extract_source(pair.spark, moved, SOURCE)
+    pair.require_each_once(moved, replica)
+    before = pair.head(moved)[0]
+
+    execute(replica, "STOP SLAVE", "RESET SLAVE ALL", "RESET MASTER")
+    execute(replica, "INSERT INTO shop.notes VALUES (50, 'after the reset')")
+    with pytest.raises(
+        AnotherLog, match=r"^shop: the log is another one: .*Its numbers began again \(RESET BINARY LOGS"
+    ):
+        extract_source(pair.spark, alone(replica), SOURCE)
+    assert pair.head(moved)[0] == before
+    moved = alone(replica, on_new_server="continue")
+    done = extract_source(pair.spark, moved, SOURCE)
+    assert (done.transactions, done.range.stop.stretch) == (1, 3)
+    lines = changes_of_bronze(pair.spark, lake_of(moved), SOURCE, "3/other-bin.000001:4", None, wanted_tables([]))
+    assert [json.loads(line)["after"]["id"] for line in lines] == [50]
+
+    for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE"):
+        execute(replica, f"SET GLOBAL gtid_mode = {mode}")
+    (server,) = open_sources(SOURCE, moved.sources[SOURCE])
+    assert isinstance(server, Server)
+    assert server.problems() == [], "alone it can be read"
+    servers = open_sources(SOURCE, pair.pipeline().sources[SOURCE])
+    assert [one.problems() for one in servers if isinstance(one, Server)][1] == [
+        "gtid_mode is OFF_PERMISSIVE; a source moves between endpoints by GTID: turn it on on all of them"
+    ]
+    execute(replica, "INSERT INTO shop.notes VALUES (51, 'without GTID')")
+    extract_source(pair.spark, moved, SOURCE)
+    before = pair.head(moved)[0]
+    replica.kill()
+    with pytest.raises(SourceError, match=r"\n127.0.0.1:\d+: bronze holds transactions without GTID, at other-bin"):
+        extract_source(pair.spark, pair.pipeline(), SOURCE)
+    assert pair.head(moved)[0] == before
+
+
+def test_a_mariadb_primary_with_two_domains_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    try:
+        build = build_of("mariadb-11.4")
+    except ConfigError as why:
+        pytest.skip(str(why))
+    options: dict[str, object] = {"log_slave_updates": "ON", "ssl": "OFF"}
+    with (
+        MySQLServer(tmp_path / "primary", options, build) as primary,
+        MySQLServer(tmp_path / "replica", options | {"server_id": 2, "log_bin": "other-bin"}, build) as replica,
+    ):
+        pair = Pair(spark, primary, replica, tmp_path)
+        execute(
+            replica,
+            f"CHANGE MASTER TO MASTER_HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='{primary.user}', "
+            f"MASTER_PASSWORD='{primary.password}', MASTER_USE_GTID=slave_pos, MASTER_SSL=0",
+            "START SLAVE",
+        )
+        execute(primary, *WRITTEN, *_in_domains(range(100, 110)))
+        pipeline = pair.pipeline()
+        extract_source(spark, pipeline, SOURCE)
+        execute(primary, *_in_domains(range(110, 116)))
+        ((reached,),) = execute(primary, "SELECT @@gtid_binlog_pos")
+        assert execute(replica, f"SELECT MASTER_GTID_WAIT('{reached}', 60)") == ((0,),)
+        primary.kill()
+        execute(replica, "STOP SLAVE", "INSERT INTO shop.notes VALUES (200, 'of the replica')")
+        extract_source(spark, pipeline, SOURCE)
+        assert [one.number for one in stretches(pair.head(pipeline)[1])] == [1, 2]
+        lines = changes_of_bronze(spark, lake_of(pipeline), SOURCE, None, None, wanted_tables([]))
+        found = [json.loads(line) for line in lines]
+        ids = [one["after"].get("id", one["after"].get("@1")) for one in found if one["table"] == "notes"]
+        assert sorted(ids) == [1, *range(100, 116), 200]
+        head, checkpoint = pair.head(pipeline)
+        held = held_gtids(lake_of(pipeline).bronze(SOURCE), head.version, stretches(checkpoint)[-1])
+        assert held == DomainGtids.parse(execute(replica, "SELECT @@gtid_binlog_pos")[0][0])
+
+
+def _in_domains(numbers: range) -> list[str]:
+    """Inserts, each in the domain after the one before."""
+    return [
+        text
+        for n in numbers
+        for text in (f"SET gtid_domain_id = {n % 3}", f"INSERT INTO shop.notes VALUES ({n}, 'in a domain')")
+    ]
