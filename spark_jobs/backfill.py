@@ -76,7 +76,7 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
         net = net_changes(spark, work, replace(work.window, ranges=ranges), step.definition)
         later = [one for one in work.steps[at:] if isinstance(one, Turn)]
         now = onwards(silver.columns(step.definition).types, later)
-        names = [*columns.types, *silver.ADDED]
+        names = columns.stored
         yield net, net.rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
     if left:
         raise LakeError(f"the definition of rows in {left[0]} is not known; begin the range earlier")
@@ -89,7 +89,7 @@ def _within(ranges: Sequence[Range]) -> str:
 def _same(rows: DataFrame, work: Work, head: Head, columns: silver.Columns) -> bool:
     """Whether silver holds these rows already. Maps do not compare; their entries do."""
     there = work.table.read(rows.sparkSession, head.version).where(_within(work.window.ranges))
-    plain = [*columns.types, *(name for name in silver.ADDED if name != "_raw")]
+    plain = [name for name in columns.stored if name != "_raw"]
     chosen = [*(F.col(identifier(name)) for name in plain), F.expr("map_entries(_raw)").alias("_raw")]
     ours, theirs = rows.select(*chosen), there.select(*chosen)
     return ours.exceptAll(theirs).isEmpty() and theirs.exceptAll(ours).isEmpty()
