@@ -127,12 +127,14 @@ def first_rows(slices: DataFrame) -> First:
 class Rules:
     """What a course needs to know besides the survey.
 
-    on_drop_empties: whether DROP TABLE takes the rows away.
+    on_drop_empties: whether DROP TABLE takes the rows away. is_bag: rows are told apart by all columns, whatever the
+    log says: silver has them so.
     """
 
     complete: Complete
     first: First
     on_drop_empties: bool = False
+    is_bag: bool = False
 
 
 def course(found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> list[Step]:
@@ -338,7 +340,7 @@ class _Course:
     def _settled(self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool) -> TableDefinition:
         """A logged definition with names: its own, those that are known from before, or a server's."""
         found = self._named(logged, known, is_last=is_last)
-        if known is not None and known.key == ():
+        if self.rules.is_bag or (known is not None and known.key == ()):
             return replace(found, key=())  # a bag stays one, and right, whatever index is made later
         return found
 

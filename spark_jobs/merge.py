@@ -330,10 +330,14 @@ def _change_sql(floor: Position) -> str:
 
 
 def _statement(target: Table, columns: silver.Columns, floor: Position | None, *, again: bool) -> str:
-    """``floor``: rows of the target from before go, where it is given."""
+    """``floor``: rows of the target from before go, where it is given: none of them is matched.
+
+    They may be of a table with another key, and then several may have what is one key now.
+    """
     names = [identifier(name) for name in (*columns.types, *ADDED)]
     assigned = ", ".join(f"t.{name} = s.{name}" for name in names)
     on = columns.same("t.", [f"s.{name}" for name in _identities(columns)])
+    on += f" AND t._position > {_change_sql(floor)}" if floor else ""
     again = again or columns.is_bag
     newer = _differs(columns) if again else "s._position > t._position"
     delete = "s._gone" if again else f"s._gone AND {newer}"

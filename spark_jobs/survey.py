@@ -105,15 +105,15 @@ def agreed(name: TableName, found: Iterable[tuple[Position, TableDefinition]]) -
     """The one definition that all of a range's rows share. Raises TableStopped where they differ."""
     (first_at, first), *others = found
     for at, other in others:
-        if first.key != () and not same_key(first, other):
-            raise TableStopped(
-                f"{name}: rows are told apart by ({key_names(first)}) at {first_at}, and by ({key_names(other)}) at "
-                f"{at}; a change of the key is not followed"
-            )
         if not same_layout(first, other) or first != replace(other, key=first.key):
             raise TableStopped(
                 f"{name}: its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(other)}), "
                 "and no statement between them says why"
+            )
+        if first.key != () and not same_key(first, other):
+            raise TableStopped(
+                f"{name}: rows are told apart by ({key_names(first)}) at {first_at}, and by ({key_names(other)}) at "
+                f"{at}; a change of the key is not followed"
             )
     return first
 
