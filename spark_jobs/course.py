@@ -292,7 +292,7 @@ class _Course:
             raise TableStopped(
                 f"{self.name}: rows in {part}, but the log has dropped the table and not created it again"
             )
-        definition = self._settled(logged, known, is_last=is_last)
+        definition = self._settled(logged, known, is_last=is_last, is_new=self._is_first())
         if known is not None and not self._is_first():
             self._require_same(known, definition, part)
         standing = replace(self.standing, definition=definition)
@@ -337,12 +337,16 @@ class _Course:
         """Whether silver has no row of the table yet."""
         return self.is_new and not any(isinstance(step, Rows) for step in self.done)
 
-    def _settled(self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool) -> TableDefinition:
-        """A logged definition with names: its own, those that are known from before, or a server's."""
+    def _settled(
+        self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool, is_new: bool = False
+    ) -> TableDefinition:
+        """A logged definition with names: its own, those that are known from before, or a server's.
+
+        A bag stays one, and right, whatever index is made later; is_new: the lake has no row of the table as it is.
+        """
         found = self._named(logged, known, is_last=is_last)
-        if self.rules.is_bag or (known is not None and known.key == ()):
-            return replace(found, key=())  # a bag stays one, and right, whatever index is made later
-        return found
+        is_bag = known is not None and known.key == () and not is_new
+        return replace(found, key=()) if is_bag or self.rules.is_bag else found
 
     def _named(self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool) -> TableDefinition:
         if not logged.named() and known is not None and known.named():
@@ -400,7 +404,9 @@ class _Course:
             stated = created(self.name, said.statement.plain)
         except DecodeError:
             stated = None  # its first row tells
-        definition = self._settled(logged, stated, is_last=True) if logged and (logged.named() or stated) else stated
+        definition = stated
+        if logged and (logged.named() or stated):
+            definition = self._settled(logged, stated, is_last=True, is_new=True)
         if self._is_first():
             self.standing = Standing(definition)
             return
