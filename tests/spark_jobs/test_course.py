@@ -299,8 +299,8 @@ def test_a_change_of_the_key_stops_the_table() -> None:
             steps(**found)
     with pytest.raises(TableStopped, match=r"were told apart by \(id\) up to b.000001:10, and are by \(v\) behind it"):
         steps(maps=((100, keyed(1)),), standing=Standing(keyed(0)))
+    after = TableDefinition(NAME, (ID, V, Column("x", 3)), (1,))
     with pytest.raises(TableStopped, match=r"changes the key from \(id\) to \(v\): ALTER TABLE t ADD x INT"):
-        after = TableDefinition(NAME, (ID, V, Column("x", 3)), (1,))
         steps((500, "ALTER TABLE t ADD x INT"), maps=((100, OLD), (600, after)))
 
 
