@@ -37,8 +37,8 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     for _ in range(ROUNDS):
         for way, limit in _WAYS.items():
             for shape, pipeline in pipelines.items():
-                say(f"{shape}, {way}")
                 seconds, rows[shape] = _compacted(spark, pipeline, limit, count)
+                say(f"{shape}, {way}: {seconds:.2f} s")
                 best[way, shape] = min(seconds, best.get((way, shape), seconds))
     print(f"| compacting {count:,} changes | net rows | {' | '.join(f'{way}, s' for way in _WAYS)} |")
     print("| --- | --- | --- | --- |")

@@ -208,7 +208,9 @@ def test_names_that_the_log_leaves_out_are_carried_through_statements() -> None:
 
 
 def test_a_standing_is_read_back_from_a_commit() -> None:
-    for one in (Standing(OLD, emptied=at(77)), Standing(None, is_dropped=True)):
+    unnamed = TableDefinition(NAME, (Column(None, 3),))
+    unique = TableDefinition(NAME, (ID,), (0,), "u")
+    for one in (Standing(OLD, emptied=at(77)), Standing(None, is_dropped=True), Standing(unnamed), Standing(unique)):
         assert Standing.from_notes(one.to_notes()) == one
     assert Standing.from_notes({}) == Standing(None)
 
