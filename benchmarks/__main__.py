@@ -1,4 +1,4 @@
-"""``python -m benchmarks [decode] [start] [whole] [catchup]``: writes logs on real servers, reads them, prints tables.
+"""``python -m benchmarks [PART]…``: writes logs on real servers, reads them, prints tables.
 
 Figures of one run compare with each other and with nothing else: machines differ, and so do their hours.
 """
@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import catchup, decoding, readers, start
+from benchmarks import catchup, decoding, hot, readers, start
 from benchmarks.logs import Log, write
 from benchmarks.told import say
 from spark_jobs.config import Spark
@@ -18,7 +18,7 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.session import spark_session
 
 Reader = Callable[[Log], tuple[int, float]]
-PARTS = ("decode", "start", "whole", "catchup")
+PARTS = ("decode", "start", "whole", "catchup", "hot")
 
 
 def main() -> None:
@@ -28,6 +28,7 @@ def main() -> None:
     arguments.add_argument("--rows", type=int, default=400_000, help="whole: rows of the bulk log (default 400000)")
     arguments.add_argument("--transactions", type=int, default=60_000, help="whole: of the OLTP log (default 60000)")
     arguments.add_argument("--megabytes", type=int, default=100, help="catchup: of each of ten files (default 100)")
+    arguments.add_argument("--changes", type=int, default=1_000_000, help="hot: of one table (default 1000000)")
     chosen = arguments.parse_args()
     if unknown := set(chosen.parts) - set(PARTS):
         arguments.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
@@ -38,6 +39,8 @@ def main() -> None:
                 decoding.compare(folder, chosen.logs)
             elif part == "start":
                 start.measure()
+            elif part == "hot":
+                hot.measure(spark_session(Spark(master="local[*]")), folder / "hot", chosen.changes)
             elif part == "catchup":
                 catchup.measure(folder / "catchup", chosen.megabytes * 1_000_000)
             else:

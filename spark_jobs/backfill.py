@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import bronze, published, silver
-from spark_jobs.binlog import TableName
+from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Net, Window, Work, net_changes, total
 from spark_jobs.config import Pipeline
 from spark_jobs.course import Rules, Standing, Turn, course, first_rows, onwards
@@ -80,13 +80,24 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
         if isinstance(step, Turn) or not ranges:
             continue
         left = [one for one in left if one not in ranges]
-        net = net_changes(spark, work, replace(work.window, ranges=ranges), step.definition)
+        definition = _keyed(work, columns, step.definition, ranges[-1])
+        net = net_changes(spark, work, replace(work.window, ranges=ranges), definition)
         later = [one for one in work.steps[at:] if isinstance(one, Turn)]
-        now = onwards(silver.columns(step.definition).types, later)
-        names = [*columns.types, *silver.ADDED]
+        now = onwards(silver.columns(definition).types, later)
+        names = columns.stored
         yield net, net.rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
     if left:
         raise LakeError(f"the definition of rows in {left[0]} is not known; begin the range earlier")
+
+
+def _keyed(work: Work, columns: silver.Columns, logged: TableDefinition, window: Range) -> TableDefinition:
+    """The definition of a window's rows. Raises LakeError where silver has a key for them, and which is not known."""
+    assert work.head is not None
+    assert work.head.checkpoint is not None
+    emptied = Standing.from_notes(work.head.checkpoint.notes).emptied
+    if not columns.is_bag and not logged.key and (emptied is None or emptied < window.stop):
+        raise LakeError(f"the key of rows in {window} is not known; begin the range earlier")
+    return logged
 
 
 def _within(ranges: Sequence[Range]) -> str:
@@ -96,7 +107,7 @@ def _within(ranges: Sequence[Range]) -> str:
 def _same(rows: DataFrame, work: Work, head: Head, columns: silver.Columns) -> bool:
     """Whether silver holds these rows already. Maps do not compare; their entries do."""
     there = work.table.read(rows.sparkSession, head.version).where(_within(work.window.ranges))
-    plain = [*columns.types, *(name for name in silver.ADDED if name != "_raw")]
+    plain = [name for name in columns.stored if name != "_raw"]
     chosen = [*(F.col(identifier(name)) for name in plain), F.expr("map_entries(_raw)").alias("_raw")]
     ours, theirs = rows.select(*chosen), there.select(*chosen)
     return ours.exceptAll(theirs).isEmpty() and theirs.exceptAll(ours).isEmpty()
@@ -175,7 +186,8 @@ def _work(spark: SparkSession, lake: Lake, held: _Held, name: TableName, wanted:
     slices = bronze.read(spark, held.table, held.version, onward)
     found = survey(slices)
     with about(f"{held.source}: {name}"):
-        rules = Rules(lambda logged, last: named(lake, held.source, logged, last), first_rows(slices))
+        is_bag = silver.stored_columns(table, head).is_bag
+        rules = Rules(lambda logged, last: named(lake, held.source, logged, last), first_rows(slices), is_bag=is_bag)
         steps = course(found, name, onward, None, rules)
     window = Window(held.table, held.version, ranges)
     return Work(held.source, name, window, steps, table, head, found.tables[name].size)

@@ -6,6 +6,8 @@ or what becomes of silver rows (merge.py).
 A table's windows run from its checkpoint to bronze's end, cut where a statement changes the table. Their slices are
 decoded where they lie, reduced to one row a key inside the task, and only what is left is shuffled; a small window is
 one task's, and nothing is. Last and first are told by position, not by arrival.
+
+A table without a key is a bag: its images are counted, by all that is in them, and neither first nor last matters.
 """
 
 import logging
@@ -13,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +27,7 @@ from spark_jobs.binlog import Decoder, TableDefinition, TableName
 from spark_jobs.course import Rows, Standing, Step, Turn, origins_of
 from spark_jobs.errors import about
 from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch
-from spark_jobs.net import Place, net_rows, reduce, settle
+from spark_jobs.net import Place, image_rows, net_rows, reduce, settle
 from spark_jobs.position import Position, Range
 
 log = logging.getLogger(__name__)
@@ -129,7 +132,7 @@ def total(work: Work, head: Head, done: Sequence[Compacted], seconds: float) -> 
 def _window(spark: SparkSession, work: Work, head: Head | None, rows: Rows) -> Compacted:
     """Appends what is left of the changes between two statements."""
     columns = silver.columns(rows.definition)
-    wanted = columns.types | silver.ADDED
+    wanted = columns.stored
     if head is None:
         head = work.table.new(wanted, silver.properties(work.table))
     silver.require_same_columns(work.table, wanted, str(work.name))
@@ -153,11 +156,20 @@ def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
         steps, left = notes["steps"], notes["left"]
     else:
         origins = origins_of(turn, before.types, after.types)
-        steps = left = reshape.steps(before.types, after.types, origins, turn.fills)
+        steps = reshape.steps(before.types, after.types, origins, turn.fills)
+        left = [*steps, *_of_silver_alone(before, after)]
     head = reshape.carry_out(spark, work.table, head, left, {"turn": place, "steps": steps})
     said = work.notes(turn.range.start, turn.standing, after) | {"log_bytes": 0, "steps": steps}
     checkpoint = Checkpoint(turn.range.stop, new_batch(), silver.CHANGE, said)
     return work.table.append(_marker(spark, work.table, turn), head, checkpoint)
+
+
+def _of_silver_alone(before: silver.Columns, after: silver.Columns) -> list[str]:
+    """Steps where a table that was a bag has a key from now on, or the other way round."""
+    if before.is_bag == after.is_bag:
+        return []
+    name = identifier(silver.COPIES)
+    return [f"ADD COLUMN ({name} {after.added[silver.COPIES]})" if after.is_bag else f"DROP COLUMN {name}"]
 
 
 def _marker(spark: SparkSession, table: Table, turn: Turn) -> DataFrame:
@@ -212,7 +224,8 @@ def net_changes(spark: SparkSession, work: Work, window: Window, definition: Tab
     task = decoding_task(definition, columns, alone=alone)
     changes = (slices.coalesce(1) if alone else slices).mapInArrow(task, _decoded_ddl(columns))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
-    rows = _silver_rows(changes if alone else _last_per_key(changes, columns), columns, window.ranges)
+    settled = _counted(changes, columns) if columns.is_bag else changes if alone else _last_per_key(changes, columns)
+    rows = _silver_rows(settled, columns, window.ranges)
     by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in ("insert", "update", "delete"))
     return Net(rows.observe(counted, *by_operation), counted, decoded)
 
@@ -234,49 +247,65 @@ def _ordinal(ranges: Sequence[Range]) -> Column:
 
 def _last_per_key(changes: DataFrame, columns: silver.Columns) -> DataFrame:
     """One row a key and window: the last image, and whether the key existed before the first."""
-    keys = [F.col(identifier(name)) for name in columns.key]
-    carried = [*columns.rest, "_exists", "_position", "_committed_at", "_raw"]
-    rest = F.struct(*(F.col(identifier(name)) for name in carried))
-    grouped = changes.groupBy("_window", *keys).agg(
-        F.max_by(rest, "_position").alias("last"), F.min_by("_existed", "_position").alias("_existed")
-    )
-    return grouped.select("_window", *keys, "_existed", *(F.col(f"last.{identifier(name)}") for name in carried))
+    names = [*columns.types, "_exists", "_position", "_committed_at", "_raw"]
+    return _last(changes, columns, names, F.min_by("_existed", "_position").alias("_existed"))
+
+
+def _counted(changes: DataFrame, columns: silver.Columns) -> DataFrame:
+    """Of a bag one row an image and window, with the copies that came less those that went."""
+    names = [*columns.types, "_position", "_committed_at", "_raw"]
+    found = _last(changes, columns, names, F.sum(silver.COPIES).alias(silver.COPIES))
+    return found.withColumn("_existed", F.lit(None).cast("boolean"))  # how many there were before, no window knows
+
+
+def _last(changes: DataFrame, columns: silver.Columns, names: Sequence[str], other: Column) -> DataFrame:
+    """Of what is one key or one image in a window, the last row's columns of these names, and an aggregate of all."""
+    identity = [F.expr(one).alias(f"{silver.IDENTITY}{at}") for at, one in enumerate(columns.identity())]
+    rest = F.struct(*(F.col(identifier(name)) for name in names))
+    grouped = changes.groupBy("_window", *identity).agg(F.max_by(rest, "_position").alias("last"), other)
+    own = [name for name in grouped.columns if name != "last" and not name.startswith(silver.IDENTITY)]
+    return grouped.select(*own, "last.*")
 
 
 def _silver_rows(settled: DataFrame, columns: silver.Columns, ranges: Sequence[Range]) -> DataFrame:
-    """One row a key and window, with the columns of a silver table."""
+    """One row a key or image and window, with the columns of a silver table."""
     starts = F.array(*(silver.place(part.start) for part in ranges))
     stops = F.array(*(silver.place(part.stop) for part in ranges))
-    op = F.when(~F.col("_exists"), "delete").when(F.col("_existed"), "update").otherwise("insert")
+    if columns.is_bag:
+        went, stayed = F.col(silver.COPIES) < 0, F.col(silver.COPIES) == 0
+    else:
+        went, stayed = ~F.col("_exists"), F.col("_existed")
+    op = F.when(went, "delete").when(stayed, "update").otherwise("insert")
     computed = {"_op": op, "_window_start": F.get(starts, "_window"), "_window_stop": F.get(stops, "_window")}
-    names = [*columns.types, *silver.ADDED]
-    return settled.select(*(computed.get(name, F.col(identifier(name))).alias(name) for name in names))
+    return settled.select(*(computed.get(name, F.col(identifier(name))).alias(name) for name in columns.stored))
 
 
 _DECODED = {
-    "_window": "INT",
-    "_existed": "BOOLEAN",
-    "_exists": "BOOLEAN",
     "_position": silver.CHANGE_PLACE,
     "_committed_at": "TIMESTAMP",
     "_raw": "MAP<STRING, STRING>",
     "_changes": "BIGINT",
     "_micros": "BIGINT",
 }
+_OF_KEYS = {"_existed": "BOOLEAN", "_exists": "BOOLEAN"}
+_OF_BAGS = {silver.COPIES: "BIGINT"}
 
 
 def _decoded_ddl(columns: silver.Columns) -> str:
-    return ", ".join(f"{identifier(name)} {kind}" for name, kind in (columns.types | _DECODED).items())
+    types = columns.types | {"_window": "INT"} | (_OF_BAGS if columns.is_bag else _OF_KEYS) | _DECODED
+    return ", ".join(f"{identifier(name)} {kind}" for name, kind in types.items())
 
 
 Batches = Iterator[pa.RecordBatch]
 
 
 def decoding_task(definition: TableDefinition, columns: silver.Columns, *, alone: bool) -> Callable[[Batches], Batches]:
-    """A mapInArrow function from slices to two rows at most a key and gathered run of changes.
+    """A mapInArrow function from slices to two rows at most a key and gathered run of changes; of a bag to all images.
 
     ``alone``: it gets all slices of the window; then it gives one row a key and window.
     """
+    if columns.is_bag:
+        return partial(_images, definition, columns)
     finish = settle if alone else reduce
 
     def run(slices: Batches) -> Batches:
@@ -295,6 +324,11 @@ def decoding_task(definition: TableDefinition, columns: silver.Columns, *, alone
     return run
 
 
+def _images(definition: TableDefinition, columns: silver.Columns, slices: Batches) -> Batches:
+    for rows in _decoded(Decoder(definition, before="all"), slices, columns):
+        yield from rows.to_batches(_BATCH)
+
+
 def _decoded(decoder: Decoder, slices: Batches, columns: silver.Columns) -> Iterator[pa.Table]:
     names = list(columns.types)
     for batch in slices:
@@ -306,4 +340,8 @@ def _decoded(decoder: Decoder, slices: Batches, columns: silver.Columns) -> Iter
                 "committed_us": cells["committed_at"].value,
             }
             for changes in decoder.decode(given["file"], start, context, cells["payload"].as_buffer(), **begun):
-                yield from net_rows(changes, Place(**given), names, columns.key)
+                place = Place(**given)
+                if columns.is_bag:
+                    yield from image_rows(changes, place, names)
+                else:
+                    yield from net_rows(changes, place, names, columns.key)

@@ -16,12 +16,22 @@ from spark_jobs.binlog.types.charsets import UTF8, charset_of
 from spark_jobs.errors import DecodeError, TableStopped, Unsupported
 from spark_jobs.lake import identifier
 from spark_jobs.position import Position, Range
-from spark_jobs.schema.alter import Moved, created, dropped, moved, operations, target
+from spark_jobs.schema.alter import (
+    DropIndex,
+    Moved,
+    created,
+    dropped,
+    index_dropped,
+    moved,
+    operations,
+    require_index,
+    target,
+)
 from spark_jobs.schema.declared import words_of
-from spark_jobs.schema.definitions import from_json, to_json
+from spark_jobs.schema.definitions import PRIMARY, from_json, to_json
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema.widening import keeps_values
-from spark_jobs.survey import Said, Survey, agreed
+from spark_jobs.survey import Said, Survey, agreed, key_names, same_key
 
 Complete = Callable[[TableDefinition, Position | None], TableDefinition]
 """Adds to a logged definition what a server told: (definition, the last change before the range's end)."""
@@ -117,12 +127,14 @@ def first_rows(slices: DataFrame) -> First:
 class Rules:
     """What a course needs to know besides the survey.
 
-    on_drop_empties: whether DROP TABLE takes the rows away.
+    on_drop_empties: whether DROP TABLE takes the rows away. is_bag: rows are told apart by all columns, whatever the
+    log says: silver has them so.
     """
 
     complete: Complete
     first: First
     on_drop_empties: bool = False
+    is_bag: bool = False
 
 
 def course(found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> list[Step]:
@@ -186,7 +198,7 @@ class _Course:
         if verb != "ALTER":
             raise self._refused(said, "changes the table, which is not applied yet")
         if self._is_about(said):
-            return bool(self._operations(said))
+            return any(not isinstance(one, DropIndex) for one in self._operations(said))
         if {"RENAME", "EXCHANGE"} & set(said.statement.plain.upper().split()):
             raise self._refused(said, "changes the table, which is not applied yet")
         return False
@@ -272,6 +284,7 @@ class _Course:
         return found
 
     def _rows(self, part: Range, logged: TableDefinition | None, *, is_last: bool) -> None:
+        self._require_index(self.standing.definition, part)
         known = self.standing.definition
         if logged is None:
             return
@@ -279,7 +292,7 @@ class _Course:
             raise TableStopped(
                 f"{self.name}: rows in {part}, but the log has dropped the table and not created it again"
             )
-        definition = self._settled(logged, known, is_last=is_last)
+        definition = self._settled(logged, known, is_last=is_last, is_new=self._is_first())
         if known is not None and not self._is_first():
             self._require_same(known, definition, part)
         standing = replace(self.standing, definition=definition)
@@ -292,12 +305,50 @@ class _Course:
         else:
             self.done.append(Rows(part, standing))
 
+    def _require_index(self, known: TableDefinition | None, part: Range) -> None:
+        """Raises TableStopped where statements in a part drop the index by which the table's rows are told apart.
+
+        Where the log names its columns it tells the key, and ``index`` is not known.
+        """
+        if known is None or known.index in (None, PRIMARY):
+            return
+        named = (*self.found.indexes(self.name, part.start), *self.found.about(self.name, part.start))
+        for said in filter(lambda found: found.position < part.stop, named):
+            try:
+                for one in self._indexes_dropped(said):
+                    require_index(known, one)
+            except DecodeError as error:
+                if not self._is_first():
+                    raise self._refused(said, f"is not followed: {error}") from error
+                self.standing = replace(self.standing, definition=replace(known, key=(), index=None))
+                return
+
+    def _indexes_dropped(self, said: Said) -> list[DropIndex]:
+        """Raises Unsupported."""
+        if said.statement.effect is Effect.INDEXES:
+            one = index_dropped(said.statement.plain)
+            return [one] if one else []
+        text = said.statement.plain
+        if said.statement.verb.split()[0] != "ALTER" or target(text, said.database) != self.name:
+            return []
+        return [one for one in operations(text) if isinstance(one, DropIndex)]
+
     def _is_first(self) -> bool:
         """Whether silver has no row of the table yet."""
         return self.is_new and not any(isinstance(step, Rows) for step in self.done)
 
-    def _settled(self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool) -> TableDefinition:
-        """A logged definition with names: its own, those that are known from before, or a server's."""
+    def _settled(
+        self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool, is_new: bool = False
+    ) -> TableDefinition:
+        """A logged definition with names: its own, those that are known from before, or a server's.
+
+        A bag stays one, and right, whatever index is made later; is_new: the lake has no row of the table as it is.
+        """
+        found = self._named(logged, known, is_last=is_last)
+        is_bag = known is not None and known.key == () and not is_new
+        return replace(found, key=()) if is_bag or self.rules.is_bag else found
+
+    def _named(self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool) -> TableDefinition:
         if not logged.named() and known is not None and known.named():
             return _with_names(logged, known)
         changes = self.found.about(self.name, self.whole.start)
@@ -306,9 +357,18 @@ class _Course:
                 f"{self.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
                 f"{changes[-1].statement.verb} at {changes[-1].position} changed them since"
             )
-        return self.rules.complete(logged, changes[-1].position if changes else None)
+        found = self.rules.complete(logged, changes[-1].position if changes else None)
+        is_other = not logged.named() and found.index not in (None, PRIMARY)
+        if is_other and (changes or self.found.indexes(self.name, self.whole.start)):
+            return replace(found, key=(), index=None)  # whether the index was there before is not known
+        return found
 
     def _require_same(self, known: TableDefinition, logged: TableDefinition, part: Range) -> None:
+        if not same_key(known, logged):
+            raise TableStopped(
+                f"{self.name}: rows were told apart by ({key_names(known)}) up to {part.start}, and are by "
+                f"({key_names(logged)}) behind it; a change of the key is not followed"
+            )
         if _shape(known) != _shape(logged):
             raise TableStopped(
                 f"{self.name}: its columns differ: up to {part.start} they were ({_listed(known)}), and rows behind it "
@@ -344,7 +404,9 @@ class _Course:
             stated = created(self.name, said.statement.plain)
         except DecodeError:
             stated = None  # its first row tells
-        definition = self._settled(logged, stated, is_last=True) if logged and (logged.named() or stated) else stated
+        definition = stated
+        if logged and (logged.named() or stated):
+            definition = self._settled(logged, stated, is_last=True, is_new=True)
         if self._is_first():
             self.standing = Standing(definition)
             return
@@ -359,6 +421,8 @@ class _Course:
         after = stated.definition
         if logged is not None:
             after = self._settled(logged, stated.definition, is_last=True)
+            if not same_key(stated.definition, after):
+                raise self._refused(said, f"changes the key from ({key_names(before)}) to ({key_names(after)})")
             if _shape(after) != _shape(stated.definition):
                 raise self._refused(
                     said,
@@ -438,7 +502,7 @@ def _with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinit
             raise TableStopped(
                 f"{logged.name}: neither the log nor a statement tells the character set of {column.name}"
             )
-    return TableDefinition(logged.name, columns, known.key)
+    return replace(known, name=logged.name, columns=columns)
 
 
 def _told(logged: Column, known: Column) -> Column:

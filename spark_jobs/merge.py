@@ -11,20 +11,23 @@ silver's rows before it are left out, and the same MERGE deletes the target's.
 Where windows were **done again** since the silver version that was last merged, the keys of their old and new rows are
 folded over all of silver and written where the content differs: a mended decoder takes effect, an unchanged range
 changes nothing, and no key goes back, because the fold holds the newest state.
+
+A **bag** (a table without a key) has as many copies of a row as silver's windows add up to: for each image that the
+merge is about the sum over all of silver is taken and set, whatever the target holds. So live and done again are alike.
 """
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Observation, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import silver
 from spark_jobs.binlog import TableName
 from spark_jobs.errors import TableStopped, about
-from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch
+from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING, carry_out
 from spark_jobs.session import session_over
@@ -117,7 +120,7 @@ def _appended(
 ) -> tuple[Head, dict[str, int]]:
     """Fills a table that holds no row, so that none has to be looked for."""
     counted = Observation()
-    rows = Origin(spark, work).pending(None, news).where("NOT _gone").drop("_gone")
+    rows = Origin(spark, work).pending(None, news).where("NOT _gone").select(*_named([*work.columns.types, *ADDED]))
     landed = work.target.append(rows.observe(counted, F.count(F.lit(1)).alias("rows")), head, checkpoint)
     return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
 
@@ -198,7 +201,11 @@ def _news(work: Work, head: Head) -> News:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A silver table as one merge reads it: at one version, in the session of the statement."""
+    """A silver table as one merge reads it: at one version, in the session of the statement.
+
+    What it gives for a merge are rows with the table's columns, ADDED, ``_gone``, and the values of ``identity`` by
+    which they are found downstream.
+    """
 
     session: SparkSession
     work: Work
@@ -210,22 +217,57 @@ class Origin:
     def pending(self, after: Position | None, news: News) -> DataFrame:
         """The newest row of every key in the windows after a position; one window holds no key twice."""
         rows = self._alive(_after(after))
-        return _with_gone(rows, self.columns) if news.windows == 1 else _newest(rows, self.columns)
+        if self.columns.is_bag:
+            return self._copies(_identified(rows, self.columns).distinct())
+        rows = _with_gone(rows, self.columns)
+        return rows if news.windows == 1 else _newest(rows, self.columns)
 
     def again(self, head: Head, news: News) -> DataFrame:
         """The state, by all of silver, of every key that replaced windows had or have, and of the pending ones."""
-        keys = list(self.columns.key)
         if news.steps:  # the old rows' columns may have had other names
             old, new = self.work.target.read(self.session), self._rows("TRUE")
         else:
             merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else self.work.pinned.version
             ranges = " OR ".join(f"({silver.within(part)})" for part in news.redone)
-            old = self.work.origin.read(self.session, merged).where(ranges)
+            old = self.work.origin.read(self.session, merged).where(f"({ranges}) AND _op <> '{silver.TRUNCATE}'")
             new = self._rows(f"{ranges} OR {_after(head.position)}")
-        touched = old.select(*_named(keys)).union(new.select(*_named(keys))).distinct()
-        state = _newest(self._alive("TRUE").join(touched, on=keys, how="left_semi"), self.columns)
+        touched = _identified(old, self.columns).union(_identified(new, self.columns)).distinct()
+        if self.columns.is_bag:
+            return self._copies(touched)
+        state = _newest(_among(_with_gone(self._alive("TRUE"), self.columns), touched), self.columns)
         gone = F.coalesce("_gone", F.lit(True))
-        return touched.join(state, on=keys, how="left").withColumn("_gone", gone)
+        names = [name for name in state.columns if name not in touched.columns]
+        found = touched.alias("one").join(state.alias("other"), _same_identity(touched), how="left")
+        return found.select("one.*", *(F.col(f"other.{identifier(name)}") for name in names)).withColumn("_gone", gone)
+
+    def _copies(self, touched: DataFrame) -> DataFrame:
+        """For each of these images of a bag: rows to insert, and one to delete all of the target's where it has more.
+
+        Raises TableStopped, in the statement, where more copies went than the lake ever saw come.
+        """
+        image = touched.columns[0]
+        rows = _with_gone(self._alive("TRUE"), self.columns, silver.COPIES)
+        last = F.struct(*_named([*self.columns.types, *ADDED]))
+        wanted = (
+            _among(rows, touched)
+            .groupBy(image)
+            .agg(F.max_by(last, "_position").alias("last"), F.sum(silver.COPIES).alias("wanted"))
+        )
+        floor = self.work.floor
+        held = self.work.target.read(self.session).where(f"_position > {_change_sql(floor)}" if floor else "TRUE")
+        there = _among(_identified(held, self.columns), touched).groupBy(image).agg(F.count("*").alias("there"))
+        counts = touched.join(wanted, on=image, how="left").join(there, on=image, how="left")
+        counts = counts.selectExpr(image, "last", self._sum("wanted"), "coalesce(there, 0) AS there")
+        nths = "IF(there > wanted, sequence(0L, wanted), sequence(1L, wanted - there))"
+        each = counts.where("there <> wanted").selectExpr(image, "last", f"explode({nths}) AS nth")
+        return each.selectExpr(f"IF(nth = 0, {image}, NULL) AS {image}", "last.*", "nth = 0 AS _gone")
+
+    def _sum(self, name: str) -> str:
+        why = (
+            f"spark_jobs.errors.TableStopped: {self.work}: the table has no key, and more copies of a row were deleted "
+            "than the lake has seen written; the log has to begin where the table was empty\n\n"
+        )
+        return f"IF({name} < 0, CAST(raise_error({quoted(why)}) AS BIGINT), coalesce({name}, 0)) AS {name}"
 
     def _rows(self, condition: str) -> DataFrame:
         rows: DataFrame = self.work.origin.read(self.session, self.work.pinned.version)
@@ -242,19 +284,42 @@ def _after(position: Position | None) -> str:
     return f"_window_start >= {silver.place_sql(position)}" if position else "TRUE"
 
 
-def _named(names: Sequence[str]) -> list[str]:
+def _named(names: Iterable[str]) -> list[str]:
     return [identifier(name) for name in names]
 
 
-def _with_gone(rows: DataFrame, columns: silver.Columns) -> DataFrame:
-    return rows.select(*_named([*columns.types, *ADDED]), (F.col("_op") == "delete").alias("_gone"))
+def _identities(columns: silver.Columns) -> list[str]:
+    """Names of the columns that hold the values of ``identity``."""
+    return [f"{silver.IDENTITY}{at}" for at in range(len(columns.identity()))]
+
+
+def _identified(rows: DataFrame, columns: silver.Columns) -> DataFrame:
+    """What tells the rows apart, alone."""
+    pairs = zip(columns.identity(), _identities(columns), strict=True)
+    return rows.selectExpr(*(f"{cell} AS {name}" for cell, name in pairs))
+
+
+def _same_identity(touched: DataFrame) -> Column:
+    """One key is the other's; a part of it that only an exact text tells is NULL."""
+    return F.expr(" AND ".join(f"one.{name} <=> other.{name}" for name in touched.columns))
+
+
+def _among(rows: DataFrame, touched: DataFrame) -> DataFrame:
+    """Those rows whose identity is among the touched ones."""
+    return rows.alias("one").join(touched.alias("other"), _same_identity(touched), how="left_semi")
+
+
+def _with_gone(rows: DataFrame, columns: silver.Columns, *others: str) -> DataFrame:
+    pairs = zip(columns.identity(), _identities(columns), strict=True)
+    told = (F.expr(cell).alias(name) for cell, name in pairs)
+    names = _named([*columns.types, *ADDED, *others])
+    return rows.select(*told, *names, (F.col("_op") == "delete").alias("_gone"))
 
 
 def _newest(rows: DataFrame, columns: silver.Columns) -> DataFrame:
-    keys, carried = _named(columns.key), (*columns.rest, *ADDED, "_gone")
-    rest = F.struct(*_named(carried))
-    last = _with_gone(rows, columns).groupBy(*keys).agg(F.max_by(rest, "_position").alias("last"))
-    return last.select(*keys, *(F.col(f"last.{identifier(name)}").alias(name) for name in carried))
+    names, carried = _identities(columns), (*columns.types, *ADDED, "_gone")
+    last = rows.groupBy(*names).agg(F.max_by(F.struct(*_named(carried)), "_position").alias("last"))
+    return last.select(*names, "last.*")
 
 
 def _change_sql(floor: Position) -> str:
@@ -264,10 +329,15 @@ def _change_sql(floor: Position) -> str:
 
 
 def _statement(target: Table, columns: silver.Columns, floor: Position | None, *, again: bool) -> str:
-    """``floor``: rows of the target from before go, where it is given."""
+    """``floor``: rows of the target from before go, where it is given: none of them is matched.
+
+    They may be of a table with another key, and then several may have what is one key now.
+    """
     names = [identifier(name) for name in (*columns.types, *ADDED)]
     assigned = ", ".join(f"t.{name} = s.{name}" for name in names)
-    on = " AND ".join(f"t.{identifier(name)} = s.{identifier(name)}" for name in columns.key)
+    on = columns.same("t.", [f"s.{name}" for name in _identities(columns)])
+    on += f" AND t._position > {_change_sql(floor)}" if floor else ""
+    again = again or columns.is_bag
     newer = _differs(columns) if again else "s._position > t._position"
     delete = "s._gone" if again else f"s._gone AND {newer}"
     old = f" WHEN NOT MATCHED BY SOURCE AND t._position < {_change_sql(floor)} THEN DELETE" if floor else ""
@@ -288,6 +358,6 @@ def _literal(text: str) -> str:
 
 def _differs(columns: silver.Columns) -> str:
     """Whether source and target rows differ; maps compare as arrays of their entries."""
-    plain = [identifier(name) for name in (*columns.rest, "_position", "_committed_at")]
+    plain = _named([*columns.rest, "_position", "_committed_at"])
     same = [f"t.{name} <=> s.{name}" for name in plain] + ["map_entries(t._raw) <=> map_entries(s._raw)"]
     return f"NOT ({' AND '.join(same)})"

@@ -4,6 +4,11 @@ Put here: the net effect of changes and the reduction inside a task. Not here: S
 
 A row says whether its key existed before its first change (``_existed``) and after its last (``_exists``). That pair
 composes: (a, b) then (c, d) is (a, d), in any grouping, which the four operations' names alone would not.
+
+Two keys are one where the bytes stored are: 'a' and 'A' are two, and so are two dates that no column holds, by their
+exact texts. 0 and -0 are one number, which no index holds twice.
+
+Tables without a key are bags: their changes are images that came or went (``image_rows``), and are only counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,28 +37,37 @@ class Place:
     window: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Effects:
-    """What is added to an image: one value a row, and how many changes each row stands for."""
-
-    existed: pa.Array
-    exists: pa.Array
-    counted: int
+_EXACT = "_exact"
+"""Column of the exact texts of a key that its columns do not hold, null for nearly every row; gone when reduced."""
 
 
 def net_rows(changes: Changes, place: Place, names: Sequence[str], key: Sequence[str]) -> Iterator[pa.Table]:
     """One row a change; where an update changed the key, a delete of the old one besides, and the new one is new.
 
-    Raises Unsupported where a key's value cannot be held by its column.
+    Raises Unsupported where a column of the key is NULL.
     """
     _require_keys(changes, place, key)
     moved = _moved(changes, key)
-    existed = pc.and_not(pc.not_equal(changes.op, INSERT), moved)
+    effects = {
+        "_existed": pc.and_not(pc.not_equal(changes.op, INSERT), moved),
+        "_exists": pc.not_equal(changes.op, DELETE),
+    }
     image = {name: changes.after.column(name) for name in names}
-    yield _table(image, changes, place, _Effects(existed, pc.not_equal(changes.op, DELETE), 1))
+    yield _table(image, changes, place, effects, counted=1)
     where = pc.indices_nonzero(moved)
     if len(where):
         yield _old_keys(changes, place, names, key, where)
+
+
+def image_rows(changes: Changes, place: Place, names: Sequence[str]) -> Iterator[pa.Table]:
+    """Of a table without a key: a row for each image that came or went, ``_copies`` is 1 or -1."""
+    copies = pc.if_else(pc.equal(changes.op, DELETE), pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64()))
+    yield _table({name: changes.after.column(name) for name in names}, changes, place, {"_copies": copies}, counted=1)
+    where = pc.indices_nonzero(pc.equal(changes.op, UPDATE))
+    if len(where):
+        image = {name: changes.before.column(name).take(where) for name in names}
+        old = _taken(changes, where)
+        yield _table(image, old, place, {"_copies": _constant(-1, pa.int64(), len(old))}, counted=0)
 
 
 def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -77,13 +91,40 @@ def _ends(rows: pa.Table, key: Sequence[str], *, always: bool = False) -> tuple[
     place = rows.column("_position").combine_chunks()
     order = np.lexsort([place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER])
     rows = rows.take(pa.array(order)).append_column("_at", pa.array(np.arange(len(order))))
-    grouped = rows.group_by(["_window", *key], use_threads=False)
+    grouped = _grouped(rows, key).group_by(["_window", *key, _EXACT], use_threads=False)
     found = grouped.aggregate([("_at", "min"), ("_at", "max"), ("_changes", "sum"), ("_micros", "max")])
     last = rows.take(found.column("_at_max"))
     last = _with(last, {"_changes": found.column("_changes_sum"), "_micros": found.column("_micros_max")})
     before = found if always else found.filter(pc.less(found.column("_at_min"), found.column("_at_max")))
-    first = _with(rows.take(before.column("_at_min")), {"_changes": pa.repeat(pa.scalar(0, pa.int64()), len(before))})
+    first = _with(rows.take(before.column("_at_min")), {"_changes": _constant(0, pa.int64(), len(before))})
     return first.drop_columns(["_at"]), last.drop_columns(["_at"])
+
+
+def _grouped(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The rows with keys that are equal where they are one."""
+    exact = _exact(rows.column("_raw").combine_chunks(), key)
+    return _with(rows, {name: _number(rows.column(name)) for name in key}).append_column(_EXACT, exact)
+
+
+def _number(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """-0 as 0; what is no floating number as it is."""
+    return pc.add(values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
+
+
+def _exact(raw: pa.MapArray, names: Sequence[str]) -> pa.Array:
+    """The exact texts that rows have of some columns, as one text a row, null for rows that have none.
+
+    No name holds a zero byte, and the texts are numbers, hex and their signs.
+    """
+    if raw.null_count == len(raw):
+        return pa.nulls(len(raw), pa.string())
+    keys, items = (pa.ListArray.from_arrays(raw.offsets, values) for values in (raw.keys, raw.items))
+    own = pc.is_in(pc.list_flatten(keys), pa.array(names, pa.string()))
+    found = pc.binary_join_element_wise(pc.list_flatten(keys), pc.list_flatten(items), "\0").filter(own)
+    counts = np.bincount(pc.list_parent_indices(keys).filter(own).to_numpy(), minlength=len(raw))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+    texts = pc.binary_join(pa.ListArray.from_arrays(offsets, found), "\1")
+    return pc.if_else(pa.array(counts > 0), texts, None)
 
 
 def _with(rows: pa.Table, columns: dict[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
@@ -96,9 +137,17 @@ def _moved(changes: Changes, key: Sequence[str]) -> pa.Array:
     """Which updates changed the key, by the bytes stored."""
     differs = pa.repeat(pa.scalar(False), len(changes))
     for name in key:
-        here = pc.not_equal(changes.after.column(name), changes.before.column(name))
-        differs = pc.or_(differs, pc.fill_null(here, False))  # only updates have a row before
-    return pc.and_(pc.equal(changes.op, UPDATE), differs)
+        differs = pc.or_(differs, _differs(changes.after.column(name), changes.before.column(name)))
+    if changes.raw is not None or changes.before_raw is not None:
+        exact = (_exact(_raw(one, len(changes)), key) for one in (changes.raw, changes.before_raw))
+        differs = pc.or_(differs, _differs(*exact))
+    return pc.and_(pc.equal(changes.op, UPDATE), differs)  # only updates have a row before
+
+
+def _differs(one: pa.Array, other: pa.Array) -> pa.Array:
+    """Value by value, where NULL is a value too."""
+    one_sided = pc.not_equal(pc.is_null(one), pc.is_null(other))
+    return pc.or_(one_sided, pc.fill_null(pc.not_equal(one, other), False))
 
 
 def _old_keys(changes: Changes, place: Place, names: Sequence[str], key: Sequence[str], where: pa.Array) -> pa.Table:
@@ -109,7 +158,14 @@ def _old_keys(changes: Changes, place: Place, names: Sequence[str], key: Sequenc
         else pa.nulls(len(where), changes.after.schema.field(name).type)
         for name in names
     }
-    taken = Changes(
+    old = _taken(changes, where)
+    effects = {name: _constant(value, pa.bool_(), len(old)) for name, value in (("_existed", True), ("_exists", False))}
+    return _table(image, old, place, effects, counted=0)
+
+
+def _taken(changes: Changes, where: pa.Array) -> Changes:
+    """Some of the changes, with the exact texts of their before images; the images themselves are the caller's."""
+    return Changes(
         op=changes.op.take(where),
         offset=changes.offset.take(where),
         row=changes.row.take(where),
@@ -117,44 +173,49 @@ def _old_keys(changes: Changes, place: Place, names: Sequence[str], key: Sequenc
         gtid=None,
         after=changes.after,
         before=changes.before,
-        raw=None,
+        raw=None if changes.before_raw is None else changes.before_raw.take(where),
         before_raw=None,
     )
-    yes, no = (pa.repeat(pa.scalar(value), len(where)) for value in (True, False))
-    return _table(image, taken, place, _Effects(yes, no, 0))
 
 
-def _table(image: dict[str, pa.Array], changes: Changes, place: Place, effects: _Effects) -> pa.Table:
+def _table(
+    image: dict[str, pa.Array], changes: Changes, place: Place, effects: dict[str, pa.Array], *, counted: int
+) -> pa.Table:
+    """Images with what compacting needs of each; ``counted``: how many changes a row stands for."""
     length = len(changes)
-    constants = [
-        pa.repeat(pa.scalar(place.stretch, pa.int32()), length),
-        pa.repeat(pa.scalar(place.number, pa.int64()), length),
-    ]
+    constants = [_constant(place.stretch, pa.int32(), length), _constant(place.number, pa.int64(), length)]
     position = pa.StructArray.from_arrays(
         [*constants, changes.offset, changes.row], ["stretch", "number", "offset", "row"]
     )
     added = {
-        "_window": pa.repeat(pa.scalar(place.window, pa.int32()), length),
-        "_existed": effects.existed,
-        "_exists": effects.exists,
+        "_window": _constant(place.window, pa.int32(), length),
+        **effects,
         "_position": position,
         "_committed_at": changes.committed_at,
-        "_raw": pa.nulls(length, _RAW) if changes.raw is None else changes.raw,
-        "_changes": pa.repeat(pa.scalar(effects.counted, pa.int64()), length),
+        "_raw": _raw(changes.raw, length),
+        "_changes": _constant(counted, pa.int64(), length),
         "_micros": changes.committed_at.cast(pa.int64()),
     }
     return pa.table(image | added)
 
 
+def _constant(value: int | bool, kind: pa.DataType, length: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), length)
+
+
+def _raw(raw: pa.Array | None, length: int) -> pa.Array:
+    return pa.nulls(length, _RAW) if raw is None else raw
+
+
 def _require_keys(changes: Changes, place: Place, key: Sequence[str]) -> None:
+    """Raises Unsupported where a column of the key is NULL: neither a value nor the exact text of one."""
     updates = pc.equal(changes.op, UPDATE)
-    without_before = len(changes) - (pc.sum(updates).as_py() or 0)
     for name in key:
-        after, before = changes.after.column(name), changes.before.column(name)
-        if after.null_count or before.null_count > without_before:
-            missing = pc.or_(pc.is_null(after), pc.and_(updates, pc.is_null(before)))
-            at = changes.offset[pc.index(missing, True).as_py()]
-            raise Unsupported(
-                f"{place.file}:{at}: column {name}: a value of the primary key is none that the column's type can hold "
-                "(a zero date, or bytes that are not text); such keys are not merged"
-            )
+        for image, raw, wanted in ((changes.after, changes.raw, None), (changes.before, changes.before_raw, updates)):
+            missing = pc.is_null(image.column(name))
+            missing = missing if wanted is None else pc.and_(missing, wanted)
+            if raw is not None and missing.true_count:
+                missing = pc.and_(missing, pc.is_null(_exact(raw, [name])))
+            if missing.true_count:
+                at = changes.offset[pc.index(missing, True).as_py()]
+                raise Unsupported(f"{place.file}:{at}: column {name}: NULL in the key that rows are told apart by")

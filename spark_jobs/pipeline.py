@@ -228,12 +228,13 @@ class Planner:
         name = TableName(*entry.name)
         seen_here = found.tables.get(name)
         behind = self._since(entry) < self.oldest
-        if seen_here is None and not behind and not found.about(name, self._since(entry)):
+        since = self._since(entry)
+        if seen_here is None and not behind and not found.about(name, since) and not found.indexes(name, since):
             return None
         table = self.lake.silver(self.source, name.schema, name.table)
         head = table.head()
         own = head.position if head else None
-        since = max([self._since(entry), *([own] if own else [])])
+        since = max([since, *([own] if own else [])])
         if since < self.oldest:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
         whole = Range(since, self.end)

@@ -6,9 +6,12 @@ Besides the source's columns a row has ``_op`` (insert, update or delete: existe
 ``_existed``, the position of the key's last change, its commit time, its window, and ``_raw``. Deletes stay as rows, so
 silver remembers what was deleted when. Windows are appended, and replaced whole when a range is done again.
 A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: rows before it count no more.
+
+A table without a key is a **bag**: what tells its rows apart is all that is in them, and equal rows are counted. A row
+of its silver table is one image and window, and ``_copies`` says how many more or fewer of it there were afterwards.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column
@@ -16,7 +19,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import Head, Table, quoted
+from spark_jobs.lake import Head, Table, identifier, quoted
 from spark_jobs.position import Position, Range
 
 TRUNCATE = "truncate"
@@ -33,6 +36,14 @@ ADDED = {
     "_window_stop": PLACE,
     "_raw": "MAP<STRING, STRING>",
 }
+COPIES = "_copies"
+"""The column that silver tables of bags have besides: copies that came less copies that went in the window."""
+IDENTITY = "_identity_"
+"""What the names of columns begin with that hold the values of ``Columns.identity`` on the way."""
+_ON_THE_WAY = {"_window", "_exists", "_changes", "_micros", "_gone"}
+"""Columns that rows have besides on their way into the tables."""
+_MAY_BE_EXACT = {"STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}
+"""Types of columns some values of which only ``_raw`` holds."""
 _ARROW_TO_SPARK = {
     "bool": "BOOLEAN",
     "int8": "TINYINT",
@@ -53,7 +64,10 @@ _ARROW_TO_SPARK = {
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A source table's columns as its silver and downstream tables have them: names, Spark types, key."""
+    """A source table's columns as its silver and downstream tables have them: names, Spark types, key.
+
+    key: empty for a bag.
+    """
 
     types: dict[str, str]
     key: tuple[str, ...]
@@ -62,18 +76,67 @@ class Columns:
     def rest(self) -> tuple[str, ...]:
         return tuple(name for name in self.types if name not in self.key)
 
+    @property
+    def is_bag(self) -> bool:
+        return not self.key
+
+    @property
+    def added(self) -> dict[str, str]:
+        """Names and types of the columns that the silver table has besides the source's."""
+        return ADDED | ({COPIES: "BIGINT"} if self.is_bag else {})
+
+    @property
+    def stored(self) -> dict[str, str]:
+        """Names and types of all columns of the silver table."""
+        return self.types | self.added
+
+    def identity(self, of: str = "") -> list[str]:
+        """SQL: what tells one row from another, by the bytes stored; equal where the rows are the same one.
+
+        of: what names are preceded by, such as ``t.``. A key's column whose value may be one that only ``_raw`` holds
+        is two expressions, and one of the two is NULL. A bag's rows are one structure each, never NULL.
+        """
+        return [cell for cell, _ in self._identity(of)]
+
+    def same(self, of: str, other: Sequence[str]) -> str:
+        """SQL: whether a row has these values of ``identity``."""
+        pairs = zip(self._identity(of), other, strict=True)
+        return " AND ".join(f"{cell} {'<=>' if may_be_null else '='} {value}" for (cell, may_be_null), value in pairs)
+
+    def _identity(self, of: str) -> list[tuple[str, bool]]:
+        if self.is_bag:
+            cells = [_comparable(f"{of}{identifier(name)}", kind) for name, kind in self.types.items()]
+            cells.append(f"array_sort(map_entries({of}_raw))")
+            named = ", ".join(f"'{at}', {cell}" for at, cell in enumerate(cells))
+            return [(f"named_struct({named})", False)]
+        found = []
+        for name in self.key:
+            may_be_exact = self.types[name] in _MAY_BE_EXACT
+            found.append((f"{of}{identifier(name)}", may_be_exact))
+            if may_be_exact:
+                found.append((f"try_element_at({of}_raw, {quoted(name)})", True))
+        return found
+
+
+def _comparable(cell: str, kind: str) -> str:
+    """As SQL compares it by its bytes: 0 and -0 are equal numbers, but not the same text."""
+    return f"CAST({cell} AS STRING)" if kind in ("FLOAT", "DOUBLE", "ARRAY<FLOAT>") else cell
+
 
 def columns(definition: TableDefinition) -> Columns:
-    """Raises TableStopped where the table has no primary key, a name is unknown, or collides with ours."""
+    """Raises TableStopped where it is not known which key the table has, a name is unknown, or collides with ours."""
     names = [column.name for column in definition.columns]
-    if not definition.key:
-        known = "has no primary key" if definition.key == () else "has a primary key that the log does not tell"
-        raise TableStopped(f"{definition.name}: the table {known}; only tables with a known primary key are merged")
+    if definition.key is None:
+        raise TableStopped(
+            f"{definition.name}: neither the log nor a statement tells whether the table has a key, and which; "
+            "SET GLOBAL binlog_row_metadata = 'FULL'"
+        )
     if not definition.named():
         raise TableStopped(
             f"{definition.name}: the names of its columns are not known; SET GLOBAL binlog_row_metadata = 'FULL'"
         )
-    collisions = [name for name in names if name and name.lower() in ADDED]
+    taken = {*ADDED, *_ON_THE_WAY} if definition.key else {*ADDED, *_ON_THE_WAY, COPIES}
+    collisions = [name for name in names if name and (name.lower() in taken or name.lower().startswith(IDENTITY))]
     if collisions:
         raise TableStopped(
             f"{definition.name}: its column {collisions[0]} has the name of one that is added; rename it"
@@ -84,8 +147,9 @@ def columns(definition: TableDefinition) -> Columns:
 
 def stored_columns(table: Table, head: Head) -> Columns:
     """The columns of a silver table as it is; its commits name the key."""
-    types = {name: kind for name, kind in table.columns().items() if name not in ADDED}
-    return Columns(types, tuple(head.checkpoint.notes["key"]) if head.checkpoint else ())
+    key = tuple(head.checkpoint.notes["key"]) if head.checkpoint else ()
+    taken = ADDED if key else [*ADDED, COPIES]
+    return Columns({name: kind for name, kind in table.columns().items() if name not in taken}, key)
 
 
 def spark_type(arrow: str) -> str:

@@ -62,16 +62,22 @@ class Survey:
     statements: tuple[Said, ...]
 
     def about(self, name: TableName, since: Position) -> list[Said]:
-        """The statements from a position on that name a table, in order."""
-        return [
-            one for one in self.statements if one.position >= since and one.statement.names(name.schema, name.table)
-        ]
+        """The statements from a position on that name a table, in order; without those about indexes alone."""
+        return [one for one in self._naming(name, since) if one.statement.effect is not Effect.INDEXES]
+
+    def indexes(self, name: TableName, since: Position) -> list[Said]:
+        """The statements from a position on that make or drop one of a table's indexes, in order."""
+        return [one for one in self._naming(name, since) if one.statement.effect is Effect.INDEXES]
 
     def last_change(self, name: TableName) -> Position | None:
         """Where the last statement stands that names a table."""
-        return max(
-            (said.position for said in self.statements if said.statement.names(name.schema, name.table)), default=None
-        )
+        found = [one for one in self.statements if one.statement.names(name.schema, name.table)]
+        return max((one.position for one in found if one.statement.effect is not Effect.INDEXES), default=None)
+
+    def _naming(self, name: TableName, since: Position) -> list[Said]:
+        return [
+            one for one in self.statements if one.position >= since and one.statement.names(name.schema, name.table)
+        ]
 
 
 def survey(slices: DataFrame) -> Survey:
@@ -99,12 +105,34 @@ def agreed(name: TableName, found: Iterable[tuple[Position, TableDefinition]]) -
     """The one definition that all of a range's rows share. Raises TableStopped where they differ."""
     (first_at, first), *others = found
     for at, other in others:
-        if not same_layout(first, other) or first != other:
+        if not same_layout(first, other) or first != replace(other, key=first.key):
             raise TableStopped(
                 f"{name}: its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(other)}), "
                 "and no statement between them says why"
             )
+        if first.key != () and not same_key(first, other):
+            raise TableStopped(
+                f"{name}: rows are told apart by ({key_names(first)}) at {first_at}, and by ({key_names(other)}) at "
+                f"{at}; a change of the key is not followed"
+            )
     return first
+
+
+def same_key(one: TableDefinition, other: TableDefinition) -> bool:
+    """Whether rows are told apart by the same columns, as far as both definitions know."""
+    if one.key is None or other.key is None:
+        return True
+    return {str(name).casefold() for name in _key(one)} == {str(name).casefold() for name in _key(other)}
+
+
+def key_names(definition: TableDefinition) -> str:
+    """The key's columns, for messages."""
+    return ", ".join(_key(definition)) or "all columns"
+
+
+def _key(definition: TableDefinition) -> list[str]:
+    names = definition.column_names()
+    return [names[at] for at in definition.key or ()]
 
 
 def _spans(slices: DataFrame) -> dict[TableName, Seen]:

@@ -73,13 +73,18 @@ class Column:
 class TableDefinition:
     """A table's columns in the order of its rows.
 
-    key: ordinals of the primary key's columns; None: not known, (): it has none. A key on a column's prefix
-    names the column: what is unique by a prefix is unique as a whole.
+    key: ordinals of the columns by which the server tells rows apart: the primary key's, or else those of the first
+    unique index whose columns are all NOT NULL and whole (MySQL sql/dd_table_share.cc, MariaDB sql/table.cc, which
+    TABLE_MAP and InnoDB go by). None: not known, (): it has none. A primary key on a column's prefix names the column:
+    what is unique by a prefix is unique as a whole.
+    index: the name of that index where a statement or a server told it; "" where it is another than PRIMARY, without a
+    name of its own in the statement.
     """
 
     name: TableName
     columns: tuple[Column, ...]
     key: tuple[int, ...] | None = None
+    index: str | None = None
 
     def named(self) -> bool:
         """Whether the names of all columns are known."""

@@ -14,6 +14,7 @@ from itertools import pairwise
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
 from spark_jobs.schema.declared import Declared, Word, converted, declared, fill_of, words_of
+from spark_jobs.schema.definitions import PRIMARY
 
 FIRST = ""
 """Place of a column that comes before all others."""
@@ -58,7 +59,19 @@ class Convert:
     charset: str
 
 
-Operation = Add | Drop | Change | Convert
+@dataclass(frozen=True, slots=True)
+class AddPrimary:
+    """ADD PRIMARY KEY."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex:
+    """DROP INDEX, and RENAME INDEX: behind it no index has the name."""
+
+    name: str
+
+
+Operation = Add | Drop | Change | Convert | AddPrimary | DropIndex
 
 _KEYS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"}
 _NO_COLUMN = {
@@ -75,7 +88,7 @@ _WHOLE = {"ORDER", "PARTITION", "REORGANIZE", "COALESCE", "REMOVE", "ANALYZE", "
 
 
 def operations(text: str) -> list[Operation]:
-    """What an ALTER TABLE does to columns; empty where only indexes, options and the like change.
+    """What an ALTER TABLE does to columns and keys; empty where only options and the like change.
 
     Raises Unsupported for what changes rows or names in another way, and for what is not known.
     """
@@ -114,23 +127,62 @@ def created(name: TableName, text: str) -> TableDefinition | None:
     words = _behind_name(words_of(text))
     if not words or not words[0].among("(") or words[1].among("LIKE"):
         return None
-    columns, key = [], list[str]()
+    columns, key, uniques = [], list[str](), list[_Unique]()
     for part in _parts(_enclosed(words)):
         if _is_primary(part):
             key = [word.text for word in _enclosed(part[part.index(Word("(", "sign")) :]) if _is_name(word)]
+        elif any(word.among("UNIQUE") for word in part[:3]) and part[0].among("UNIQUE", "CONSTRAINT"):
+            uniques.append(_unique(part))
         elif not part[0].among(*_KEYS, "PERIOD"):
             one = declared(part[0].text, part[1:])
-            columns.append(one.column)
+            columns.append(one)
             key += [part[0].text] if one.in_key else []
+            uniques += [_Unique("", (part[0].text,))] if one.is_unique else []
     options = words[len(_enclosed(words)) + 2 :]
     if any(word.among("SELECT", "AS") for word in options):
         return None
     charset = _default_charset(options)
-    columns = [converted(one, charset) if charset and one.charset is None else one for one in columns]
-    names = [str(column.name).casefold() for column in columns]
+    found = [one.column for one in columns]
+    found = [converted(one, charset) if charset and one.charset is None else one for one in found]
+    names = [str(column.name).casefold() for column in found]
     ordinals = tuple(names.index(part.casefold()) for part in key)
-    columns = [replace(c, nullable=False) if o in ordinals else c for o, c in enumerate(columns)]
-    return TableDefinition(name, tuple(columns), ordinals)
+    found = [replace(c, nullable=False) if o in ordinals else c for o, c in enumerate(found)]
+    if key:
+        return TableDefinition(name, tuple(found), ordinals, PRIMARY)
+    return TableDefinition(name, tuple(found), *_instead_of_primary(columns, uniques))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unique:
+    """A unique index, its columns by name; None where a part of a value or an expression is in it."""
+
+    name: str
+    columns: tuple[str, ...] | None
+
+
+def _unique(part: Sequence[Word]) -> _Unique:
+    """Reads ``[CONSTRAINT [name]] UNIQUE [INDEX | KEY] [name] [USING …] (…)``."""
+    at = next(k for k, word in enumerate(part) if word.among("UNIQUE"))
+    open_ = next((k for k, word in enumerate(part) if k > at and word.among("(")), len(part))
+    named = [word.text for word in part[at + 1 : open_] if not word.among("INDEX", "KEY", "USING", "BTREE", "HASH")]
+    inside = _enclosed(part[open_:])
+    is_plain = not any(word.among("(") for word in inside)
+    columns = tuple(word.text for word in inside if _is_name(word))
+    return _Unique((named or [""])[0], columns if is_plain else None)
+
+
+def _instead_of_primary(columns: Sequence[Declared], uniques: Sequence[_Unique]) -> tuple[tuple[int, ...], str | None]:
+    """Key and index of a table without a primary key: the first unique index whose columns are all NOT NULL, if any.
+
+    One of which that is not certain (a part of a value may be all of it, a TIMESTAMP may be NOT NULL unsaid) is passed
+    over: rows are told apart by all columns, whatever index there is.
+    """
+    names = [str(one.column.name).casefold() for one in columns]
+    for unique in uniques:
+        ordinals = tuple(names.index(name.casefold()) for name in unique.columns or ())
+        if ordinals and not any(columns[o].column.nullable or columns[o].is_computed for o in ordinals):
+            return ordinals, unique.name
+    return (), None
 
 
 def _default_charset(options: Sequence[Word]) -> str | None:
@@ -205,7 +257,7 @@ def _add(rest: list[Word], _: str) -> list[Operation]:
     if rest[0].among("COLUMN"):
         rest = rest[1:]
     elif _is_primary(rest):
-        raise Unsupported("the primary key changes")
+        return [AddPrimary()]
     elif rest[0].among(*_KEYS, "PARTITION"):
         return []
     elif rest[0].among("SYSTEM", "PERIOD") and len(rest) > 1 and rest[1].among("VERSIONING", "FOR"):
@@ -229,6 +281,8 @@ def _drop(rest: list[Word], _: str) -> list[Operation]:
         rest = rest[1:]
     elif rest[0].among("PRIMARY") or (rest[0].among(*_KEYS) and rest[-1].text.upper() == "PRIMARY"):
         raise Unsupported("the primary key changes")
+    elif rest[0].among("INDEX", "KEY", "CONSTRAINT"):
+        return [DropIndex(rest[-1].text)]
     elif rest[0].among(*_KEYS):
         return []
     elif rest[0].among("PARTITION", "SYSTEM") and len(rest) > 1:
@@ -251,7 +305,7 @@ def _change(rest: list[Word], verb: str) -> list[Operation]:
 
 def _rename(rest: list[Word], _: str) -> list[Operation]:
     if rest[0].among("INDEX", "KEY"):
-        return []
+        return [DropIndex(rest[-3].text)]
     if rest[0].among("COLUMN"):
         return [Change(rest[1].text, rest[-1].text)]
     raise Unsupported("a table's new name is not followed yet")
@@ -268,6 +322,16 @@ def _placed(words: list[Word]) -> tuple[list[Word], str | None]:
     if len(words) > 1 and words[-2].among("AFTER"):
         return words[:-2], words[-1].text
     return words, None
+
+
+def index_dropped(text: str) -> DropIndex | None:
+    """Which index a DROP INDEX drops; None for another statement. Raises Unsupported where it cannot be read."""
+    words = words_of(text)
+    at = next((k for k, word in enumerate(words[:4]) if word.among("INDEX")), None)
+    if at is None or not words[0].among("DROP"):
+        return None
+    at += 3 if words[at + 1].among("IF") else 1
+    return DropIndex(words[at].text)
 
 
 def _keyless(one: Declared) -> Declared:
@@ -310,12 +374,43 @@ def moved(before: TableDefinition, found: Sequence[Operation]) -> Moved:
     origins = tuple(slot.origin for slot in slots)
     lost = [before.columns[ordinal].name for ordinal in before.key or () if ordinal not in origins]
     if lost:
-        raise Unsupported(f"column {lost[0]} of the primary key goes")
+        raise Unsupported(f"column {lost[0]} of the key goes")
+    _require_key(before, found)
+    _require_not_null(before, slots)
     key = None if before.key is None else tuple(origins.index(ordinal) for ordinal in before.key)
     new = {slot.name: fill_of(slot.declared) for slot in slots if slot.origin is None and slot.declared}
     fills = {name: fill for name, fill in new.items() if fill is not None}
     is_open = frozenset(slot.name for slot in slots if slot.origin is None and slot.declared and slot.declared.is_open)
-    return Moved(TableDefinition(before.name, columns, key), origins, fills, is_open)
+    return Moved(replace(before, columns=columns, key=key), origins, fills, is_open)
+
+
+def _require_key(before: TableDefinition, found: Sequence[Operation]) -> None:
+    """Raises Unsupported where rows are told apart otherwise behind the statement. A bag stays one."""
+    if before.key == ():
+        return
+    if any(isinstance(one, AddPrimary) for one in found):
+        raise Unsupported("the primary key changes")
+    for one in found:
+        if isinstance(one, DropIndex):
+            require_index(before, one)
+
+
+def require_index(before: TableDefinition, dropped: DropIndex) -> None:
+    """Raises Unsupported where the index is, or may be, the one by which rows are told apart.
+
+    Where the log tells the key itself, the next TABLE_MAP does.
+    """
+    if before.key and before.index is not None and before.index.casefold() in ("", dropped.name.casefold()):
+        raise Unsupported(f"index {dropped.name} goes, by which rows are told apart")
+
+
+def _require_not_null(before: TableDefinition, slots: Sequence[_Slot]) -> None:
+    """Raises Unsupported where a unique index stops being a key because a column of it may be NULL."""
+    if before.index in (None, PRIMARY):
+        return
+    for slot in slots:
+        if slot.declared and slot.declared.column.nullable and slot.origin in (before.key or ()):
+            raise Unsupported(f"column {slot.name} may be NULL then, and rows are told apart by it")
 
 
 def _kept(before: TableDefinition, found: Sequence[Operation]) -> tuple[list[_Slot], list[_Slot]]:

@@ -71,14 +71,16 @@ class Declared:
 
     column: as TABLE_MAP would describe it; text whose character set the statement leaves to the table's default has
     none, and its length in characters. default: the words of its default, None where it has none. why_unknown: what
-    makes the values of older rows unknown. in_key: it is declared the primary key. is_open: it is a TIMESTAMP without
-    NULL, NOT NULL or a default; whether NULL is one of its values depends on explicit_defaults_for_timestamp.
+    makes the values of older rows unknown. in_key, is_unique: it is declared the primary key, or UNIQUE. is_open: it is
+    a TIMESTAMP without NULL, NOT NULL or a default; whether NULL is one of its values depends on
+    explicit_defaults_for_timestamp.
     """
 
     column: Column
     default: tuple[Word, ...] | None = None
     why_unknown: str | None = None
     in_key: bool = False
+    is_unique: bool = False
     is_computed: bool = False
     is_open: bool = False
 
@@ -109,12 +111,20 @@ def declared(name: str, words: Sequence[Word]) -> Declared:
     kind, at = _kind_of(words)
     arguments, at = _arguments(words, at)
     rest = _Attributes(words[at:])
+    if words[0].among("SERIAL"):
+        rest.serial()
     while rest:
         rest.read()
     column = _column(name, kind, arguments, rest)
     is_open = kind == "timestamp" and not rest.says_null and rest.default is None
     return Declared(
-        column, rest.default, rest.why_unknown(words[0]), rest.in_key, is_computed=rest.is_computed, is_open=is_open
+        column,
+        rest.default,
+        rest.why_unknown(words[0]),
+        rest.in_key,
+        rest.is_unique,
+        is_computed=rest.is_computed,
+        is_open=is_open,
     )
 
 
@@ -149,6 +159,7 @@ class _Attributes:
         self.unsigned = False
         self.charset: str | None = None
         self.in_key = False
+        self.is_unique = False
         self.is_computed = False
         self.is_counter = False
 
@@ -207,6 +218,11 @@ class _Attributes:
 
     def unique(self) -> None:
         self._take("KEY")
+        self.is_unique = True
+
+    def serial(self) -> None:
+        """The type that stands for BIGINT UNSIGNED NOT NULL AUTO_INCREMENT UNIQUE."""
+        self.is_unique, self.nullable = True, False
 
     def computed(self) -> None:
         self.is_computed = True

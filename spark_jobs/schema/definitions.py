@@ -13,7 +13,7 @@ column's type and metadata are those of the table map. Anything else stops the t
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -66,6 +66,8 @@ _DEFLATED = {252: 140, 15: 141}
 """The codes of MariaDB's compressed columns. A VARCHAR's metadata counts the byte before each value."""
 _TEXTUAL = {*_COUNTED.values(), 252, *_DEFLATED.values(), *_LONG.values()}
 """Codes of the types that servers count as character columns."""
+PRIMARY = "PRIMARY"
+"""The name of the index that is a primary key."""
 _ESCAPED = re.compile(r"''|\\.", re.DOTALL)
 """As information_schema writes labels (sql/sql_show.cc and field.cc, ``append_unescaped``)."""
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
@@ -152,7 +154,7 @@ def completed(
             f"{missing}, and the server's definition does not fit: the log has {logged}, the server {known}"
         )
     columns = zip(logged.columns, known.columns, strict=True)
-    return TableDefinition(logged.name, tuple(replace(two, nullable=one.nullable) for one, two in columns), known.key)
+    return replace(known, name=logged.name, columns=tuple(replace(two, nullable=one.nullable) for one, two in columns))
 
 
 def _declared(
@@ -210,7 +212,10 @@ def to_json(definition: TableDefinition) -> str:
 def from_json(text: str) -> TableDefinition:
     raw = json.loads(text)
     columns = [Column(**{**one, "labels": one["labels"] and tuple(one["labels"])}) for one in raw["columns"]]
-    return TableDefinition(TableName(**raw["name"]), tuple(columns), tuple(raw["key"]))
+    key = raw["key"]
+    return TableDefinition(
+        TableName(**raw["name"]), tuple(columns), None if key is None else tuple(key), raw.get("index")
+    )
 
 
 _ASK_COLUMNS = """
@@ -232,9 +237,14 @@ _COLLATIONS, _FULL_COLLATIONS = (
 )
 """MariaDB from 10.10 on has collations for several character sets; COLLATIONS has only the name that they share."""
 _ASK_KEYS = """
-SELECT TABLE_SCHEMA `schema`, TABLE_NAME `table`, COLUMN_NAME name
-FROM information_schema.STATISTICS WHERE INDEX_NAME = 'PRIMARY' ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX
+SELECT s.TABLE_SCHEMA `schema`, s.TABLE_NAME `table`, s.INDEX_NAME `index`, s.COLUMN_NAME name,
+       s.INDEX_NAME = 'PRIMARY' OR (s.SUB_PART IS NULL AND c.IS_NULLABLE = 'NO' AND c.EXTRA NOT LIKE '%VIRTUAL%') told
+FROM information_schema.STATISTICS s
+LEFT JOIN information_schema.COLUMNS c
+  ON c.TABLE_SCHEMA = s.TABLE_SCHEMA AND c.TABLE_NAME = s.TABLE_NAME AND c.COLUMN_NAME = s.COLUMN_NAME
+WHERE s.NON_UNIQUE = 0 ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
 """
+"""``told``: whether the column in the index tells rows apart; an expression in an index has no column at all."""
 
 
 def _from_server(source: Server, connection: Any) -> Iterator[TableDefinition]:
@@ -244,9 +254,29 @@ def _from_server(source: Server, connection: Any) -> Iterator[TableDefinition]:
     keys = _by_table(source.ask(connection, _ASK_KEYS))
     for name, rows in columns.items():
         if name.schema not in SYSTEM_SCHEMAS:
+            found = tuple(column_of_row(row, collations) for row in rows)
+            usable = _usable(keys.get(name, ()))
+            index = next(iter(usable), None) if len(usable) < 2 else _first_index(source, connection, name, usable)
             names = [row["name"] for row in rows]
-            key = tuple(names.index(row["name"]) for row in keys.get(name, ()))
-            yield TableDefinition(name, tuple(column_of_row(row, collations) for row in rows), key)
+            key = tuple(names.index(part) for part in usable[index]) if index else ()
+            yield TableDefinition(name, found, key, index)
+
+
+def _usable(rows: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
+    """The columns of each unique index by which a table's rows can be told apart; the primary key alone, if there."""
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        parts.setdefault(row["index"], []).append(row)
+    told = {index: listed for index, listed in parts.items() if all(row["told"] for row in listed)}
+    found = {index: [row["name"] for row in listed] for index, listed in told.items()}
+    return {PRIMARY: found[PRIMARY]} if PRIMARY in found else found
+
+
+def _first_index(source: Server, connection: Any, name: TableName, usable: Container[str]) -> str:
+    """The first of these indexes in the order in which the server tries them, which SHOW INDEX lists."""
+    schema, table = (part.replace("`", "``") for part in (name.schema, name.table))
+    listed = source.ask(connection, f"SHOW INDEX FROM `{schema}`.`{table}`")
+    return next(str(row["Key_name"]) for row in listed if row["Key_name"] in usable)
 
 
 def _by_table(rows: list[dict[str, Any]]) -> dict[TableName, list[dict[str, Any]]]:

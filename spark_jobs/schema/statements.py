@@ -41,6 +41,7 @@ class Effect(Enum):
     NONE = "none"
     CREATES = "creates a table"
     CHANGES = "changes a table"
+    INDEXES = "makes or drops an index"
     ROWS = "changes rows, logged as a statement"
     ROUTINE = "runs a routine, logged as a statement"
     TRANSACTION = "decides about rows that were logged before it"
@@ -110,7 +111,7 @@ _VERBS = (
 )
 _MODIFIERS = {"LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"}
 """Words behind a verb that the parser takes for a table's name."""
-_CREATE_OBJECTS = {"TABLE": Effect.CREATES, "DATABASE": Effect.NONE, "SCHEMA": Effect.NONE, "INDEX": Effect.NONE}
+_CREATE_OBJECTS = {"TABLE": Effect.CREATES, "DATABASE": Effect.NONE, "SCHEMA": Effect.NONE, "INDEX": Effect.INDEXES}
 
 
 @lru_cache(maxsize=1024)
@@ -149,7 +150,9 @@ def _effect_on_objects(verb: str, heads: list[str]) -> Effect:
         return Effect.CHANGES if "REPLACE" in heads[:2] else _CREATE_OBJECTS.get(kind, Effect.CHANGES)
     of_a_schema = verb == "ALTER" and kind in ("DATABASE", "SCHEMA")
     of_an_index = verb == "DROP" and kind == "INDEX" and "PRIMARY" not in rest
-    return Effect.NONE if of_a_schema or of_an_index else Effect.CHANGES
+    if of_an_index:
+        return Effect.INDEXES
+    return Effect.NONE if of_a_schema else Effect.CHANGES
 
 
 def _switches_keys(words: list[str]) -> bool:

@@ -208,7 +208,9 @@ def test_names_that_the_log_leaves_out_are_carried_through_statements() -> None:
 
 
 def test_a_standing_is_read_back_from_a_commit() -> None:
-    for one in (Standing(OLD, emptied=at(77)), Standing(None, is_dropped=True)):
+    unnamed = TableDefinition(NAME, (Column(None, 3),))
+    unique = TableDefinition(NAME, (ID,), (0,), "u")
+    for one in (Standing(OLD, emptied=at(77)), Standing(None, is_dropped=True), Standing(unnamed), Standing(unique)):
         assert Standing.from_notes(one.to_notes()) == one
     assert Standing.from_notes({}) == Standing(None)
 
@@ -263,3 +265,84 @@ def test_names_of_a_table_s_first_rows_come_from_statements_before_them() -> Non
     assert names(create, "DROP TABLE t", "CREATE TABLE t (k INT, n BIGINT, PRIMARY KEY (k))") == ["50-1000 k,n"]
     for text in ("RENAME TABLE t TO u, v TO t", "DROP DATABASE shop", "ALTER TABLE t DROP PRIMARY KEY"):
         assert names(create.replace("v INT", "v BIGINT"), text) == ["40-1000 @1,@2"], "no name is guessed"
+
+
+def keyed(*key: int, index: str | None = None) -> TableDefinition:
+    """id, v, told apart by the columns with these ordinals."""
+    return TableDefinition(NAME, (ID, V), key, index)
+
+
+UNNAMED = TableDefinition(NAME, (Column(None, 3), Column(None, 3)), None)
+BAG = keyed()
+
+
+def keys(found: list[Step]) -> list[tuple[int, ...] | None]:
+    return [step.definition.key for step in found if isinstance(step, Rows)]
+
+
+def test_a_bag_stays_one_whatever_index_is_made() -> None:
+    added = "ALTER TABLE t ADD PRIMARY KEY (id)"
+    assert keys(steps(maps=((100, BAG), (600, keyed(0))))) == [()], "CREATE UNIQUE INDEX is not looked at"
+    assert keys(steps((500, added), maps=((100, BAG), (600, keyed(0))))) == [(), ()]
+    assert keys(steps(maps=((100, keyed(0)),), standing=Standing(BAG))) == [()]
+    assert keys(steps(maps=((100, keyed(0)),), rules=Rules(as_logged, nowhere, is_bag=True))) == [()]
+
+
+def test_a_table_made_anew_or_never_seen_has_the_key_that_its_log_tells() -> None:
+    create, added = "CREATE TABLE t (id INT, v INT)", "ALTER TABLE t ADD PRIMARY KEY (id)"
+    assert keys(steps((20, create), (40, added), maps=((100, keyed(0)),))) == [(0,)]
+    found = steps((500, "DROP TABLE t"), (600, create), maps=((100, BAG), (700, keyed(1))))
+    assert keys(found) == [(), (1,)]
+
+
+def test_a_change_of_the_key_stops_the_table() -> None:
+    for other in (keyed(1), BAG):
+        with pytest.raises(TableStopped, match=r"told apart by \(id\) at b.000001:100, and by \((v|all columns)\) at"):
+            steps(maps=((100, keyed(0)), (600, other)))
+    with pytest.raises(TableStopped, match=r"were told apart by \(id\) up to b.000001:10, and are by \(v\) behind it"):
+        steps(maps=((100, keyed(1)),), standing=Standing(keyed(0)))
+    after = TableDefinition(NAME, (ID, V, Column("x", 3)), (1,))
+    with pytest.raises(TableStopped, match=r"changes the key from \(id\) to \(v\): ALTER TABLE t ADD x INT"):
+        steps((500, "ALTER TABLE t ADD x INT"), maps=((100, OLD), (600, after)))
+
+
+@pytest.mark.parametrize(
+    "statement, index, why",
+    [
+        ("DROP INDEX u ON t", "u", "index u goes, by which rows are told apart"),
+        ("ALTER TABLE t DROP KEY U", "u", "index U goes, by which rows are told apart"),
+        ("ALTER TABLE t RENAME INDEX a TO b", "", "index a goes, by which rows are told apart"),
+        ("DROP INDEX other ON t", "u", None),
+        ("DROP INDEX u ON other", "u", None),
+        ("ALTER TABLE other DROP INDEX u, ADD FOREIGN KEY (a) REFERENCES t (id)", "u", None),
+        ("DROP INDEX u ON t", "PRIMARY", None),
+        ("DROP INDEX u ON t", None, None),
+        ("CREATE UNIQUE INDEX u ON t (v)", "v", None),
+    ],
+)
+def test_an_index_that_goes_stops_the_table_where_the_log_tells_no_key(
+    statement: str, index: str | None, why: str | None
+) -> None:
+    standing = Standing(keyed(0, index=index))
+    for maps in (((100, UNNAMED),), ()):
+        if why:
+            with pytest.raises(TableStopped, match=why):
+                steps((500, statement), maps=maps, standing=standing)
+        else:
+            assert keys(steps((500, statement), maps=maps, standing=standing)) == [(0,)] * len(maps)
+
+
+def test_an_index_that_goes_before_the_first_row_leaves_a_bag() -> None:
+    create = "CREATE TABLE t (id INT NOT NULL, v INT, UNIQUE u (id))"
+    assert keys(steps((20, create), maps=((100, UNNAMED),))) == [(0,)]
+    assert keys(steps((20, create), (40, "DROP INDEX u ON t"), maps=((100, UNNAMED),))) == [()]
+
+
+def test_a_server_s_unique_index_is_believed_where_no_statement_may_have_made_it() -> None:
+    def told(logged: TableDefinition, _: Position | None) -> TableDefinition:
+        return keyed(0, index="u")
+
+    rules = Rules(told, nowhere)
+    assert keys(steps(maps=((100, UNNAMED),), rules=rules)) == [(0,)]
+    for statement in ("CREATE UNIQUE INDEX u ON t (id)", "ALTER TABLE t ADD UNIQUE u (id)", "DROP INDEX w ON t"):
+        assert keys(steps((500, statement), maps=((100, UNNAMED),), rules=rules)) == [()]

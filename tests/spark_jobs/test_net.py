@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import Changes
 from spark_jobs.errors import Unsupported
-from spark_jobs.net import DELETE, INSERT, UPDATE, Place, net_rows, reduce, settle
+from spark_jobs.net import DELETE, INSERT, UPDATE, Place, image_rows, net_rows, reduce, settle
 
 Row = dict[str, Any]
 COLUMNS = {"id": pa.int32(), "part": pa.string(), "note": pa.string()}
@@ -217,20 +217,85 @@ def test_exact_texts_go_with_their_row() -> None:
     assert {row["id"]: row["_raw"] for row in reduce(table, KEY).to_pylist()} == {1: [("note", "ff")], 2: None}
 
 
-@pytest.mark.parametrize(
-    "before, after",
-    [
-        (None, {"day": None}),
-        ({"day": None}, {"day": date(2026, 1, 1)}),
-        ({"day": date(2026, 1, 1)}, {"day": None}),
-        ({"day": None}, None),
-    ],
-)
-def test_a_key_that_its_column_cannot_hold_is_refused_with_its_place(before: Row | None, after: Row | None) -> None:
+def keyed(
+    kind: pa.DataType, *moves: tuple[Any, Any], exact: Sequence[tuple[str | None, str | None]] = ()
+) -> list[tuple[Any, Any, bool, bool]]:
+    """Updates of a table whose key is ``k``: key, exact text, and whether it existed and exists, by position."""
+    changes = batch([Change(at, 0, {"k": old}, {"k": new}) for at, (old, new) in enumerate(moves)], {"k": kind})
+    if exact:
+        raws = (pa.array([one and [("k", one)] for one in side], RAW) for side in zip(*exact, strict=True))
+        given = dict(zip(("before_raw", "raw"), raws, strict=True))
+        changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | given)
+    rows = pa.concat_tables(net_rows(changes, Place("b.000001", 1, 8, 0), ["k"], ["k"]))
+    settled = settle(rows, ["k"]).to_pylist()
+    found = [(row["k"], dict(row["_raw"] or []).get("k"), row["_existed"], row["_exists"]) for row in settled]
+    return sorted(found, key=repr)
+
+
+RAW = pa.map_(pa.string(), pa.string())
+
+
+def test_keys_are_told_apart_by_the_bytes_stored() -> None:
+    assert keyed(pa.string(), ("a", "A")) == [("A", None, False, True), ("a", None, True, False)]
+    assert keyed(pa.string(), ("a", "a ")) == [("a ", None, False, True), ("a", None, True, False)]
+    assert keyed(pa.binary(), (b"a", b"a\0")) == [(b"a", None, True, False), (b"a\0", None, False, True)]
+
+
+def test_zero_and_less_than_zero_are_one_number() -> None:
+    (row,) = keyed(pa.float64(), (0.0, -0.0), (-0.0, -0.0))
+    assert repr(row[0]) == "-0.0", "the last one written stays as it was written"
+    assert row[2:] == (True, True)
+
+
+def test_keys_that_no_column_holds_are_told_apart_by_their_exact_texts() -> None:
+    zero, half = "0000-00-00", "2024-00-00"
+    assert keyed(pa.date32(), (None, None), (None, None), exact=[(zero, zero), (half, zero)]) == [
+        (None, zero, True, True),
+        (None, half, True, False),
+    ], "the second update moved one key onto the other"
+    day = date(2024, 1, 1)
+    assert keyed(pa.date32(), (None, day), (day, day), exact=[(zero, None), (None, None)]) == [
+        (None, zero, True, False),
+        (day, None, False, True),
+    ]
+
+
+def test_a_column_of_a_composite_key_and_its_exact_text() -> None:
+    """('x', ff) and (ff, 'x') are two keys, and so are texts that only together are the same."""
+    kinds = {"a": pa.string(), "b": pa.string()}
+    images = [(None, "x"), ("x", None), (None, None), (None, None)]
+    raws = [[("a", "ff")], [("b", "ff")], [("a", "f"), ("b", "ff")], [("a", "ff"), ("b", "f")]]
+    changes = batch([Change(at, 0, None, dict(zip("ab", one, strict=True))) for at, one in enumerate(images)], kinds)
+    given = {"raw": pa.array(raws, RAW)}
+    changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | given)
+    rows = pa.concat_tables(net_rows(changes, Place("b.000001", 1, 8, 0), ["a", "b"], ["a", "b"]))
+    assert len(settle(rows, ["a", "b"])) == 4
+    assert len(reduce(pa.concat_tables([rows.slice(1), rows.slice(1)]), ["a", "b"])) == 6, "slices of them, too"
+
+
+@pytest.mark.parametrize("before, after", [(None, {"day": None}), ({"day": None}, {"day": date(2026, 1, 1)})])
+def test_null_in_a_key_is_refused_with_its_place(before: Row | None, after: Row | None) -> None:
     changes = batch([Change(3, 0, before, after)], {"day": pa.date32()})
     with pytest.raises(Unsupported) as refused:
         list(net_rows(changes, Place("mysql-bin.000008", 1, 8, 0), ["day"], ["day"]))
-    assert str(refused.value) == (
-        "mysql-bin.000008:101: column day: a value of the primary key is none that the column's type can hold "
-        "(a zero date, or bytes that are not text); such keys are not merged"
-    )
+    said = "mysql-bin.000008:101: column day: NULL in the key that rows are told apart by"
+    assert str(refused.value) == said
+
+
+@settings(max_examples=40)
+@given(histories())
+def test_images_of_a_bag_add_up_to_what_a_dict_counts(changes: list[Change]) -> None:
+    counted: dict[Any, int] = {}
+    for change in changes:
+        for row, copies in ((change.before, -1), (change.after, 1)):
+            if row:
+                counted[tuple(row.values())] = counted.get(tuple(row.values()), 0) + copies
+    found: dict[Any, int] = {}
+    for run in runs(changes, [False]):
+        stretch, number, *_ = run[0].place
+        place = Place("b.000001", stretch, number, run[0].window)
+        for table in image_rows(batch(run), place, list(COLUMNS)):
+            for row in table.to_pylist():
+                image = tuple(row[name] for name in COLUMNS)
+                found[image] = found.get(image, 0) + row["_copies"]
+    assert found == counted

@@ -86,16 +86,19 @@ def test_names_and_key_are_in_their_order() -> None:
     "definition, said",
     [
         (
-            TableDefinition(NAME, (ID,), ()),
-            "shop.t: the table has no primary key; only tables with a known primary key are merged",
-        ),
-        (
             TableDefinition(NAME, (ID,), None),
             (
-                "shop.t: the table has a primary key that the log does not tell; only tables with a known primary "
-                "key are "
-                "merged"
+                "shop.t: neither the log nor a statement tells whether the table has a key, and which; "
+                "SET GLOBAL binlog_row_metadata = 'FULL'"
             ),
+        ),
+        (
+            TableDefinition(NAME, (ID, Column("_copies", 3)), ()),
+            "shop.t: its column _copies has the name of one that is added; rename it",
+        ),
+        (
+            TableDefinition(NAME, (ID, Column("_identity_7", 3)), (0,)),
+            "shop.t: its column _identity_7 has the name of one that is added; rename it",
         ),
         (
             TableDefinition(NAME, (ID, Column("_raw", 3)), (0,)),
@@ -121,6 +124,44 @@ def test_a_table_that_cannot_be_merged_stops_with_a_reason(definition: TableDefi
 def test_each_added_column_is_refused_as_a_sources(name: str) -> None:
     with pytest.raises(TableStopped, match=f"its column {name} has the name of one that is added"):
         columns(TableDefinition(NAME, (ID, Column(name, 3)), (0,)))
+
+
+def test_a_table_without_a_key_is_a_bag_that_counts() -> None:
+    found = columns(TableDefinition(NAME, (ID, NOTE), ()))
+    assert (found.is_bag, found.key, found.rest) == (True, (), ("id", "note"))
+    assert found.added == ADDED | {"_copies": "BIGINT"}
+    keyed = columns(TableDefinition(NAME, (ID, Column("_copies", 3)), (0,)))
+    assert (keyed.is_bag, keyed.added) == (False, ADDED)
+
+
+def test_a_key_s_identity_is_its_columns_and_what_they_cannot_hold() -> None:
+    found = Columns({"id": "INT", "a`b": "STRING", "n": "DATE"}, ("a`b", "id"))
+    assert found.identity("t.") == ["t.`a``b`", "try_element_at(t._raw, 'a`b')", "t.`id`"]
+    assert found.same("t.", ["x", "y", "z"]) == (
+        "t.`a``b` <=> x AND try_element_at(t._raw, 'a`b') <=> y AND t.`id` = z"
+    )
+
+
+@pytest.mark.spark
+def test_a_bag_s_rows_are_equal_where_all_their_bytes_are(spark: SparkSession) -> None:
+    kinds = {"f": "FLOAT", "d": "DOUBLE", "v": "ARRAY<FLOAT>", "g": "STRUCT<srid: INT, wkb: BINARY>", "s": "STRING"}
+    rows = [
+        "(1.5F, 0D, array(1F), named_struct('srid', 0, 'wkb', X'00'), 'a', NULL)",
+        "(1.5F, -0D, array(1F), named_struct('srid', 0, 'wkb', X'00'), 'a', NULL)",
+        "(1.5F, 0D, array(-0F), named_struct('srid', 0, 'wkb', X'00'), 'a', NULL)",
+        "(1.5F, 0D, array(0F), named_struct('srid', 0, 'wkb', X'00'), 'a', NULL)",
+        "(1.5F, 0D, array(1F), named_struct('srid', 0, 'wkb', X'0000'), 'a', NULL)",
+        "(1.5F, 0D, array(1F), NULL, 'a', NULL)",
+        "(1.5F, 0D, array(1F), NULL, 'a ', NULL)",
+        "(1.5F, 0D, array(1F), NULL, NULL, NULL)",
+        "(1.5F, 0D, array(1F), NULL, NULL, map('s', 'ff'))",
+        "(1.5F, 0D, array(1F), NULL, NULL, map('s', 'ff', 'd', '0'))",
+        "(1.5F, 0D, array(1F), NULL, NULL, map('d', '0', 's', 'ff'))",
+    ]
+    (cell,) = Columns(kinds, ()).identity()
+    frame = spark.sql(f"SELECT {cell} one FROM VALUES {', '.join(rows)} AS t(f, d, v, g, s, _raw)")
+    assert frame.distinct().count() == len(rows) - 1, "the order of exact texts says nothing"
+    assert frame.alias("a").join(frame.alias("b"), on="one").count() == len(rows) + 2
 
 
 def test_what_is_stored_is_told_from_what_is_added(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
+import re
+
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
-from spark_jobs.schema.alter import created, dropped, moved, operations, target
+from spark_jobs.schema.alter import DropIndex, created, dropped, index_dropped, moved, operations, target
 
 NAME = TableName("shop", "t")
 BEFORE = TableDefinition(NAME, (Column("id", 3, nullable=False), Column("a", 3), Column("b", 8)), (0,))
@@ -36,8 +38,10 @@ def columns(text: str) -> list[str]:
         ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a", ["id", "b<a", "a<b"]),
         ("ALTER TABLE t RENAME COLUMN id TO `key`", ["key<id", "a", "b"]),
         ("ALTER TABLE t ADD INDEX (a), ADD UNIQUE KEY u (b), ADD CONSTRAINT c FOREIGN KEY (a) REFERENCES u (x)", None),
-        ("ALTER TABLE t DROP INDEX i, DROP KEY k, DROP FOREIGN KEY f, DROP CHECK c, DROP CONSTRAINT d", None),
-        ("ALTER TABLE t RENAME INDEX a TO b, ALTER a SET DEFAULT 5, ALTER COLUMN a DROP DEFAULT", None),
+        ("ALTER TABLE t DROP INDEX i, DROP KEY k, DROP CONSTRAINT d", ["id", "a", "b"]),
+        ("ALTER TABLE t DROP FOREIGN KEY f, DROP CHECK c", None),
+        ("ALTER TABLE t RENAME INDEX a TO b", ["id", "a", "b"]),
+        ("ALTER TABLE t ALTER a SET DEFAULT 5, ALTER COLUMN a DROP DEFAULT", None),
         ("ALTER TABLE t ENGINE = InnoDB ROW_FORMAT=COMPRESSED COMMENT 'ADD c INT, DROP a', AUTO_INCREMENT = 7", None),
         ("ALTER TABLE t ALGORITHM=INPLACE, LOCK=NONE, FORCE, DISABLE KEYS, ORDER BY a, b", None),
         ("ALTER TABLE t PARTITION BY HASH (id) PARTITIONS 4", None),
@@ -71,7 +75,7 @@ def test_columns_come_go_and_move_as_on_the_server(text: str, wanted: list[str] 
         ("ALTER IGNORE TABLE t ADD UNIQUE (a)", "IGNORE drops rows that the log does not name"),
         ("ALTER TABLE t ADD SYSTEM VERSIONING", "rows of system-versioned tables are not merged"),
         ("ALTER TABLE t DROP zz", "the table had no column zz, as far as is known: shop.t (id int, a int, b bigint)"),
-        ("ALTER TABLE t DROP id", "column id of the primary key goes"),
+        ("ALTER TABLE t DROP id", "column id of the key goes"),
         ("ALTER TABLE t ADD c INT AFTER zz", "there is no column zz to stand behind"),
         ("ALTER TABLE t MODIFY a INT AS (b + 1) STORED", "the values of column a are computed"),
         ("ALTER TABLE t MODIFY a BIGINT, RENAME COLUMN a TO c", "it changes column a twice"),
@@ -87,6 +91,80 @@ def test_what_is_not_handled_is_named(text: str, why: str) -> None:
 def test_the_key_follows_its_columns() -> None:
     after = moved(BEFORE, operations("ALTER TABLE t ADD c INT FIRST, RENAME COLUMN id TO k"))
     assert [after.definition.column_names()[at] for at in after.definition.key or ()] == ["k"]
+
+
+UNIQUE = TableDefinition(NAME, BEFORE.columns, (0,), "u")
+UNNAMED = TableDefinition(NAME, BEFORE.columns, (0,), "")
+TOLD = TableDefinition(NAME, BEFORE.columns, (0,), None)
+PRIMARY = TableDefinition(NAME, BEFORE.columns, (0,), "PRIMARY")
+BAG = TableDefinition(NAME, BEFORE.columns, ())
+GOES = "index {} goes, by which rows are told apart"
+MAY_BE_NULL = "column id may be NULL then, and rows are told apart by it"
+
+
+@pytest.mark.parametrize(
+    "before, text, why",
+    [
+        (UNIQUE, "DROP INDEX v, DROP KEY w", None),
+        (UNIQUE, "DROP INDEX U", GOES.format("U")),
+        (UNIQUE, "DROP CONSTRAINT `u`", GOES.format("u")),
+        (UNIQUE, "RENAME INDEX u TO v", GOES.format("u")),
+        (UNNAMED, "DROP KEY IF EXISTS anything", GOES.format("anything")),
+        (TOLD, "DROP INDEX u", None),
+        (PRIMARY, "DROP INDEX u", None),
+        (UNIQUE, "MODIFY id BIGINT", MAY_BE_NULL),
+        (UNIQUE, "MODIFY id BIGINT NOT NULL", None),
+        (PRIMARY, "MODIFY id BIGINT", None),
+        (UNIQUE, "ADD UNIQUE (a)", None),
+        (UNIQUE, "ADD PRIMARY KEY (a)", "the primary key changes"),
+        (BAG, "ADD PRIMARY KEY (a)", None),
+        (BAG, "DROP INDEX u", None),
+    ],
+)
+def test_what_takes_a_key_away_is_named(before: TableDefinition, text: str, why: str | None) -> None:
+    if why is None:
+        after = moved(before, operations(f"ALTER TABLE t {text}"))
+        assert (after.definition.key, after.definition.index) == (before.key, before.index)
+    else:
+        with pytest.raises(Unsupported, match=re.escape(why)):
+            moved(before, operations(f"ALTER TABLE t {text}"))
+
+
+@pytest.mark.parametrize(
+    "inside, key, index",
+    [
+        ("a INT NOT NULL, b INT, UNIQUE u (a)", (0,), "u"),
+        ("a INT NOT NULL UNIQUE, b INT", (0,), ""),
+        ("a INT UNIQUE KEY NOT NULL, b INT", (0,), ""),
+        ("id SERIAL, b INT", (0,), ""),
+        ("a INT NOT NULL UNIQUE, b INT, PRIMARY KEY (b)", (1,), "PRIMARY"),
+        ("a INT UNIQUE, b INT NOT NULL, CONSTRAINT c UNIQUE KEY v USING BTREE (b DESC)", (1,), "v"),
+        ("a INT NOT NULL, b INT NOT NULL, KEY k (a), UNIQUE x (b, a), UNIQUE y (a)", (1, 0), "x"),
+        ("a INT NOT NULL, b INT, UNIQUE (a, b)", (), None),
+        ("a VARCHAR(9) NOT NULL, b INT, UNIQUE (a(5))", (), None),
+        ("a INT NOT NULL, b INT, UNIQUE ((a + 1))", (), None),
+        ("a INT NOT NULL, b INT AS (a) NOT NULL UNIQUE", (), None),
+        ("a TIMESTAMP UNIQUE, b INT", (), None),
+        ("a INT NOT NULL, b INT, KEY (a)", (), None),
+    ],
+)
+def test_the_key_is_the_first_unique_index_without_null(inside: str, key: tuple[int, ...], index: str | None) -> None:
+    found = created(NAME, f"CREATE TABLE t ({inside})")
+    assert found is not None
+    assert (found.key, found.index) == (key, index)
+
+
+@pytest.mark.parametrize(
+    "text, name",
+    [
+        ("DROP INDEX u ON t", "u"),
+        ("DROP INDEX IF EXISTS `a b` ON s.t", "a b"),
+        ("DROP ONLINE INDEX u ON t", "u"),
+        ("CREATE UNIQUE INDEX u ON t (a)", None),
+    ],
+)
+def test_the_index_of_a_drop(text: str, name: str | None) -> None:
+    assert index_dropped(text) == (name and DropIndex(name))
 
 
 def test_new_columns_are_filled_by_name() -> None:

@@ -17,6 +17,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.lake import Checkpoint, Head, Lake
 from spark_jobs.position import Position
 from spark_jobs.schema import definitions
+from spark_jobs.schema.alter import created
 from spark_jobs.schema.definitions import Recorded, named, record
 from spark_jobs.source.files import Files
 from spark_jobs.source.server import Server
@@ -170,6 +171,36 @@ def test_the_keys_columns_are_in_the_keys_order(server: MySQLServer, cursor: Cur
     known = asked(server)
     assert known["t"].key == (2, 1, 0)
     assert known["without"].key == ()
+
+
+UNIQUE = {
+    "z_then_a": "a INT NOT NULL, b INT NOT NULL, UNIQUE z (b), UNIQUE a (a)",
+    "nullable_first": "a INT, b INT NOT NULL, UNIQUE a (a), UNIQUE b (b)",
+    "pair": "a INT NOT NULL, b CHAR(3) NOT NULL, UNIQUE (b, a)",
+    "primary_too": "a INT NOT NULL UNIQUE, b INT PRIMARY KEY",
+    "prefix": "a VARCHAR(9) NOT NULL, b INT, UNIQUE (a(5))",
+    "computed": "a INT NOT NULL, b INT AS (a) VIRTUAL NOT NULL UNIQUE",
+    "none": "a INT NOT NULL, b INT, KEY (a), UNIQUE (a, b)",
+}
+
+
+@pytest.mark.mysql
+def test_the_key_without_a_primary_one_is_the_server_s_choice(server: MySQLServer, cursor: Cursor) -> None:
+    """As the log tells it with all metadata, information_schema, and the CREATE."""
+    cursor.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    cursor.execute("FLUSH BINARY LOGS")
+    for name, inside in UNIQUE.items():
+        cursor.execute(f"CREATE TABLE {name} ({inside})")
+        cursor.execute(f"INSERT INTO {name} (a{', b' * (name != 'computed')}) VALUES (1{', 1' * (name != 'computed')})")
+    log, known = logged(server, cursor), asked(server)
+    stated = {name: created(TableName("d", name), f"CREATE TABLE {name} ({inside})") for name, inside in UNIQUE.items()}
+    wanted = {"z_then_a": (1,), "nullable_first": (1,), "pair": (1, 0), "primary_too": (1,)}
+    for name in UNIQUE:
+        one = stated[name]
+        assert one is not None
+        keys = [log[name].key, known[name].key, one.key]
+        assert keys == [wanted.get(name, ())] * 3, name
+    assert [known[name].index for name in ("z_then_a", "primary_too", "none")] == ["z", "PRIMARY", None]
 
 
 @pytest.mark.mysql

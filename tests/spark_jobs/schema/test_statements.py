@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from spark_jobs.schema.statements import Effect, judge
 
 NONE, CREATES, CHANGES, ROWS = Effect.NONE, Effect.CREATES, Effect.CHANGES, Effect.ROWS
+INDEXES = Effect.INDEXES
 TRANSACTION, ROUTINE = Effect.TRANSACTION, Effect.ROUTINE
 
 CASES: list[tuple[str, Effect, set[str]]] = [
@@ -89,10 +90,6 @@ HARMLESS = [
     "SET PASSWORD FOR me = 't'",
     "CREATE DATABASE t",
     "ALTER DATABASE t CHARACTER SET utf8mb4",
-    "CREATE INDEX i ON t (a)",
-    "CREATE UNIQUE INDEX i ON t (a)",
-    "CREATE SPATIAL INDEX i ON t (g)",
-    "DROP INDEX i ON t",
     "CREATE TEMPORARY TABLE t (a INT)",
     "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `t`",
     "CREATE OR REPLACE TEMPORARY TABLE t (a INT)",
@@ -136,6 +133,13 @@ def test_a_statement_has_one_effect_and_names_its_tables(text: str, effect: Effe
 def test_it_names_no_table_that_is_not_in_it(text: str, effect: Effect, named: set[str]) -> None:
     assert not judge(text, "db").names("db", "bystander")
     assert not judge(text, "elsewhere").names("bystander", "bystander")
+
+
+@pytest.mark.parametrize("text", ["CREATE INDEX i ON t (a)", "CREATE SPATIAL INDEX i ON t (g)", "DROP INDEX i ON t"])
+def test_what_makes_or_drops_an_index_names_its_table(text: str) -> None:
+    judged = judge(text, "db")
+    assert judged.effect is INDEXES
+    assert judged.names("db", "t")
 
 
 @pytest.mark.parametrize("text", HARMLESS)
