@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 def windows(spark: SparkSession, table: Table, head: Head, wanted: Range) -> tuple[Range, ...]:
     """The windows of a silver table that a range touches, in order; none where its rows lie elsewhere."""
-    rows = table.read(spark, head.version).where(f"_op <> '{silver.TRUNCATE}'")
+    rows = table.read(spark, head.version).where(silver.FROM_LOG)
     ends = rows.select("_window_start", "_window_stop").distinct()
     found = [
         Range(_position(row["_window_start"], wanted), _position(row["_window_stop"], wanted)) for row in ends.collect()
