@@ -273,6 +273,7 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
             click.echo(f"{name}: no table has anything missing")
         for reason in done.stopped.values():
             _ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
+        _say_new(done.outcome)
         return done.outcome
 
     _each_source(path, names[0], one)
@@ -688,6 +689,10 @@ def _say_outcome(source: str, outcome: "Outcome") -> None:
         click.echo(f"{source}: silver and downstream have nothing new")
     for reason in outcome.stopped.values():
         _ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
+    _say_new(outcome)
+
+
+def _say_new(outcome: "Outcome") -> None:
     if outcome.new:
         _ERRORS.print(f"{len(outcome.new)} new tables; Dagster shows them after its code location is reloaded")
 

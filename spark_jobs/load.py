@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import bronze, silver
+from spark_jobs import bronze, seen, silver
 from spark_jobs.binlog import Changes, TableDefinition, TableName
 from spark_jobs.compact import Window, Work
 from spark_jobs.config import Pipeline
@@ -48,7 +48,7 @@ from spark_jobs.source.chunks import Key, KeyRange, key_of, ranges
 from spark_jobs.source.open import open_source
 from spark_jobs.source.selected import Selecting, as_selected
 from spark_jobs.source.server import Server
-from spark_jobs.source.start import find_place
+from spark_jobs.source.start import find_place, has_no_transaction_before
 from spark_jobs.staging import LOADED, READ, READING, Progress
 from spark_jobs.survey import survey
 
@@ -58,7 +58,6 @@ CHUNK_ROWS = 50_000
 _AT_ONCE = 4
 """Ranges of one table that are read by tasks of one job, and committed together."""
 _TRIES = 5
-Chosen = Callable[[TableName], bool]
 Said = Callable[[TableName, Progress], None]
 """Is told how far a table is, after each commit."""
 
@@ -99,7 +98,7 @@ def load_source(
     stopped: dict[TableName, str] = {}
     with about(source):
         planned = work.plan(before, patterns, stopped)
-    entries = _with_new(source, before.entries, planned.reading)
+    entries = _with_new(source, before, planned.reading)
     publish(spark, pipeline, source, replace(before, entries=entries))
     read = each_table(planned.reading, work.read, stopped)
     after = _patiently(lambda: _compacted(spark, pipeline, source))
@@ -109,6 +108,8 @@ def load_source(
     publish(spark, pipeline, source, outcome)
     wanted = {name: why for name, why in outcome.stopped.items() if not patterns or _is_named(name, patterns)}
     outcome = replace(outcome, stopped=wanted | stopped)
+    new = seen.add(pipeline.tables_file, {(source, name.schema, name.table) for name in landed})
+    outcome = replace(outcome, new=outcome.new | new)
     done = {name: one.progress for name, one in landed.items()}
     return Loaded(done, outcome, time.monotonic() - began, planned.already)
 
@@ -147,11 +148,12 @@ def require_server(pipeline: Pipeline, source: str) -> Server:
     return opened
 
 
-def _with_new(source: str, entries: list[Entry], reading: "Sequence[Reading]") -> list[Entry]:
-    """The tables that are to be loaded have a row, whether the log knows them or not."""
-    known = {entry.name for entry in entries}
+def _with_new(source: str, before: Outcome, reading: "Sequence[Reading]") -> list[Entry]:
+    """The tables that are to be loaded have a row, whether the log knows them or not: so far, it did not."""
+    known, place = {entry.name for entry in before.entries}, str(before.position)
     new = [one.name for one in reading if (one.name.schema, one.name.table) not in known]
-    return [*entries, *(Entry(source, name.schema, name.table, "current", complete=False) for name in new)]
+    bare = [Entry(source, name.schema, name.table, "current") for name in new]
+    return [*before.entries, *(replace(one, position=place, surveyed=place, complete=False) for one in bare)]
 
 
 def _after(entry: Entry, landed: "Landed | None") -> Entry:
@@ -255,6 +257,8 @@ class _Work:
         """The place that rows count from. Raises LakeError, SourceError where bronze begins later."""
         begin = bronze.begin(_checkpoint(self.lake.bronze(self.source)))
         since = self.server.settled()
+        if since < begin and has_no_transaction_before(self.server, begin):
+            since = begin
         executed = self.server.committed() if since < begin else None
         if executed:
             since = find_place(self.server, self.server.log(), executed)
@@ -308,7 +312,8 @@ class _Work:
             stage = _Stage(session_over(self.spark, 0), one.name, one.table, head, begun)
             stage.note(begun)
             self.said(one.name, begun)
-        self._require_same(stage)
+        if stage.progress.state == READING:
+            self._require_same(stage)
         return stage
 
     def _require_same(self, stage: "_Stage") -> None:
@@ -409,7 +414,7 @@ class _Work:
         return table.append(rows, head, Checkpoint(until, new_batch(), silver.LOAD, notes | {"load": said}))
 
     def _turns(self, stage: "_Stage", whole: Range, held: Table, version: int) -> list[Turn]:
-        """What statements did to the table after it was read. Ends the load where one changed it before."""
+        """What statements did to the table since its load began. Ends it where one changed it while it was read."""
         slices = bronze.read(session_over(self.spark, 0), held, version, whole)
         rules = Rules(self._complete, first_rows(slices), on_drop_empties=self.pipeline.on_drop == "drop")
         definition, read_to = stage.progress.definition, stage.progress.read_to
@@ -423,16 +428,18 @@ class _Work:
         if early:
             said = f"{early.said.statement.verb} at {early.said.position}" if early.said else str(early.range)
             raise stage.given_up(f"was changed while it was loaded, by {said}; load it again")
-        return [one for one in turns if one.range.start >= read_to]
+        return turns
 
     def _complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         return named(self.lake, self.source, logged, last_change)
 
     def _rows_for_silver(self, stage: "_Stage", turns: list[Turn], columns: silver.Columns) -> DataFrame:
         """The rows with the columns that silver has now, as older than all that the log says from their place on."""
-        since = stage.progress.since
+        since, read_to = stage.progress.since, stage.progress.read_to
+        assert read_to is not None
         stretch, number, offset = since.order
-        now = onwards(silver.columns(stage.progress.definition).types, turns)
+        later = [one for one in turns if one.range.start >= read_to]
+        now = onwards(silver.columns(stage.progress.definition).types, later)
         given = now | {
             "_op": quoted(silver.LOAD),
             "_position": f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', -1)",
@@ -445,7 +452,8 @@ class _Work:
         )
         session = session_over(self.spark, sum(stage.table.files()))
         rows: DataFrame = stage.table.read(session, stage.head.version).selectExpr(*cells)
-        return rows
+        # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
+        return rows.where("FALSE") if any(one.empties for one in turns) else rows
 
 
 @dataclass(slots=True)
