@@ -50,6 +50,8 @@ STRETCH = "source/stretch"
 VERSION = "delta/version"
 COUNTER = "delta/counter"
 PATH = "delta/path"
+COMPLETE = "table/complete"
+"""Whether a table has the rows from before its log begins, if there were any."""
 NOTHING_NEW = "run/nothing_new"
 REDONE = "delta/windows_done_again"
 COLUMNS = "dagster/column_schema"
@@ -195,7 +197,9 @@ def of_head(head: "Head", table: "Table") -> Metadata:
     """Where a table stands."""
     stands = of_position(head.position) if head.position else {}
     path = dg.MetadataValue.path(table.path)
-    return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path}
+    notes = head.checkpoint.notes if head.checkpoint else {}
+    whole = {COMPLETE: notes["complete"]} if "complete" in notes else {}
+    return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **whole}
 
 
 def number(value: int) -> int | float:

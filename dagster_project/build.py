@@ -15,7 +15,7 @@ import dagster as dg
 from assets.lineage import lineages
 from assets.source import source_assets
 from assets.steps import HANDED_ON
-from dagster_project.jobs import all_sources, maintenance, one_source
+from dagster_project.jobs import all_sources, load_tables, maintenance, one_source
 from dagster_project.resources import HandedOn, SparkSessions
 from dagster_project.schedules import maintenance_schedule, schedules
 from dagster_project.sensors import binlog_sensor
@@ -29,10 +29,11 @@ def build_defs(config: Path | Pipeline, resources: Mapping[str, Any] | None = No
     graph = lineages(pipeline, seen.read(pipeline.tables_file))
     everything, by_source = all_sources(graph), [one_source(lineage) for lineage in graph]
     upkeep = maintenance(pipeline, graph)
+    loads = [load_tables(pipeline, lineage) for lineage in graph if pipeline.sources[lineage.source].mysql]
     own = {"spark": SparkSessions(configuration=str(pipeline.path)), HANDED_ON: HandedOn()}
     return dg.Definitions(
         assets=[source_assets(pipeline, lineage) for lineage in graph],
-        jobs=[everything, *by_source, upkeep],
+        jobs=[everything, *by_source, *loads, upkeep],
         sensors=[binlog_sensor(pipeline, lineage, job) for lineage, job in zip(graph, by_source, strict=True)],
         schedules=[*schedules(graph, everything), maintenance_schedule(graph, upkeep)],
         resources={**own, **(resources or {})},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.lineage import Lineage
+from assets.load import load_step
 from assets.maintenance import maintain_step
 from assets.source import pool
 from spark_jobs.config import Pipeline
@@ -45,6 +46,26 @@ def one_source(lineage: Lineage) -> "UnresolvedAssetJobDefinition":
         tags={SOURCE_TAG: lineage.source},
         description=f"Extracts, compacts and merges {lineage.source} up to its log's end as it is at the start.",
     )
+
+
+def load_name(source: str) -> str:
+    return f"load_{source}_tables"
+
+
+def load_tables(pipeline: Pipeline, lineage: Lineage) -> dg.JobDefinition:
+    """The tables of one source that are older than its log; for sources that are servers."""
+    step = load_step(pipeline, lineage)
+
+    @dg.job(
+        name=load_name(lineage.source),
+        tags={SOURCE_TAG: lineage.source},
+        description=f"Completes tables of {lineage.source} that are older than its log. Its configuration names them; "
+        "without names, all that are not complete.",
+    )
+    def job() -> None:
+        step()
+
+    return job
 
 
 def maintenance(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.JobDefinition:

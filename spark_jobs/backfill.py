@@ -40,7 +40,7 @@ def windows(
 
     known: the log index, for the names of files.
     """
-    rows = table.read(spark, head.version).where(f"_op <> '{silver.TRUNCATE}'")
+    rows = table.read(spark, head.version).where(silver.FROM_LOG)
     ends = rows.select("_window_start", "_window_stop").distinct()
     found = [
         Range(_position(row["_window_start"], wanted, known), _position(row["_window_stop"], wanted, known))

@@ -25,11 +25,13 @@ from spark_jobs.errors import ConfigError, StratalogError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_jobs.binlog import TableName
     from spark_jobs.maintenance import Upkeep
     from spark_jobs.pipeline import Outcome
     from spark_jobs.retention import Collected
     from spark_jobs.source import Source
-    from spark_jobs.status import EndpointStatus
+    from spark_jobs.staging import Progress
+    from spark_jobs.status import EndpointStatus, TableStatus
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _CHUNK = 4 << 20
@@ -226,8 +228,8 @@ def status(path: Path, source: str | None, *, as_json: bool) -> None:
         if one.warning:
             click.echo(f"{one.source}: {one.warning}", err=True)
         _print_grid(
-            ["table", "state", "silver", "downstream"],
-            [[t.table, t.state, t.silver or "", t.downstream or ""] for t in one.tables],
+            ["table", "state", "silver", "downstream", "older rows"],
+            [[t.table, t.state, t.silver or "", t.downstream or "", _older_rows(t)] for t in one.tables],
         )
         for table in one.tables:
             if table.reason:
@@ -237,6 +239,76 @@ def status(path: Path, source: str | None, *, as_json: bool) -> None:
 def _health(endpoint: "EndpointStatus") -> str:
     state = "available" if endpoint.available else "unavailable"
     return f"in use, {state}" if endpoint.in_use else state
+
+
+def _older_rows(table: "TableStatus") -> str:
+    """Whether a table has the rows from before its log, or how far their load is."""
+    if table.load is None:
+        return {True: "complete", False: "not loaded", None: ""}[table.complete]
+    state, rows, estimate = table.load["state"], table.load["rows"], table.load["estimated_rows"]
+    return {
+        "reading": f"reading, {rows} of about {estimate or 'unknown'} rows",
+        "read": f"{rows} rows read, not landed",
+    }.get(state, "not loaded, load stopped")
+
+
+@cli.command("load")
+@config_option
+@click.option("--source", metavar="NAME", help="The source whose tables are loaded; not needed where there is one.")
+@click.option(
+    "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
+)
+@click.option(
+    "--chunk-rows",
+    default=50_000,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Rows of a range of the key that one query reads; what is read twice after a crash is a few of them.",
+)
+def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_rows: int) -> None:
+    """Complete tables that are older than their log, from the server's own tables and without locks.
+
+    All that are not complete, as status shows them, unless --table names some. Begins with a run and ends with one. A
+    load that was cut short goes on where it was.
+
+    \b
+    Example: stratalog load -c pipeline.yaml --source shop
+    Example: stratalog load -c pipeline.yaml --source shop --table shop.orders --chunk-rows 200000
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.load import load_source, require_server
+
+    pipeline = load(path)
+    names = _chosen(pipeline, source)
+    if len(names) != 1:
+        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    require_server(pipeline, names[0])
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        done = load_source(spark, pipeline, name, tables=tables, chunk_rows=chunk_rows, said=_say_progress)
+        rows = [[str(table), str(found.rows), str(found.since)] for table, found in sorted(done.tables.items())]
+        _print_grid(["loaded", "rows", "as of"], rows)
+        for table in done.already:
+            click.echo(f"{name}: {table}: has nothing missing")
+        if not (rows or done.already or done.stopped):
+            click.echo(f"{name}: no table has anything missing")
+        for reason in done.stopped.values():
+            _ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
+        _say_new(done.outcome)
+        return done.outcome
+
+    _each_source(path, names[0], one)
+
+
+def _say_progress(table: "TableName", found: "Progress") -> None:
+    logging.getLogger(__name__).info(
+        "%s: %s: %d rows%s in %d ranges",
+        table,
+        found.state,
+        found.rows,
+        f" of about {found.estimate}" if found.estimate and found.state == "reading" else "",
+        found.chunks,
+    )
 
 
 @cli.command()
@@ -641,6 +713,10 @@ def _say_outcome(source: str, outcome: "Outcome") -> None:
         click.echo(f"{source}: silver and downstream have nothing new")
     for reason in outcome.stopped.values():
         _ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
+    _say_new(outcome)
+
+
+def _say_new(outcome: "Outcome") -> None:
     if outcome.new:
         _ERRORS.print(f"{len(outcome.new)} new tables; Dagster shows them after its code location is reloaded")
 

@@ -33,6 +33,8 @@ from spark_jobs.schema.statements import Effect
 from spark_jobs.schema.widening import keeps_values
 from spark_jobs.survey import Said, Survey, agreed, key_names, same_key
 
+COMPLETE = "complete"
+"""Note of a silver or downstream commit: whether the table has the rows from before the log began, where any were."""
 Complete = Callable[[TableDefinition, Position | None], TableDefinition]
 """Adds to a logged definition what a server told: (definition, the last change before the range's end)."""
 
@@ -42,12 +44,15 @@ class Standing:
     """How a table stands at a position of its log.
 
     definition: None where it is not known before the next row. is_dropped: the table is gone. emptied: where its last
-    TRUNCATE stands, or the CREATE that made it anew: what was written before counts no more.
+    TRUNCATE stands, or the CREATE that made it anew: what was written before counts no more. is_complete: whether all
+    rows that the table has are known: since it was made or emptied in the log, or because what it held before was
+    loaded.
     """
 
     definition: TableDefinition | None
     is_dropped: bool = False
     emptied: Position | None = None
+    is_complete: bool = False
 
     def to_notes(self) -> dict[str, Any]:
         """As it stands in a silver commit."""
@@ -55,12 +60,18 @@ class Standing:
             "definition": self.definition and to_json(self.definition),
             "dropped": self.is_dropped,
             "emptied": self.emptied and str(self.emptied),
+            COMPLETE: self.is_complete,
         }
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any]) -> "Standing":
         known, emptied = notes.get("definition"), notes.get("emptied")
-        return cls(known and from_json(known), notes.get("dropped", False), emptied and Position.parse(emptied))
+        return cls(
+            known and from_json(known),
+            notes.get("dropped", False),
+            emptied and Position.parse(emptied),
+            notes.get(COMPLETE, emptied is not None),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +210,14 @@ class _Course:
             raise self._refused(said, "changes the table, which is not applied yet")
         if self._is_about(said):
             return any(not isinstance(one, DropIndex) for one in self._operations(said))
-        if {"RENAME", "EXCHANGE"} & set(said.statement.plain.upper().split()):
+        if self._is_made_by_renaming(said):
             raise self._refused(said, "changes the table, which is not applied yet")
         return False
+
+    @staticmethod
+    def _is_made_by_renaming(said: Said) -> bool:
+        """Whether an ALTER of another table may give this one its rows."""
+        return bool({"RENAME", "EXCHANGE"} & set(said.statement.plain.upper().split()))
 
     def _operations(self, said: Said) -> list[Any]:
         try:
@@ -248,15 +264,25 @@ class _Course:
         verb = said.statement.verb.split()[0]
         try:
             if verb in ("CREATE", "ALTER", "TRUNCATE") and not self._is_about(said):
+                if verb == "ALTER" and self._is_made_by_renaming(said):
+                    self.standing = Standing(None)
                 return
             if verb == "CREATE":
                 self._create(said, None)
             elif verb == "ALTER" and self.standing.definition is not None:
-                self.standing = Standing(moved(self.standing.definition, self._operations(said)).definition)
-            elif verb != "TRUNCATE":
-                self.standing = Standing(None)
+                definition = moved(self.standing.definition, self._operations(said)).definition
+                self.standing = replace(self.standing, definition=definition)
+            elif verb == "TRUNCATE":
+                self.standing = replace(self.standing, is_complete=True)
+            elif verb != "ALTER":
+                self.standing = Standing(None, is_complete=self._is_dropped_by(said))
         except (TableStopped, DecodeError):
-            self.standing = Standing(None)
+            self.standing = replace(self.standing, definition=None)
+
+    def _is_dropped_by(self, said: Said) -> bool:
+        """Whether no row of the table is left behind a statement: those that it has later are all in the log."""
+        verb = said.statement.verb
+        return verb.startswith("DROP") and "INDEX" not in verb and self._changes(said)
 
     def _refused(self, said: Said, why: str) -> TableStopped:
         return TableStopped(f"{said.statement.verb} at {said.position} {why}: {said.statement.short}")
@@ -385,19 +411,21 @@ class _Course:
         elif self.standing.is_dropped:
             return
         elif verb == "TRUNCATE":
-            self.standing = replace(self.standing, emptied=said.position)
+            self.standing = replace(self.standing, emptied=said.position, is_complete=True)
             self.done.append(Turn(place, self.standing, said, empties=True))
         elif verb == "DROP":
             empties = self.rules.on_drop_empties
             emptied = said.position if empties else self.standing.emptied
-            self.standing = Standing(None, is_dropped=True, emptied=emptied)
+            is_complete = self.standing.is_complete or empties
+            self.standing = Standing(None, is_dropped=True, emptied=emptied, is_complete=is_complete)
             self.done.append(Turn(place, self.standing, said, empties=empties))
         elif self.standing.definition is not None:
             self._alter(said, logged, self.standing.definition)
 
     def _create(self, said: Said, logged: TableDefinition | None) -> None:
         is_there = not self.standing.is_dropped and not self.is_new
-        if is_there and "IF NOT EXISTS" in " ".join(said.statement.text.upper().split()):
+        is_maybe = "IF NOT EXISTS" in " ".join(said.statement.text.upper().split())
+        if is_there and is_maybe:
             return
         try:
             _require_plain(said)
@@ -408,9 +436,9 @@ class _Course:
         if logged and (logged.named() or stated):
             definition = self._settled(logged, stated, is_last=True, is_new=True)
         if self._is_first():
-            self.standing = Standing(definition)
+            self.standing = Standing(definition, is_complete=self.standing.is_complete or not is_maybe)
             return
-        self.standing = Standing(definition, emptied=said.position)
+        self.standing = Standing(definition, emptied=said.position, is_complete=True)
         self.done.append(Turn(Range(said.position, said.stop), self.standing, said, empties=True))
 
     def _alter(self, said: Said, logged: TableDefinition | None, before: TableDefinition) -> None:

@@ -114,6 +114,10 @@ class Lake:
         """Table definitions read from a server, by position."""
         return self._table("definitions", source)
 
+    def load(self, source: str, schema: str, table: str) -> "Table":
+        """Rows of a table that is being loaded."""
+        return self._table("loads", source, schema, table)
+
     def silver(self, source: str, schema: str, table: str) -> "Table":
         return self._table("silver", source, schema, table)
 
@@ -217,6 +221,15 @@ class Table:
         writer = writer.options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
 
+    def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+        """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""
+        if head.design:
+            return self.append(rows, head, checkpoint)
+        checkpoint = checkpoint.upon(head)
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer = writer.options(**_commit_options(head, checkpoint))
+        return self._commit(head, checkpoint, lambda: writer.save(self.path))
+
     def statement(
         self, spark: SparkSession, head: Head, checkpoint: Checkpoint, run: Callable[[SparkSession], Any]
     ) -> Head:
@@ -263,13 +276,15 @@ class Table:
             [] if opened is None else [int(size) for size in opened.get_add_actions().column("size_bytes").to_pylist()]
         )
 
+    def rows_written(self) -> int:
+        """Rows in the newest version's files, those that are marked as deleted among them."""
+        opened = self._open()
+        return 0 if opened is None else sum(map(int, opened.get_add_actions().column("num_records").to_pylist()))
+
     def marked_rows(self, spark: SparkSession) -> int:
         """Rows in the newest version's files that are marked as deleted: more are written there than the table has."""
         opened = self._open()
-        if opened is None:
-            return 0
-        written = [int(rows) for rows in opened.get_add_actions().column("num_records").to_pylist()]
-        return sum(written) - self.read(spark, opened.version()).count()
+        return 0 if opened is None else self.rows_written() - self.read(spark, opened.version()).count()
 
     def superseded(self, version: int) -> datetime | None:
         """When the commit after a version was made; None where it is the newest."""

@@ -97,6 +97,7 @@ def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
     for entry in entries:
         if entry.silver_version is not None:
             yield lake.silver(source, *entry.name), min([entry.silver_version, *_merged(lake, entry)])
+            yield lake.load(source, *entry.name), None
     for path, entry in downstream.items():
         yield Table(path, lake.plain), entry.downstream_version
     yield lake.published(), None

@@ -10,7 +10,8 @@ silver's rows before it are left out, and the same MERGE deletes the target's.
 
 Where windows were **done again** since the silver version that was last merged, the keys of their old and new rows are
 folded over all of silver and written where the content differs: a mended decoder takes effect, an unchanged range
-changes nothing, and no key goes back, because the fold holds the newest state.
+changes nothing, and no key goes back, because the fold holds the newest state. The same is done with the keys of rows
+that were **loaded**: they count as older than all that the log says behind where the load began.
 
 A **bag** (a table without a key) has as many copies of a row as silver's windows add up to: for each image that the
 merge is about the sum over all of silver is taken and set, whatever the target holds. So live and done again are alike.
@@ -26,6 +27,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs import silver
 from spark_jobs.binlog import TableName
+from spark_jobs.course import COMPLETE
 from spark_jobs.errors import TableStopped, about
 from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
 from spark_jobs.position import Position, Range
@@ -86,7 +88,7 @@ def merge(spark: SparkSession, work: Work) -> Merged | None:
     with about(str(work)):
         head, news = _prepared(spark, work)
         start, stop = head.position or _first(work.origin), work.pinned.position
-        if stop is None or start is None or (start >= stop and not news.redone):
+        if stop is None or start is None or (start >= stop and not (news.redone or news.is_loaded)):
             return None
         taken = Range(start, max(start, stop))
         bring = _merged if head.checkpoint or not work.target.empty() else _appended
@@ -111,6 +113,7 @@ def _checkpoint(work: Work, taken: Range) -> Checkpoint:
         "table": str(work.name),
         "silver_version": work.pinned.version,
         "start": str(taken.start),
+        COMPLETE: bool(work.pinned.checkpoint and work.pinned.checkpoint.notes.get(COMPLETE)),
     }
     return Checkpoint(taken.stop, new_batch(), notes=said)
 
@@ -129,14 +132,14 @@ def _merged(
     spark: SparkSession, work: Work, head: Head, news: "News", checkpoint: Checkpoint
 ) -> tuple[Head, dict[str, int]]:
     """Runs the statement; returns the new head and Delta's counts of rows."""
-    again = bool(news.redone)
+    again = bool(news.redone) or (news.is_loaded and head.checkpoint is not None)
     floor = work.floor if again or (work.floor and head.position and head.position <= work.floor) else None
     statement = _statement(work.target, work.columns, floor, again=again)
     counts: list[Row] = []
 
     def run(session: SparkSession) -> None:
         silver_rows = Origin(session, work)
-        rows = silver_rows.again(head, news) if news.redone else silver_rows.pending(head.position, news)
+        rows = silver_rows.again(head, news) if again else silver_rows.pending(head.position, news)
         counts.extend(session.sql(statement, source=rows).collect())
 
     landed = work.target.statement(spark, head, checkpoint, run)
@@ -182,6 +185,8 @@ class News:
     """Windows replaced."""
     size: int
     """Bytes of log that all of them were decoded from."""
+    is_loaded: bool = False
+    """Whether rows were loaded since something was merged."""
 
 
 def _news(work: Work, head: Head) -> News:
@@ -196,6 +201,7 @@ def _news(work: Work, head: Head) -> News:
         steps=[step for one in changes for step in one.notes["steps"]],
         redone=[Range(Position.parse(start), Position.parse(stop)) for start, stop in redone],
         size=sum(one.notes["log_bytes"] for one in found),
+        is_loaded=any(one.kind == silver.LOAD for one in found),
     )
 
 
@@ -223,12 +229,13 @@ class Origin:
         return rows if news.windows == 1 else _newest(rows, self.columns)
 
     def again(self, head: Head, news: News) -> DataFrame:
-        """The state, by all of silver, of every key that replaced windows had or have, and of the pending ones."""
+        """The state, by all of silver, of every key that replaced windows had or have, of loaded and pending ones."""
         if news.steps:  # the old rows' columns may have had other names
             old, new = self.work.target.read(self.session), self._rows("TRUE")
         else:
             merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else self.work.pinned.version
-            ranges = " OR ".join(f"({silver.within(part)})" for part in news.redone)
+            loaded = [f"_op = '{silver.LOAD}'"] if news.is_loaded else []
+            ranges = " OR ".join([*(f"({silver.within(part)})" for part in news.redone), *loaded])
             old = self.work.origin.read(self.session, merged).where(f"({ranges}) AND _op <> '{silver.TRUNCATE}'")
             new = self._rows(f"{ranges} OR {_after(head.position)}")
         touched = _identified(old, self.columns).union(_identified(new, self.columns)).distinct()

@@ -17,7 +17,7 @@ from spark_jobs import bronze, published, seen, silver
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
-from spark_jobs.course import Rules, Standing, course, first_rows
+from spark_jobs.course import COMPLETE, Rules, Standing, course, first_rows
 from spark_jobs.errors import ConfigError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
@@ -27,6 +27,7 @@ from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
 from spark_jobs.rules import target
 from spark_jobs.schema.definitions import named, record
+from spark_jobs.schema.statements import Effect
 from spark_jobs.session import session_over
 from spark_jobs.source import Source
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
@@ -106,7 +107,7 @@ def compact_source(
     surveyed = published.surveyed(lake, name)
     planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables, surveyed)
     planned = planner.plan(session_over(spark, 0), entries)
-    done = _each(planned.work, lambda one: compact(session_over(spark, one.size), one), planned.stopped)
+    done = each_table(planned.work, lambda one: compact(session_over(spark, one.size), one), planned.stopped)
     new = seen.add(pipeline.tables_file, {(name, one.name.schema, one.name.table) for one in done})
     after = planner.after(planned, done)
     return Outcome(after, planner.end, compacted=done, stopped=planned.stopped, new=new)
@@ -127,7 +128,7 @@ def merge_source(
     stopped = dict(before.stopped) if before else {}
     chosen = [one for one in entries if scope.holds(*one.name) and one.position and _is_in(tables, one)]
     targets = [Target(spark, pipeline, lake, name, TableName(*one.name)) for one in chosen]
-    brought = {one.name: one for one in _each(targets, Target.bring, stopped)}
+    brought = {one.name: one for one in each_table(targets, Target.bring, stopped)}
     after = [_after_merge(entry, brought.get(TableName(*entry.name)), stopped) for entry in entries]
     done = [one.merged for one in brought.values() if one.merged]
     position = before.position if before else published.surveyed(lake, name)
@@ -194,7 +195,7 @@ class Planner:
         if start >= self.end:
             return Plan(entries, [], {})
         slices = bronze.read(spark, self.bronze, self.head.version, Range(start, self.end))
-        found = survey(slices)
+        found = self._with_beginnings(spark, survey(slices), entries, start)
         rules = Rules(self._complete, first_rows(slices), on_drop_empties=self.pipeline.on_drop == "drop")
         planned = Plan(self._with_new(entries, found), [], {})
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
@@ -205,6 +206,21 @@ class Planner:
             else:
                 planned.work.extend([one] if one else [])
         return planned
+
+    def _with_beginnings(self, spark: SparkSession, found: Survey, entries: list[Entry], start: Position) -> Survey:
+        """With the statements about tables that are seen now for the first time, from where nothing showed them yet.
+
+        A table's CREATE may lie far ahead of its first row; it tells that nothing of the table is missing.
+        """
+        known = {entry.name for entry in entries}
+        new = [name for name in found.tables if (name.schema, name.table) not in known]
+        if not new or start <= self.oldest:
+            return found
+        earlier = bronze.read(spark, self.bronze, self.head.version, Range(self.oldest, start))
+        said = survey(earlier.where("kind = 'statement'")).statements
+        about_new = [one for one in said if any(one.statement.names(name.schema, name.table) for name in new)]
+        changing = (one for one in about_new if one.statement.effect in (Effect.CREATES, Effect.CHANGES))
+        return replace(found, statements=(*changing, *found.statements))
 
     def after(self, planned: Plan, done: Iterable[Compacted]) -> list[Entry]:
         """The rows to publish: what was done, what stopped, and that the rest has nothing new."""
@@ -221,7 +237,12 @@ class Planner:
         if not self._wanted(entry):
             return entry
         if one:
-            entry = replace(entry, silver_version=one.head.version, committed_at=one.committed_at or entry.committed_at)
+            entry = replace(
+                entry,
+                silver_version=one.head.version,
+                committed_at=one.committed_at or entry.committed_at,
+                complete=is_complete(one.head),
+            )
         return replace(entry, state="current", reason=None, position=str(self.end))
 
     def _work(self, found: Survey, entry: Entry, rules: Rules) -> Work | None:
@@ -307,6 +328,11 @@ class Target:
             raise TableStopped(f"{self.source}: {self.name}: {error}") from error
 
 
+def is_complete(head: Head) -> bool:
+    """Whether a silver or downstream table has the rows from before its log begins, if there were any."""
+    return bool(head.checkpoint and head.checkpoint.notes.get(COMPLETE))
+
+
 def _is_in(tables: frozenset[TableName] | None, entry: Entry) -> bool:
     return tables is None or TableName(*entry.name) in tables
 
@@ -322,10 +348,11 @@ def _after_merge(entry: Entry, one: Brought | None, stopped: dict[TableName, str
         silver_version=one.silver.version,
         downstream=one.target.path,
         downstream_version=one.downstream.version,
+        complete=is_complete(one.silver),
     )
 
 
-def _each(work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[TableName, str]) -> list[Result]:
+def each_table(work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[TableName, str]) -> list[Result]:
     """Runs the work of several tables side by side; what one table raises stops that table.
 
     Raises LostRace, once the others are done, where another run moved a table first: nothing is wrong with that one.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.lake import Checkpoint, Lake, new_batch
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.position import Position
 
 _TRIES = 5
@@ -43,6 +43,8 @@ class Entry:
     published_at: datetime | None = None
     bronze_version: int | None = None
     """In the source's own row alone, whose ``schema`` and ``table`` are null."""
+    complete: bool | None = None
+    """Whether the table has the rows from before the log begins, if there were any; null where it has no row at all."""
 
     @property
     def name(self) -> tuple[str, str]:
@@ -58,8 +60,12 @@ class Entry:
         return self.state == "current" and self.position == position and merged
 
 
-_SPARK: dict[object, str] = {int | None: "BIGINT", datetime | None: "TIMESTAMP"}
-_ARROW: dict[object, pa.DataType] = {int | None: pa.int64(), datetime | None: pa.timestamp("us", "UTC")}
+_SPARK: dict[object, str] = {int | None: "BIGINT", datetime | None: "TIMESTAMP", bool | None: "BOOLEAN"}
+_ARROW: dict[object, pa.DataType] = {
+    int | None: pa.int64(),
+    datetime | None: pa.timestamp("us", "UTC"),
+    bool | None: pa.bool_(),
+}
 COLUMNS = {field.name: _SPARK.get(field.type, "STRING") for field in fields(Entry)}
 _SCHEMA = pa.schema([(field.name, _ARROW.get(field.type, pa.string())) for field in fields(Entry)])
 
@@ -92,7 +98,7 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
     listed = [asdict(entry) for entry in entries] + [_row_of_source(lake, source, position)]
     rows = spark.createDataFrame(pa.Table.from_pylist(listed, schema=_SCHEMA)).coalesce(1)
     for tries_left in reversed(range(_TRIES)):
-        head = table.head() or table.new(COLUMNS, {})
+        head = _with_all_columns(spark, table) or table.new(COLUMNS, {})
         try:
             table.replace(
                 rows, f"source = '{source}'", head, Checkpoint(position, new_batch(), notes={"source": source})
@@ -102,6 +108,15 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
                 raise
         else:
             return
+
+
+def _with_all_columns(spark: SparkSession, table: Table) -> Head | None:
+    """The table's head, after the columns were added that it does not have from an earlier version of this."""
+    there = table.columns()
+    missing = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if there and name not in there)
+    if missing:
+        table.run(spark, {}, f"ALTER TABLE {table.sql} ADD COLUMNS ({missing})")
+    return table.head()
 
 
 def _row_of_source(lake: Lake, source: str, position: Position) -> dict[str, object]:

@@ -17,12 +17,14 @@ from itertools import takewhile
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, published
+from spark_jobs.binlog import TableName
 from spark_jobs.bronze import HeldFile
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import ConfigError, LakeError, LostRace, about
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import FIRST_EVENT, Position
+from spark_jobs.staging import progress
 from spark_jobs.undecided import undecided
 
 log = logging.getLogger(__name__)
@@ -165,6 +167,9 @@ class _Work:
             if self.pipeline.scope.holds(*entry.name):
                 reason = entry.reason or "silver has the table up to there"
                 yield Reader(".".join(entry.name), entry.checkpoint or begin, reason)
+                loading = progress(self.lake, self.source, TableName(*entry.name)) if entry.complete is False else None
+                if loading and loading.is_open:
+                    yield Reader(".".join(entry.name), loading.read_from, "a load of the table began there")
         for one in undecided(self.spark, self.table, head.version):
             reason = f"XA transaction {one.xid} is prepared, and the log does not say yet whether it is committed"
             yield Reader(XA, one.position, reason)

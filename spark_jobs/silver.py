@@ -6,6 +6,7 @@ Besides the source's columns a row has ``_op`` (insert, update or delete: existe
 ``_existed``, the position of the key's last change, its commit time, its window, and ``_raw``. Deletes stay as rows, so
 silver remembers what was deleted when. Windows are appended, and replaced whole when a range is done again.
 A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: rows before it count no more.
+Rows that were loaded are one window without extent, with ``_op`` load: the table as queries saw it (load.py).
 
 A table without a key is a **bag**: what tells its rows apart is all that is in them, and equal rows are counted. A row
 of its silver table is one image and window, and ``_copies`` says how many more or fewer of it there were afterwards.
@@ -23,6 +24,10 @@ from spark_jobs.lake import Head, Table, identifier, quoted
 from spark_jobs.position import Position, Range
 
 TRUNCATE = "truncate"
+LOAD = "load"
+"""``_op`` of rows that were loaded, and the kind of the commit that has them."""
+FROM_LOG = f"_op NOT IN ('{TRUNCATE}', '{LOAD}')"
+"""SQL: the rows that sum up a part of the log."""
 CHANGE = "change"
 """Kind of a commit that moves the table over a statement; its notes hold the steps that changed its columns."""
 PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
@@ -192,8 +197,9 @@ def place(position: Position) -> Column:
 
 
 def within(windows: Range) -> str:
-    """SQL: the rows whose window lies in a range that is a union of windows."""
-    return f"_window_start >= {place_sql(windows.start)} AND _window_start < {place_sql(windows.stop)}"
+    """SQL: the rows whose window lies in a range that is a union of windows; loaded ones lie in none."""
+    start, stop = place_sql(windows.start), place_sql(windows.stop)
+    return f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{LOAD}'"
 
 
 def place_sql(position: Position) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import deltalake
 
 from spark_jobs import published
+from spark_jobs.binlog import TableName
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import SourceError, StratalogError, about
 from spark_jobs.follow import beginning, onward
@@ -21,18 +22,26 @@ from spark_jobs.position import Position
 from spark_jobs.published import Entry
 from spark_jobs.source import Source
 from spark_jobs.source.endpoints import Endpoints, Health
+from spark_jobs.staging import READING, progress
 from spark_jobs.stretches import stretches
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """One source table; positions as text, null where the layer has not got it yet."""
+    """One source table; positions as text, null where the layer has not got it yet.
+
+    complete: whether it has the rows from before its log begins, null where nothing of it is known. load: how far these
+    rows are, where a load of a table that is not complete was begun: state (reading, read, stopped), rows, chunks, the
+    rows that the server estimates, and why it was stopped.
+    """
 
     table: str
     state: str
     silver: str | None
     downstream: str | None
     reason: str | None
+    complete: bool | None = None
+    load: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +102,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
         quarantined_events=0,
         error=ahead.problem,
         warning=ahead.margin.shortage(pipeline.retention) if ahead.margin else None,
-        tables=[_table(entry) for entry in sorted(published.read(lake, name), key=lambda one: one.name)],
+        tables=[_table(lake, entry) for entry in sorted(published.read(lake, name), key=lambda one: one.name)],
         endpoint=last.endpoint if last else None,
         stretch=last.number if last else None,
         endpoints=_endpoints(endpoints),
@@ -204,5 +213,17 @@ def _lag(table: Table, backlog: int | None) -> float | None:
     return round(max(datetime.now(UTC).timestamp() - newest / 1000, 0.0), 3)
 
 
-def _table(entry: Entry) -> TableStatus:
-    return TableStatus(".".join(entry.name), entry.state, entry.position, entry.merged, entry.reason)
+def _table(lake: Lake, entry: Entry) -> TableStatus:
+    name = ".".join(entry.name)
+    load = _load(lake, entry) if entry.complete is False and entry.state != "ignored" else None
+    return TableStatus(name, entry.state, entry.position, entry.merged, entry.reason, entry.complete, load)
+
+
+def _load(lake: Lake, entry: Entry) -> dict[str, Any] | None:
+    name = TableName(*entry.name)
+    found = progress(lake, entry.source, name)
+    if found is None:
+        return None
+    rows = lake.load(entry.source, *entry.name).rows_written() if found.state == READING else found.rows
+    said = {"state": found.state, "rows": rows, "chunks": found.chunks}
+    return said | {"estimated_rows": found.estimate, "reason": found.reason}

@@ -7,7 +7,7 @@ Put here: decoding the rows of slices. Not here: what a type does (types/), wher
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.compression import PADDING
-from spark_jobs.binlog.framing import Bytes, FormatDescription, Scan, TableMaps, open_slice
+from spark_jobs.binlog.framing import HEADER, Bytes, FormatDescription, Scan, TableMaps, empty_scan, open_slice
 from spark_jobs.binlog.generated import Code, Step, code_of
 from spark_jobs.binlog.memory import fresh
 from spark_jobs.binlog.payload import Opened, Payloads
@@ -46,6 +46,7 @@ ROW = 0
 BEFORE = 1
 """The kernel's two programs: the row (a delete's is its before image), and the before image of updates."""
 
+_WRITE_ROWS = 30
 _MOST_TEXT = 64 << 20
 """Bytes of one column's text that end a block early, unless one event holds more."""
 _TEXT_SLACK = 1 << 16
@@ -355,6 +356,23 @@ def _outer_events(file: str, found: Scan, chosen: Numbers, footer: int) -> RowEv
     return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, np.zeros(count, np.int64), kept)
 
 
+def _written(where: str, images: Sequence[bytes], columns: int) -> RowEvents:
+    """One WRITE_ROWS event with these rows.
+
+    Behind its header: table id 6 bytes, flags 2, the length of extra data 2, the number of columns, a bit for each.
+    """
+    packed = columns.to_bytes(1, "little") if columns < 251 else b"\xfc" + columns.to_bytes(2, "little")
+    bits = ((1 << columns) - 1).to_bytes((columns + 7) // 8, "little")
+    body = b"".join([bytes(8), b"\2\0", packed, bits, *images])
+    length = HEADER + len(body)
+    head = bytes(4) + bytes([_WRITE_ROWS]) + bytes(4) + length.to_bytes(4, "little") + bytes(6)
+    event = np.frombuffer(b"".join([head, body, bytes(PADDING)]), np.uint8)
+    zero = np.zeros(1, np.int64)
+    codes = np.array([_WRITE_ROWS], np.uint8)
+    address = np.array([kernels.address_of(event)], np.int64)
+    return RowEvents(where, address, zero + length, codes, zero, zero, zero.astype(np.int32), zero, [event])
+
+
 def _owners(found: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
     """Commit time, and row in the scan's array, of the events' transactions."""
     transactions = found.transaction[events]
@@ -533,6 +551,15 @@ class Decoder:
         """
         for events in self._readable(_outer_events(file, found, chosen, footer), found):
             yield from self._blocks(events, found, gtid)
+
+    def decode_images(self, where: str, images: Sequence[bytes]) -> Iterator[Changes]:
+        """Rows of this table that no log holds, as inserts: each the null bits and values of a full row image.
+
+        ``where`` opens every message, in the place of a file. Raises as ``decode``, for the images' values.
+        """
+        assert not self._gtids
+        nothing = empty_scan(np.zeros(0, np.uint8), 0, 0, 1)
+        yield from self._blocks(_written(where, images, len(self.definition.columns)), nothing, None)
 
     def _events(self, file: str, found: Scan, head: FormatDescription) -> Iterator[RowEvents]:
         """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""

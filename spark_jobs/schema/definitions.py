@@ -119,6 +119,33 @@ def record(spark: SparkSession, lake: Lake, source: Source) -> Recorded:
         return Recorded(spark, table, read_at, tuple(_from_server(source, connection)))
 
 
+def on_server(source: Server) -> dict[TableName, TableDefinition]:
+    """Every table as the server declares it now, the system's left out, with no more than its log tells of labels.
+
+    Raises SourceError.
+    """
+    with source.connect() as connection:
+        variables = source.variables(connection)
+        found = {one.name: one for one in _from_server(source, connection)}
+    if not _leaves_label_charsets_out(variables):
+        return found
+    return {name: replace(one, columns=tuple(map(_with_plain_labels, one.columns))) for name, one in found.items()}
+
+
+def _leaves_label_charsets_out(variables: Mapping[str, str]) -> bool:
+    """MySQL before 8.0.17 logs labels, and not their character set; beyond ASCII, values are numbers then."""
+    version, is_full = variables.get("version", ""), variables.get("binlog_row_metadata", "").upper() == "FULL"
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    is_old = numbers is not None and tuple(map(int, numbers.groups())) < (8, 0, 17)
+    return is_full and is_old and "mariadb" not in version.lower()
+
+
+def _with_plain_labels(column: Column) -> Column:
+    """Without labels where one is not printable ASCII."""
+    is_plain = column.labels is None or all(" " <= letter <= "~" for label in column.labels for letter in label)
+    return column if is_plain else replace(column, labels=None)
+
+
 def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
     """The definition with what the log lacks, from the definitions that the lake keeps; as ``completed``."""
     return completed(source, logged, _stored(lake.definitions(source), logged.name), last_change)

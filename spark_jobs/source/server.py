@@ -14,7 +14,7 @@ from pymysql.cursors import DictCursor
 from spark_jobs.config import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.gtid import MysqlGtids
-from spark_jobs.position import Position, file_number
+from spark_jobs.position import FIRST_EVENT, Position, file_number
 from spark_jobs.source import ALONE, TWO_WAYS, Log, LogFile, Reading, Switch, require_contiguous
 from spark_jobs.source.connection import connect, error_number, refusal
 from spark_jobs.source.dump import DumpReading
@@ -137,6 +137,27 @@ class Server:
         """Where the log ends now."""
         status = self._status(connection)
         return Position(status["File"], status["Position"])
+
+    def settled(self) -> Position:
+        """A place in the log before which all is committed: whoever reads tables from now on sees it.
+
+        A transaction is in the log before others see its rows, so the log's end is no such place. MariaDB and Percona
+        give one with a snapshot; MySQL begins no file while a transaction of the one before is not committed
+        (sql/binlog.cc, ``new_file_impl``). Raises SourceError.
+        """
+        with self.connect() as connection:
+            self.ask(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            told = self.ask(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'")
+            found = {row["Variable_name"].lower(): row["Value"] for row in told}
+            if file := found.get("binlog_snapshot_file"):
+                return Position(file, int(found["binlog_snapshot_position"]))
+            return Position(self.end(connection).file, FIRST_EVENT)
+
+    def committed(self) -> MysqlGtids:
+        """The transactions whose rows all see, by GTID; none where the server gives no MySQL GTIDs."""
+        with self.connect() as connection:
+            rows = self.ask(connection, "SHOW GLOBAL VARIABLES LIKE 'gtid_executed'")
+        return MysqlGtids.parse(rows[0]["Value"]) if rows else MysqlGtids()
 
     def ask(self, connection: "pymysql.Connection[DictCursor]", statement: str) -> list[dict[str, Any]]:
         """The rows of a query. Raises SourceError."""

@@ -70,6 +70,12 @@ def gtids_of(commits: Commits) -> Gtids:
     return commits.domains() or commits.gtids()
 
 
+def has_no_transaction_before(source: Source, position: Position) -> bool:
+    """Whether its file begins with no transaction but the one there. Raises SourceError, DecodeError."""
+    before = source.reading()(Part(position.file, 0, position.offset))[1]
+    return not any(len(found) for found in read_commits(before, position.file))
+
+
 class Search:
     """What the ways to search share: a log's files, those that begin before its end."""
 

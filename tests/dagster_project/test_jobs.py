@@ -16,6 +16,7 @@ def test_one_job_over_all_and_one_a_source(tmp_path: Path) -> None:
         defs = made.defs()
         of = {name: defs.resolve_job_def(name) for name in ("sync", "sync_shop", "sync_archive")}
         upkeep = defs.resolve_job_def("maintenance")
+        assert not [job for job in defs.resolve_all_job_defs() if job.name.startswith("load_")], "files have no tables"
     keys = {name: {key.to_user_string() for key in job.asset_layer.selected_asset_keys} for name, job in of.items()}
     assert keys["sync_shop"] == {"bronze/shop", "published/shop"}
     assert keys["sync"] == keys["sync_shop"] | keys["sync_archive"]

@@ -210,9 +210,47 @@ def test_names_that_the_log_leaves_out_are_carried_through_statements() -> None:
 def test_a_standing_is_read_back_from_a_commit() -> None:
     unnamed = TableDefinition(NAME, (Column(None, 3),))
     unique = TableDefinition(NAME, (ID,), (0,), "u")
-    for one in (Standing(OLD, emptied=at(77)), Standing(None, is_dropped=True), Standing(unnamed), Standing(unique)):
+    for one in (
+        Standing(OLD, emptied=at(77)),
+        Standing(None, is_dropped=True),
+        Standing(unnamed),
+        Standing(unique),
+        Standing(OLD, is_complete=True),
+    ):
         assert Standing.from_notes(one.to_notes()) == one
     assert Standing.from_notes({}) == Standing(None)
+
+
+@pytest.mark.parametrize(
+    "statements, complete",
+    [
+        ([], False),
+        (["CREATE TABLE t (id INT, v INT)"], True),
+        (["CREATE TABLE IF NOT EXISTS t (id INT, v INT)"], False),
+        (["CREATE TABLE t (id INT, v INT)", "CREATE TABLE IF NOT EXISTS t (id INT, v INT)"], True),
+        (["CREATE TABLE t (id INT)", "ALTER TABLE t ADD v INT"], True),
+        (["CREATE TABLE u (id INT)", "TRUNCATE u"], False),
+        (["CREATE TABLE u LIKE t"], False),
+        (["TRUNCATE TABLE t"], True),
+        (["DROP TABLE IF EXISTS t", "CREATE TABLE IF NOT EXISTS t (id INT, v INT)"], True),
+        (["DROP INDEX a ON t"], False),
+        (["CREATE TABLE t (id INT, v INT)", "RENAME TABLE u TO t"], False),
+        (["CREATE TABLE t (id INT, v INT)", "ALTER TABLE u RENAME TO t"], False),
+    ],
+)
+def test_a_table_is_complete_whose_beginning_is_in_the_log(statements: list[str], complete: bool) -> None:
+    found = steps(*((20 + 10 * number, text) for number, text in enumerate(statements)))
+    assert [step.standing.is_complete for step in found] == [complete]
+
+
+@pytest.mark.parametrize(
+    "statement, complete", [("TRUNCATE t", True), ("ALTER TABLE t ADD w INT", False), ("DROP TABLE t", False)]
+)
+def test_a_table_becomes_complete_where_it_is_emptied(statement: str, complete: bool) -> None:
+    (turn,) = steps((500, statement), maps=(), standing=Standing(OLD))
+    assert turn.standing.is_complete is complete
+    (turn,) = steps((500, statement), maps=(), standing=Standing(OLD, is_complete=True))
+    assert turn.standing.is_complete
 
 
 def test_old_rows_are_led_on_to_the_present_columns() -> None:

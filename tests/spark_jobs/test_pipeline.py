@@ -10,7 +10,7 @@ from spark_jobs.config import Pipeline, load
 from spark_jobs.course import Rules
 from spark_jobs.errors import DecodeError, LostRace, TableStopped
 from spark_jobs.lake import Checkpoint, Head
-from spark_jobs.pipeline import Plan, Planner, _each, lake_of
+from spark_jobs.pipeline import Plan, Planner, each_table, lake_of
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
 from spark_jobs.survey import Survey
@@ -55,7 +55,7 @@ def test_what_one_table_raises_stops_that_table_alone() -> None:
         return item.name.table
 
     stopped: dict[TableName, str] = {}
-    assert _each([Item(LINES), Item(ORDERS), Item(AUDIT)], work, stopped) == ["orders"]
+    assert each_table([Item(LINES), Item(ORDERS), Item(AUDIT)], work, stopped) == ["orders"]
     assert stopped == {LINES: "no key", AUDIT: "bad bytes"}
 
 
@@ -69,7 +69,7 @@ def test_a_lost_race_is_raised_when_the_others_are_done() -> None:
 
     stopped: dict[TableName, str] = {}
     with pytest.raises(LostRace, match="another run was first"):
-        _each([Item(LINES), Item(ORDERS)], work, stopped)
+        each_table([Item(LINES), Item(ORDERS)], work, stopped)
     assert (done, stopped) == ([ORDERS], {}), "nothing is wrong with the table"
 
 
@@ -78,7 +78,7 @@ def test_an_error_of_ours_is_not_taken_for_a_table_s() -> None:
         raise KeyError("a bug")
 
     with pytest.raises(KeyError):
-        _each([Item(ORDERS)], work, {})
+        each_table([Item(ORDERS)], work, {})
 
 
 def test_after_a_run_done_and_idle_tables_stand_at_the_end_and_a_stopped_one_where_it_was(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from spark_jobs.position import Position
 from spark_jobs.source import Part, require_boundary
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
+from tests.fix_servers import Servers
 
 pytestmark = pytest.mark.mysql
 
@@ -58,6 +59,25 @@ def test_the_log_is_what_the_server_lists(database: Database) -> None:
     (status,) = database.execute("SHOW MASTER STATUS")
     assert log.end == Position(status[0], status[1])
     assert log.uuid == database.execute("SELECT @@server_uuid")[0][0]
+
+
+def test_all_is_committed_before_the_servers_newest_file(database: Database) -> None:
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    source = source_of(database.server)
+    file, _, _, _, executed = database.execute("SHOW MASTER STATUS")[0]
+    assert source.settled() == Position(file, 4)
+    assert str(source.committed()) == executed.replace("\n", "")
+
+
+@pytest.mark.slow
+def test_mariadb_tells_the_place_of_a_snapshot(servers: Servers) -> None:
+    server = servers.get("mariadb-11.4")
+    source = source_of(server)
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE settled")
+        assert source.settled() == source.log().end
+        cursor.execute("DROP DATABASE settled")
+    assert not source.committed()
 
 
 def test_a_dump_is_the_files_bytes(database: Database) -> None:

@@ -1,3 +1,4 @@
+import itertools
 import shutil
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from spark_jobs.position import Position
 from spark_jobs.source import Source
 from spark_jobs.source.files import Files
 from spark_jobs.source.server import Server
-from spark_jobs.source.start import find_place, find_start
+from spark_jobs.source.start import find_place, find_start, has_no_transaction_before
 from tests.fix_servers import OPTIONS
 from tests.servers import SERVERS, build_of
 from tests.spark_jobs.source.test_dump import settings_of
@@ -113,6 +114,16 @@ def transactions(path: Path) -> Iterator[tuple[Position, str]]:
         if event.transaction and event.transaction != last:
             yield Position(path.name, 4 if first else event.offset), event.transaction
             last, first = event.transaction, False
+
+
+def test_whether_a_file_has_transactions_before_a_place(log: Written) -> None:
+    first, second = next(
+        (one, other) for (one, _), (other, _) in itertools.pairwise(log.begun) if one.file == other.file
+    )
+    first = min(place for place, _ in log.begun if place.file == first.file)
+    for source in log.sources:
+        assert has_no_transaction_before(source, first)
+        assert not has_no_transaction_before(source, second)
 
 
 def test_a_set_leads_to_the_first_transaction_that_is_not_in_it(log: Written) -> None:

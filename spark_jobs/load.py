@@ -1,0 +1,566 @@
+"""Tables that existed before their log begins, completed without locks: ``stratalog load``.
+
+Put here: what is loaded, reading it, and landing it in silver. Not here: ranges of a key (source/chunks.py), rows as
+the log would have had them (source/selected.py), how far a load has come (staging.py).
+
+A table is read by ranges of its primary key while it is written to. The rows count from a place in the log before which
+all was committed, so that whatever the log says behind it wins; they land in one commit, once silver has passed the
+place where the log ended when the last range had been read. Until then nobody sees them, and from then on the
+table is whole: why, and what has to hold, is in docs/adr/0011-initial-load.md.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass, field, replace
+from itertools import islice
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import bronze, seen, silver
+from spark_jobs.binlog import Changes, TableDefinition, TableName
+from spark_jobs.compact import Window, Work
+from spark_jobs.config import Pipeline
+from spark_jobs.course import Rules, Standing, Turn, course, first_rows, onwards
+from spark_jobs.errors import ConfigError, LostRace, SourceError, StratalogError, TableStopped, Unsupported, about
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch, quoted
+from spark_jobs.pipeline import (
+    Outcome,
+    compact_source,
+    each_table,
+    extract_source,
+    lake_of,
+    merge_source,
+    publish,
+)
+from spark_jobs.position import Position, Range
+from spark_jobs.published import Entry
+from spark_jobs.reshape import ALTERING
+from spark_jobs.rules import Pattern
+from spark_jobs.schema.definitions import named, on_server
+from spark_jobs.session import session_over
+from spark_jobs.source.chunks import Key, KeyRange, key_of, ranges
+from spark_jobs.source.open import open_source
+from spark_jobs.source.selected import Selecting, as_selected
+from spark_jobs.source.server import Server
+from spark_jobs.source.start import find_place, has_no_transaction_before
+from spark_jobs.staging import LOADED, READ, READING, Progress
+from spark_jobs.survey import survey
+
+log = logging.getLogger(__name__)
+
+CHUNK_ROWS = 50_000
+_AT_ONCE = 4
+"""Ranges of one table that are read by tasks of one job, and committed together."""
+_TRIES = 5
+Said = Callable[[TableName, Progress], None]
+"""Is told how far a table is, after each commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a load did. ``tables``: those that are complete since; ``outcome``: of the run that carried them on."""
+
+    tables: dict[TableName, Progress]
+    outcome: Outcome
+    seconds: float = 0.0
+    already: list[TableName] = field(default_factory=list)
+    """Those that were asked for by name and had nothing missing."""
+
+    @property
+    def stopped(self) -> dict[TableName, str]:
+        return self.outcome.stopped
+
+
+def load_source(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    source: str,
+    *,
+    tables: Sequence[str] = (),
+    chunk_rows: int = CHUNK_ROWS,
+    said: Said = lambda _name, _progress: None,
+) -> Loaded:
+    """Loads the named tables of a source (``DB.TABLE``, patterns), or all in scope that are not complete.
+
+    Brings them downstream too. What stops one table is in the outcome, and does not stop the others. Raises ConfigError
+    for a source without a server and a name that no table has, SourceError, LakeError.
+    """
+    began = time.monotonic()
+    server, patterns = require_server(pipeline, source), [Pattern.parse(one) for one in tables]
+    work = _Work(spark, pipeline, lake_of(pipeline), source, server, chunk_rows, said)
+    before = _patiently(lambda: _compacted(spark, pipeline, source))
+    stopped: dict[TableName, str] = {}
+    with about(source):
+        planned = work.plan(before, patterns, stopped)
+    entries = _with_new(source, before, planned.reading)
+    publish(spark, pipeline, source, replace(before, entries=entries))
+    read = each_table(planned.reading, work.read, stopped)
+    after = _patiently(lambda: _compacted(spark, pipeline, source))
+    landed = {one.name: one for one in each_table(read, lambda one: work.land(one, after), stopped)}
+    entries = [_after(entry, landed.get(TableName(*entry.name))) for entry in after.entries]
+    outcome = _patiently(lambda: merge_source(spark, pipeline, source, replace(after, entries=entries)))
+    publish(spark, pipeline, source, outcome)
+    wanted = {name: why for name, why in outcome.stopped.items() if not patterns or _is_named(name, patterns)}
+    outcome = replace(outcome, stopped=wanted | stopped)
+    new = seen.add(pipeline.tables_file, {(source, name.schema, name.table) for name in landed})
+    outcome = replace(outcome, new=outcome.new | new)
+    done = {name: one.progress for name, one in landed.items()}
+    return Loaded(done, outcome, time.monotonic() - began, planned.already)
+
+
+Result = TypeVar("Result")
+
+
+def _patiently(do: Callable[[], Result]) -> Result:
+    """Again after a while where a run of the source was first: both may go on. Raises LostRace in the end."""
+    for tries in range(1, _TRIES):
+        with suppress(LostRace):
+            return do()
+        time.sleep(tries)
+    return do()
+
+
+def _compacted(spark: SparkSession, pipeline: Pipeline, source: str) -> Outcome:
+    extract_source(spark, pipeline, source)
+    return compact_source(spark, pipeline, source)
+
+
+def _is_named(name: TableName, patterns: Sequence[Pattern]) -> bool:
+    return any(one.matches(name.schema, name.table) for one in patterns)
+
+
+def require_server(pipeline: Pipeline, source: str) -> Server:
+    """The source as a server. Raises ConfigError where it is read from files."""
+    opened = open_source(source, pipeline.sources[source])
+    if not isinstance(opened, Server):
+        raise ConfigError(
+            {
+                f"sources.{source}": "is read from binlog files, and a load reads tables of a server; name that as "
+                "mysql:, or begin with files from before the tables were created"
+            }
+        )
+    return opened
+
+
+def _with_new(source: str, before: Outcome, reading: "Sequence[Reading]") -> list[Entry]:
+    """The tables that are to be loaded have a row, whether the log knows them or not: so far, it did not."""
+    known, place = {entry.name for entry in before.entries}, str(before.position)
+    new = [one.name for one in reading if (one.name.schema, one.name.table) not in known]
+    bare = [Entry(source, name.schema, name.table, "current") for name in new]
+    return [*before.entries, *(replace(one, position=place, surveyed=place, complete=False) for one in bare)]
+
+
+def _after(entry: Entry, landed: "Landed | None") -> Entry:
+    if landed is None:
+        return entry
+    position = str(landed.head.position)
+    return replace(entry, complete=True, silver_version=landed.head.version, position=position)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A table that is to be read: the place from which its rows count, its definition, and what was read before."""
+
+    name: TableName
+    since: Position
+    definition: TableDefinition
+    table: Table
+    head: Head | None
+    progress: Progress | None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A table that was read whole."""
+
+    name: TableName
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A table whose rows are in silver, at this head."""
+
+    name: TableName
+    progress: Progress
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    reading: list[Reading]
+    already: list[TableName]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    spark: SparkSession
+    pipeline: Pipeline
+    lake: Lake
+    source: str
+    server: Server
+    chunk_rows: int
+    said: Said
+
+    # What is loaded
+
+    def plan(self, before: Outcome, patterns: Sequence[Pattern], stopped: dict[TableName, str]) -> _Plan:
+        """The tables to read; ``stopped`` gets those that cannot be. Raises ConfigError, SourceError, LakeError."""
+        declared = on_server(self.server)
+        names = {name for name in declared if _is_named(name, patterns)}
+        unknown = next((one for one in patterns if not any(one.matches(*astuple(name)) for name in names)), None)
+        if unknown:
+            raise ConfigError(
+                f"{self.source}: the server has no table {unknown.schema}.{unknown.table}, or the user may not see it"
+            )
+        entries = {TableName(*entry.name): entry for entry in before.entries}
+        scope = [name for name in declared if self.pipeline.scope.holds(name.schema, name.table)]
+        complete = {name for name, entry in entries.items() if entry.complete}
+        wanted = sorted(names or set(scope) - complete)
+        since = self._since() if set(wanted) - complete else None
+        reading = []
+        for name in wanted:
+            if name in complete:
+                continue
+            try:
+                with about(str(name)):
+                    self._require_loadable(declared[name], before)
+                assert since is not None
+                reading.append(self._reading(name, since, declared[name]))
+            except StratalogError as error:
+                stopped[name] = f"{self.source}: {error}"
+                log.error("%s: %s", self.source, error)  # noqa: TRY400 - the message is the whole of it
+        return _Plan(reading, sorted(complete & names))
+
+    def _require_loadable(self, declared: TableDefinition, before: Outcome) -> None:
+        """Raises TableStopped, with what to do."""
+        name = declared.name
+        if not self.pipeline.scope.holds(name.schema, name.table):
+            raise TableStopped("is not in scope; add it to tables: in the configuration")
+        if name in before.stopped:
+            raise TableStopped(f"cannot be loaded while it is stopped: {before.stopped[name]}")
+        if declared.key == ():
+            raise TableStopped(
+                "has no primary key, so that a row that is read could not be told from the same row in the log; add "
+                "one, or leave the table out"
+            )
+        silver.columns(declared)
+        as_selected(declared)
+
+    def _since(self) -> Position:
+        """The place that rows count from. Raises LakeError, SourceError where bronze begins later."""
+        begin = bronze.begin(_checkpoint(self.lake.bronze(self.source)))
+        since = self.server.settled()
+        if since < begin and has_no_transaction_before(self.server, begin):
+            since = begin
+        executed = self.server.committed() if since < begin else None
+        if executed:
+            since = find_place(self.server, self.server.log(), executed)
+        if since < begin:
+            raise SourceError(
+                f"bronze begins at {begin}, in the file that the server still writes, and only of files before that is "
+                "it sure that all in them is committed; load once the server has begun its next file "
+                "(FLUSH BINARY LOGS begins one), and a run has read it"
+            )
+        return since
+
+    def _reading(self, name: TableName, since: Position, definition: TableDefinition) -> Reading:
+        table = self.lake.load(self.source, name.schema, name.table)
+        head = table.head()
+        found = Progress.of(head)
+        return Reading(name, since, definition, table, head, found if found and found.is_open else None)
+
+    # Reading
+
+    def read(self, one: Reading) -> Read:
+        """Reads what is left of a table, range by range. Raises TableStopped, SourceError, LakeError, LostRace."""
+        with about(f"{self.source}: {one.name}"):
+            stage = self._begun(one)
+            if stage.progress.state == READING:
+                try:
+                    self._read_ranges(stage)
+                except SourceError:
+                    self._require_same(stage)  # for what a change of the table makes of a query, says less than that
+                    raise
+                self._require_same(stage)
+                with self.server.connect() as connection:
+                    read_to = self.server.end(connection)
+                stage.note(replace(stage.progress, state=READ, read_to=read_to))
+                self.said(one.name, stage.progress)
+            return Read(one.name, stage.progress)
+
+    def _begun(self, one: Reading) -> "_Stage":
+        """Where the rows wait, and how far reading is; begun anew where no load of the table is open."""
+        if one.progress and one.head:
+            rows = one.progress.rows if one.progress.state == READ else one.table.rows_written()
+            stage = _Stage(session_over(self.spark, 0), one.name, one.table, one.head, replace(one.progress, rows=rows))
+            log.info("%s: %s: goes on behind %d rows", self.source, one.name, rows)
+        else:
+            with self.server.connect() as connection:
+                read_from = self.server.end(connection)
+                asked = f"SELECT TABLE_ROWS found FROM information_schema.TABLES WHERE {_is_table(one.name)}"
+                estimate = next((row["found"] for row in self.server.ask(connection, asked)), None)
+            begun = Progress(READING, one.since, read_from, one.definition, self.chunk_rows, estimate)
+            session, properties = session_over(self.spark, 0), silver.properties(one.table)
+            head = one.head or one.table.new(columns_of(one.definition), properties)
+            stage = _Stage(session, one.name, one.table, head, begun)
+            stage.renew()
+            self.said(one.name, begun)
+        if stage.progress.state == READING:
+            self._require_same(stage)
+        return stage
+
+    def _require_same(self, stage: "_Stage") -> None:
+        """Ends the load, and raises TableStopped, where the server's table is another one than when it began."""
+        known, declared = stage.progress.definition, on_server(self.server).get(stage.name)
+        if declared != known:
+            what = "gone from the server" if declared is None else f"{declared}, and was {known}"
+            raise stage.given_up(f"was changed while it was loaded: it is {what}; load it again")
+
+    def _read_ranges(self, stage: "_Stage") -> None:
+        """Reads range after range, some of them at once, and commits the rows of those together."""
+        name, definition = stage.name, stage.progress.definition
+        with self.server.connect() as connection:
+            key = key_of(connection, name.schema, name.table, silver.columns(definition).key)
+        selecting = Selecting(self.source, self.server.settings, definition, key)
+        parts = self._ranges(key, stage.progress)
+        while parts:
+            rows, counted = self._rows(selecting, parts)
+            done = replace(
+                stage.progress,
+                chunks=stage.progress.chunks + len(parts),
+                after=parts[-1].up_to,
+                is_walked=parts[-1].up_to is None,
+            )
+            stage.append(rows, done)
+            stage.progress = replace(done, rows=done.rows + counted.get["rows"])
+            self.said(name, stage.progress)
+            parts = self._ranges(key, stage.progress)
+
+    def _ranges(self, key: Key, found: Progress) -> list[KeyRange]:
+        """The next ranges; none where the last one was read. On a connection of its own, since reading takes long."""
+        if found.is_walked:
+            return []
+        with self.server.connect() as connection:
+            return list(islice(ranges(connection, key, rows=found.chunk_rows, after=found.after), _AT_ONCE))
+
+    def _rows(self, selecting: Selecting, parts: list[KeyRange]) -> tuple[DataFrame, Observation]:
+        counted = Observation()
+        key = silver.columns(selecting.definition).key
+        ids = session_over(self.spark, 0).range(0, len(parts), 1, len(parts))
+        rows = ids.mapInArrow(reading_task(selecting, parts, key), _ddl(selecting.definition))
+        return rows.observe(counted, F.count(F.lit(1)).alias("rows")), counted
+
+    # Landing
+
+    def land(self, one: Read, after: Outcome) -> Landed:
+        """Puts a table's rows into silver in one commit, and removes them from where they waited.
+
+        Raises TableStopped, LakeError, LostRace.
+        """
+        table = self.lake.load(self.source, one.name.schema, one.name.table)
+        with about(f"{self.source}: {one.name}"):
+            head = table.head()
+            assert head is not None
+            stage = _Stage(session_over(self.spark, 0), one.name, table, head, one.progress)
+            self._require_passed(one, after)
+            landed = _patiently(lambda: self._landed(stage, after))
+            stage.empty(replace(stage.progress, state=LOADED))
+            self.said(one.name, stage.progress)
+            return Landed(one.name, stage.progress, landed)
+
+    def _require_passed(self, one: Read, after: Outcome) -> None:
+        """Raises TableStopped where silver does not hold what the log said while the table was read."""
+        if one.name in after.stopped:
+            raise TableStopped(f"is read, and waits for its log, which stopped: {after.stopped[one.name]}")
+        assert after.position is not None
+        assert one.progress.read_to is not None
+        if after.position < one.progress.read_to:
+            raise TableStopped(
+                f"was read up to {one.progress.read_to}, and bronze ends at {after.position}: the server's log is "
+                "shorter than it was"
+            )
+
+    def _landed(self, stage: "_Stage", after: Outcome) -> Head:
+        name, found = stage.name, stage.progress
+        table, held = self.lake.silver(self.source, name.schema, name.table), self.lake.bronze(self.source)
+        head, bronze_head = table.head(), held.head()
+        assert bronze_head is not None
+        assert after.position is not None
+        if head and head.checkpoint and head.checkpoint.kind == ALTERING:
+            raise TableStopped(f"{table.path} is between two sets of columns, where a run ended; run again first")
+        known = head.checkpoint if head else None
+        until = max([after.position, *([known.position] if known else [])])
+        bronze.require_held(self.source, _checkpoint(held), found.read_from)
+        turns = self._turns(stage, Range(found.read_from, until), held, bronze_head.version)
+        standing = Standing.from_notes(known.notes) if known else _last(turns, found.definition)
+        columns = silver.stored_columns(table, head) if head and known else silver.columns(_known(standing, found))
+        wanted = columns.types | silver.ADDED
+        rows = self._rows_for_silver(stage, turns, columns)
+        head = head or table.new(wanted, silver.properties(table))
+        silver.require_same_columns(table, wanted, str(name))
+        size = sum(stage.table.files())
+        work = Work(
+            self.source, name, Window(held, bronze_head.version, (Range(found.since, until),)), (), table, head, size
+        )
+        notes = work.notes(found.since, replace(standing, is_complete=True), columns)
+        said = {"rows": found.rows, "read_from": str(found.read_from), "read_to": str(found.read_to)}
+        return table.append(rows, head, Checkpoint(until, new_batch(), silver.LOAD, notes | {"load": said}))
+
+    def _turns(self, stage: "_Stage", whole: Range, held: Table, version: int) -> list[Turn]:
+        """What statements did to the table since its load began. Ends it where one changed it while it was read."""
+        slices = bronze.read(session_over(self.spark, 0), held, version, whole)
+        rules = Rules(self._complete, first_rows(slices), on_drop_empties=self.pipeline.on_drop == "drop")
+        definition, read_to = stage.progress.definition, stage.progress.read_to
+        assert read_to is not None
+        try:
+            steps = course(survey(slices), stage.name, whole, Standing(definition), rules)
+        except TableStopped as error:
+            raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
+        turns = [step for step in steps if isinstance(step, Turn)]
+        early = next((one for one in turns if one.range.start < read_to and _changes(one, definition)), None)
+        if early:
+            said = f"{early.said.statement.verb} at {early.said.position}" if early.said else str(early.range)
+            raise stage.given_up(f"was changed while it was loaded, by {said}; load it again")
+        return turns
+
+    def _complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+        return named(self.lake, self.source, logged, last_change)
+
+    def _rows_for_silver(self, stage: "_Stage", turns: list[Turn], columns: silver.Columns) -> DataFrame:
+        """The rows with the columns that silver has now, as older than all that the log says from their place on."""
+        since, read_to = stage.progress.since, stage.progress.read_to
+        assert read_to is not None
+        stretch, number, offset = since.order
+        later = [one for one in turns if one.range.start >= read_to]
+        now = onwards(silver.columns(stage.progress.definition).types, later)
+        given = now | {
+            "_op": quoted(silver.LOAD),
+            "_position": f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', -1)",
+            "_window_start": silver.place_sql(since),
+            "_window_stop": silver.place_sql(since),
+        }
+        cells = (
+            f"CAST({given.get(name, 'NULL')} AS {kind}) AS {identifier(name)}"
+            for name, kind in (columns.types | silver.ADDED).items()
+        )
+        session = session_over(self.spark, sum(stage.table.files()))
+        rows: DataFrame = stage.table.read(session, stage.head.version).selectExpr(*cells)
+        # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
+        return rows.where("FALSE") if any(one.empties for one in turns) else rows
+
+
+@dataclass(slots=True)
+class _Stage:
+    """Where a table's rows wait, at a head, and how far its load is."""
+
+    spark: SparkSession
+    name: TableName
+    table: Table
+    head: Head
+    progress: Progress
+
+    def append(self, rows: DataFrame, progress: Progress) -> None:
+        """Raises LostRace where another load of the table came first."""
+        self.head = self.table.append(rows, self.head, progress.checkpoint())
+        self.progress = progress
+
+    def renew(self) -> None:
+        """Begins, with the columns that the table has now and no row of an earlier load."""
+        self.head = self.table.renew(self._nothing(), self.head, self.progress.checkpoint())
+
+    def note(self, progress: Progress) -> None:
+        self.append(self._nothing(), progress)
+
+    def empty(self, progress: Progress) -> None:
+        """Removes the rows."""
+        self.head = self.table.replace(self._nothing(), "true", self.head, progress.checkpoint())
+        self.progress = progress
+
+    def given_up(self, reason: str) -> TableStopped:
+        """Ends the load: its rows go, and nothing of it was seen anywhere."""
+        self.empty(self.progress.stopped(reason))
+        return TableStopped(reason)
+
+    def _nothing(self) -> DataFrame:
+        return self.spark.createDataFrame([], _ddl(self.progress.definition))
+
+
+def _changes(turn: Turn, definition: TableDefinition) -> bool:
+    """Whether rows read before a statement are not those after it.
+
+    A TRUNCATE is told from them by its position, like any other change of rows, and an index changes none.
+    """
+    is_truncate = turn.said is not None and turn.said.statement.verb.startswith("TRUNCATE")
+    return not is_truncate and turn.standing.definition != definition
+
+
+def _last(turns: Sequence[Turn], definition: TableDefinition) -> Standing:
+    """How a table stands that silver has no row of."""
+    return turns[-1].standing if turns else Standing(definition)
+
+
+def _known(standing: Standing, found: Progress) -> TableDefinition:
+    return standing.definition or found.definition
+
+
+def columns_of(definition: TableDefinition) -> dict[str, str]:
+    """Names and Spark types of the table where rows wait."""
+    return silver.columns(definition).types | {"_raw": silver.ADDED["_raw"]}
+
+
+def _ddl(definition: TableDefinition) -> str:
+    return ", ".join(f"{identifier(name)} {kind}" for name, kind in columns_of(definition).items())
+
+
+def _is_table(name: TableName) -> str:
+    return f"TABLE_SCHEMA = {_text(name.schema)} AND TABLE_NAME = {_text(name.table)}"
+
+
+def _text(text: str) -> str:
+    """A string literal of MySQL, whatever its mode."""
+    return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
+
+
+def _checkpoint(table: Table) -> Checkpoint:
+    head = table.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    return head.checkpoint
+
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def reading_task(selecting: Selecting, parts: Sequence[KeyRange], key: Sequence[str]) -> Callable[[Batches], Batches]:
+    """A mapInArrow function from ids of ranges to their rows, with the columns of the lake and ``_raw``."""
+
+    def run(ids: Batches) -> Batches:
+        for batch in ids:
+            for at in batch.column(0).to_pylist():
+                for found in selecting.read(parts[at]):
+                    yield _with_raw(found, key, selecting)
+
+    return run
+
+
+def _with_raw(found: Changes, key: Sequence[str], selecting: Selecting) -> pa.RecordBatch:
+    """Raises Unsupported where a key's value cannot be held by its column."""
+    for name in key:
+        if found.after.column(name).null_count:
+            row = pc.index(pc.is_null(found.after.column(name)), True).as_py()
+            said = dict(found.raw[row].as_py() or ()) if found.raw is not None else {}
+            raise Unsupported(
+                f"{selecting.source}: {selecting.definition.name}: column {name}: {said.get(name)} in the primary key "
+                "is no value that the column's type can hold (a zero date, or bytes that are not text); such keys are "
+                "not merged"
+            )
+    raw = found.raw if found.raw is not None else pa.nulls(len(found), pa.map_(pa.string(), pa.string()))
+    names = [*found.after.schema.names, "_raw"]
+    return pa.RecordBatch.from_arrays([*found.after.columns, raw], names)

@@ -1,0 +1,172 @@
+"""Tables older than their log, on a real server that is written to meanwhile.
+
+Put here: loads whole, cut short, and in the way of statements. Not here: ranges (source/test_chunks.py), values
+(source/test_selected.py).
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from spark_jobs import published, silver
+from spark_jobs.binlog import TableName
+from spark_jobs.config import Pipeline
+from spark_jobs.errors import ConfigError
+from spark_jobs.load import load_source
+from spark_jobs.pipeline import lake_of
+from spark_jobs.staging import READING, Progress, progress
+from spark_jobs.status import status
+from tests.fix_mysql import Database
+from tests.fix_pipeline import SOURCE, Shop, require_same
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+TABLES = {
+    "big": "b VARCHAR(9) CHARACTER SET latin1, a INT UNSIGNED, v INT, d DATETIME, PRIMARY KEY (b, a)",
+    "still": "id BIGINT PRIMARY KEY, e ENUM('x', 'y'), t TIME(2), f FLOAT",
+    "altered": "id INT PRIMARY KEY, v INT",
+    "dropped": "id INT PRIMARY KEY, v INT",
+    "emptied": "id INT PRIMARY KEY, v INT",
+    "restored": "id INT PRIMARY KEY, v INT",
+    "bag": "v INT",
+}
+STATEMENTS = {
+    "altered": ["ALTER TABLE altered ADD COLUMN w INT DEFAULT 7", "INSERT INTO altered VALUES (1000, 1, 1)"],
+    "dropped": ["DROP TABLE dropped"],
+    "emptied": ["TRUNCATE TABLE emptied", "INSERT INTO emptied VALUES (3, 33), (4000, 4)"],
+    "restored": ["ALTER TABLE restored ADD COLUMN w INT", "ALTER TABLE restored DROP COLUMN w"],
+}
+
+
+class Killed(BaseException):
+    """Ends a load where nothing is prepared for it."""
+
+
+def filled(shop: Shop) -> Shop:
+    """Tables with rows, in files of the log that the pipeline does not begin with."""
+    for name, columns in TABLES.items():
+        shop.execute(f"CREATE TABLE {name} ({columns})")
+    chance = Random(3)
+    for at in range(400):
+        shop.database.execute(
+            "INSERT IGNORE INTO big VALUES (%s, %s, %s, '2024-02-29 10:00:00')", (chance.choice("aäBz"), at // 2, at)
+        )
+    shop.execute("INSERT INTO still VALUES (-1, 'x', '-01:00:00.5', 0.5), (9223372036854775807, 'y', NULL, -0.0)")
+    for name in STATEMENTS:
+        shop.execute(f"INSERT INTO {name} VALUES {', '.join(f'({at}, {at})' for at in range(30))}")
+    shop.execute("INSERT INTO bag VALUES (1)", "FLUSH BINARY LOGS")
+    return replace(shop, start=shop.end())
+
+
+@contextmanager
+def written_to(database: Database) -> Iterator[None]:
+    """Writers of all sorts at one table, until the block is left."""
+    ended = threading.Event()
+    failed: list[BaseException] = []
+
+    def write(seed: int) -> None:
+        chance = Random(seed)
+        try:
+            with database.server.connect() as connection, connection.cursor() as cursor:
+                connection.select_db(database.name)
+                while not ended.wait(0.01):
+                    key = (chance.choice("aäBzq"), chance.randrange(300))
+                    other = (chance.choice("aäBzq"), chance.randrange(300))
+                    match chance.randrange(4):
+                        case 0:
+                            cursor.execute("REPLACE INTO big VALUES (%s, %s, 1, NULL)", key)
+                        case 1:
+                            cursor.execute("UPDATE IGNORE big SET v = v + 1000 WHERE b = %s AND a >= %s LIMIT 3", key)
+                        case 2:
+                            cursor.execute("DELETE FROM big WHERE b = %s AND a = %s", key)
+                        case _:
+                            cursor.execute(
+                                "UPDATE IGNORE big SET b = %s, a = %s WHERE b = %s AND a = %s", (*other, *key)
+                            )
+        except BaseException as error:  # noqa: BLE001 - told by the test's own thread
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=[seed]) for seed in (1,)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert not failed
+
+
+def completeness(shop: Shop, pipeline: Pipeline) -> dict[str, bool | None]:
+    return {one.table: one.complete for one in published.read(lake_of(pipeline), SOURCE)}
+
+
+@pytest.mark.slow
+def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
+    shop = filled(shop)
+    pipeline = shop.pipeline(live=True, tables=[f"{shop.database.name}.*", f"!{shop.database.name}.bag"])
+    lake, big = lake_of(pipeline), TableName(shop.database.name, "big")
+    with written_to(shop.database):
+        shop.execute("CREATE TABLE fresh (id INT PRIMARY KEY)")
+        shop.run(pipeline)
+        shop.execute("INSERT INTO fresh VALUES (1)")
+
+        def killing(name: TableName, found: Progress) -> None:
+            if name == big and found.chunks >= 8:
+                raise Killed
+
+        with pytest.raises(Killed):
+            load_source(shop.spark, pipeline, SOURCE, tables=[str(big)], chunk_rows=20, said=killing)
+        left = progress(lake, SOURCE, big)
+        assert left is not None
+        assert (left.state, left.chunks, left.is_walked) == (READING, 8, False)
+        assert shop.silver(pipeline, "big").where(f"_op = '{silver.LOAD}'").isEmpty()
+        assert completeness(shop, pipeline) == {"big": False, "fresh": True}
+
+        seen: list[tuple[str, int]] = []
+
+        def disturbing(name: TableName, found: Progress) -> None:
+            seen.append((name.table, found.chunks))
+            if found.is_walked and found.state == READING:
+                shop.execute(*STATEMENTS.get(name.table, ()))
+
+        done = load_source(shop.spark, pipeline, SOURCE, chunk_rows=20, said=disturbing)
+    assert min(chunks for name, chunks in seen if name == "big") > 8, "what was read before is not read again"
+    assert {name.table for name in done.tables} == {"big", "still", "emptied"}
+    stopped = {name.table: why for name, why in done.stopped.items()}
+    assert stopped.keys() == {"altered", "dropped", "restored"}
+    assert "was changed while it was loaded, by ALTER TABLE at" in stopped["restored"]
+    assert "was changed while it was loaded" in stopped["altered"]
+    assert "gone from the server" in stopped["dropped"]
+    complete = dict.fromkeys(("big", "still", "emptied", "fresh"), True)
+    assert completeness(shop, pipeline) == complete | {"altered": False, "dropped": False, "restored": False}
+    assert shop.silver(pipeline, "altered").where(f"_op = '{silver.LOAD}'").isEmpty()
+    assert lake.load(SOURCE, shop.database.name, "big").read(shop.spark).isEmpty()
+    shown = {one.table.partition(".")[2]: one for one in status(pipeline, lake, SOURCE).tables}
+    assert (shown["big"].complete, shown["altered"].complete) == (True, False)
+    assert shown["altered"].load is not None
+    assert shown["altered"].load["state"] == "stopped"
+
+    shop.execute("UPDATE still SET f = 2.5 WHERE id < 0")
+    again = load_source(shop.spark, pipeline, SOURCE, tables=[f"{shop.database.name}.altered"])
+    assert not again.stopped
+    for name in ("big", "still", "emptied", "fresh", "altered"):
+        require_same(shop, pipeline, name)
+    shop.execute("UPDATE big SET v = 0", "UPDATE altered SET w = id", "DELETE FROM still WHERE id > 0")
+    shop.run(pipeline)
+    for name in ("big", "still", "altered"):
+        require_same(shop, pipeline, name)
+
+
+def test_what_cannot_be_loaded_is_refused_by_name(shop: Shop) -> None:
+    shop.execute("CREATE TABLE bag (v INT)", "CREATE TABLE t (id INT PRIMARY KEY)")
+    pipeline = shop.pipeline(live=True)
+    done = load_source(shop.spark, pipeline, SOURCE, tables=[f"{shop.database.name}.*"])
+    assert "has no primary key" in done.stopped[TableName(shop.database.name, "bag")]
+    with pytest.raises(ConfigError, match=r"the server has no table shop\.gone"):
+        load_source(shop.spark, pipeline, SOURCE, tables=["shop.gone"])
