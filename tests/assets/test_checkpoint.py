@@ -17,6 +17,7 @@ from spark_jobs.lake import Checkpoint, Head, Lake
 from spark_jobs.margin import Margin
 from spark_jobs.merge import Merged
 from spark_jobs.position import Position, Range
+from spark_jobs.stretches import Stretch
 
 KEY = dg.AssetKey(["bronze", "shop"])
 EARLY, LATE = Position("mysql-bin.000001", 1337), Position("mysql-bin.000002", 4)
@@ -106,6 +107,7 @@ def test_what_a_bronze_commit_says(tmp_path: Path) -> None:
         committed_at=datetime.now(UTC) - timedelta(seconds=30),
         gtid="u:1-5",
         margin=Margin(2**32, 36.5, "b.000009"),
+        stretch=Stretch(2, EARLY, "db2:3306"),
         seconds=2.0,
     )
     metadata = checkpoint.of_extracted(extracted, Lake(str(tmp_path)).bronze("shop"))
@@ -120,6 +122,8 @@ def test_what_a_bronze_commit_says(tmp_path: Path) -> None:
         "binlog/events": 40,
         "binlog/ignored_events": 1,
         "binlog/gtid": "u:1-5",
+        "source/endpoint": "db2:3306",
+        "source/stretch": 2,
         "binlog/retention_margin_bytes": 2.0**32,
         "binlog/retention_margin_hours": 36.5,
         "run/seconds": 2.0,

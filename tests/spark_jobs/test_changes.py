@@ -16,6 +16,7 @@ import pytest
 from spark_jobs.binlog import Slicer, TableDefinition, TableName, list_events, transactions
 from spark_jobs.changes import JsonChanges, _cut, changes_of_files, wanted_tables
 from spark_jobs.errors import ChecksumMismatch, ConfigError, DecodeError, Truncated, Unsupported
+from spark_jobs.extract import _bronze_rows
 from spark_jobs.position import Position
 from tests import giants
 from tests import segment_types as t
@@ -492,7 +493,7 @@ def test_bytes_are_base64_that_reads_back() -> None:
 
 def _bronze_like(path: Path, target: int) -> list[pa.RecordBatch]:
     slicer = Slicer(path.name, 0, None, target=target)
-    batches = [*slicer.feed(path.read_bytes()), *slicer.finish()]
+    batches = [_bronze_rows(batch, 1, None) for batch in [*slicer.feed(path.read_bytes()), *slicer.finish()]]
     return [batch.slice(at, 1) for batch in batches for at in range(batch.num_rows)]
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 import deltalake
-import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction
 
+from spark_jobs import bronze
 from spark_jobs.cli import cli, main
 from spark_jobs.lake import Checkpoint
 from spark_jobs.position import Position
@@ -301,7 +301,7 @@ def test_a_check_tells_what_the_source_has_purged(run: Run, pipeline: Path) -> N
         custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
     )
     path = pipeline.parent / "lake" / "bronze" / "shop"
-    deltalake.write_deltalake(path, pa.table({"x": [1]}), commit_properties=said)
+    deltalake.write_deltalake(path, bronze.ARROW.empty_table(), commit_properties=said)
     assert run("check", "-c", pipeline, "--connect").status == 0
     (pipeline.parent / "binlogs" / "mysql-bin.000001").rename(pipeline.parent / "binlogs" / "mysql-bin.000002")
     ran = run("check", "-c", pipeline, "--connect")
@@ -337,6 +337,31 @@ def test_status_of_a_source_that_nothing_was_read_of(run: Run, pipeline: Path) -
             }
         }
     }
+
+
+ENDPOINTS = """
+lake: ./lake
+sources: {shop: {mysql: {user: r}, endpoints: [{host: 127.0.0.1, port: 1}, {host: 127.0.0.1, port: 2}]}}
+"""
+
+
+def test_endpoints_that_do_not_answer_are_told_one_by_one(run: Run, pipeline: Path) -> None:
+    pipeline.write_text(ENDPOINTS)
+    for ran in (run("status", "-c", pipeline), run("status", "-c", pipeline)):
+        assert ran.status == 0
+        lines = [line for line in ran.out.splitlines() if line.startswith("127.0.0.1:")]
+        assert [line.split()[:2] for line in lines] == [[f"127.0.0.1:{n}", "unavailable"] for n in (1, 2)]
+        assert "shop: none of its endpoints can be read\n127.0.0.1:1: 127.0.0.1:1 answered" in ran.err
+    found = json.loads(run("status", "-c", pipeline, "--json").out)["sources"]["shop"]["endpoints"]
+    assert [(one["endpoint"], one["in_use"], one["available"]) for one in found] == [
+        ("127.0.0.1:1", False, False),
+        ("127.0.0.1:2", False, False),
+    ]
+    assert all(one["unavailable_since"] < one["next_try"] for one in found)
+    checked = run("check", "-c", pipeline, "--connect")
+    assert checked.status == 2
+    assert "sources.shop: 127.0.0.1:1: 127.0.0.1:1 answered" in checked.err
+    assert "sources.shop (2): 127.0.0.1:2: 127.0.0.1:2 answered" in checked.err
 
 
 def test_status_shows_the_lake_where_the_source_does_not_answer(run: Run, pipeline: Path) -> None:
