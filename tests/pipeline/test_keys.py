@@ -162,19 +162,10 @@ def _pair(name: TableName) -> tuple[str, str]:
     return name.schema, name.table
 
 
-def test_bags_live_through_statements_and_ranges_done_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bags_live_through_statements(shop: Shop) -> None:
     pipeline = shop.pipeline()
-    shop.execute(
-        "CREATE TABLE t (a INT, b VARCHAR(5))",
-        "INSERT INTO t VALUES (1,'x'),(1,'x'),(1,'y'),(NULL,NULL)",
-        "CREATE TABLE gets (a INT)",
-        "INSERT INTO gets VALUES (1),(1)",
-        "CREATE TABLE loses (a INT PRIMARY KEY)",
-        "INSERT INTO loses VALUES (1),(2)",
-        "CREATE TABLE u (a INT NOT NULL)",
-        "INSERT INTO u VALUES (1), (1), (2)",
-    )
-    run_and_compare(shop, pipeline, "t", "gets", "loses", "u")
+    shop.execute("CREATE TABLE t (a INT, b VARCHAR(5))", "INSERT INTO t VALUES (1,'x'),(1,'x'),(1,'y'),(NULL,NULL)")
+    run_and_compare(shop, pipeline, "t")
     shop.execute(
         "DELETE FROM t WHERE b = 'x' LIMIT 1",
         "ALTER TABLE t ADD c INT NOT NULL DEFAULT 7 FIRST, CHANGE a n BIGINT",
@@ -183,36 +174,41 @@ def test_bags_live_through_statements_and_ranges_done_again(shop: Shop, monkeypa
         "ALTER TABLE t DROP b",
         "INSERT INTO t VALUES (7, 1), (7, NULL)",
         "UPDATE t SET c = c + 1 ORDER BY c DESC LIMIT 2",
+    )
+    run_and_compare(shop, pipeline, "t")
+
+
+def test_a_table_made_again_may_have_a_key_or_lose_it(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE gets (a INT)", "INSERT INTO gets VALUES (1),(1)")
+    shop.execute("CREATE TABLE loses (a INT PRIMARY KEY)", "INSERT INTO loses VALUES (1),(2)")
+    run_and_compare(shop, pipeline, "gets", "loses")
+    shop.execute(
         "DROP TABLE gets, loses",
         "CREATE TABLE gets (a INT PRIMARY KEY, b INT)",
         "INSERT INTO gets VALUES (1,1),(2,2)",
-        "UPDATE gets SET b = 5 WHERE a = 2",
+        "UPDATE gets SET a = 9 WHERE a = 1",
         "CREATE TABLE loses (a INT, b INT)",
         "INSERT INTO loses VALUES (1,1),(1,1)",
-        "DELETE FROM u LIMIT 1",
-        "ALTER TABLE u ADD UNIQUE (a)",
-        "INSERT INTO u VALUES (3)",
     )
-    run_and_compare(shop, pipeline, "t", "gets", "loses", "u")
-    second = shop.end()
-    shop.execute(
-        "UPDATE u SET a = a + 10",
-        "ALTER TABLE u ADD PRIMARY KEY (a)",
-        "DELETE FROM u WHERE a = 11",
-        "DELETE FROM loses LIMIT 1",
-        "UPDATE gets SET a = 9 WHERE a = 1",
-        "TRUNCATE t",
-        "INSERT INTO t VALUES (8, 1), (8, 1)",
-    )
-    run_and_compare(shop, pipeline, "t", "gets", "loses", "u")
+    run_and_compare(shop, pipeline, "gets", "loses")
+
+
+def test_counts_of_a_bag_are_set_by_a_range_done_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE u (a INT NOT NULL)", "INSERT INTO u VALUES (1), (1), (2)", "DELETE FROM u LIMIT 1")
+    shop.execute("ALTER TABLE u ADD UNIQUE (a)", "INSERT INTO u VALUES (3)")
+    run_and_compare(shop, pipeline, "u")
+    middle = shop.end()
+    shop.execute("UPDATE u SET a = a + 10", "ALTER TABLE u ADD PRIMARY KEY (a)", "DELETE FROM u WHERE a = 11")
+    shop.run(pipeline)
     same = backfill._same
-    with monkeypatch.context() as patched:  # written again although they are the same: counts are set, not added to
+    with monkeypatch.context() as patched:  # written again although they are the same
         patched.setattr(backfill, "_same", lambda *given: same(*given) and False)
-        for start, stop in ((shop.start, second), (second, shop.end())):
-            outcome = backfill_source(shop.spark, pipeline, SOURCE, Range(start, stop), lambda _: True)
+        for part in (Range(middle, shop.end()), Range(shop.start, shop.end())):
+            outcome = backfill_source(shop.spark, pipeline, SOURCE, part, lambda _: True)
             assert outcome.stopped == {}
-            for table in ("t", "gets", "loses", "u"):
-                require_same(shop, pipeline, table)
+            require_same(shop, pipeline, "u")
 
 
 def run_and_compare(shop: Shop, pipeline: Pipeline, *tables: str) -> None:
