@@ -198,6 +198,13 @@ class Table:
         writer = writer.options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
 
+    def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+        """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""
+        checkpoint = checkpoint.upon(head)
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer = writer.options(**_commit_options(head, checkpoint))
+        return self._commit(head, checkpoint, lambda: writer.save(self.path))
+
     def statement(
         self, spark: SparkSession, head: Head, checkpoint: Checkpoint, run: Callable[[SparkSession], Any]
     ) -> Head:

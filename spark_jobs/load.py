@@ -308,9 +308,9 @@ class _Work:
                 estimate = next((row["found"] for row in self.server.ask(connection, asked)), None)
             begun = Progress(READING, one.since, read_from, one.definition, self.chunk_rows, estimate)
             session, properties = session_over(self.spark, 0), silver.properties(one.table)
-            head = one.table.create(session, columns_of(one.definition), properties, again=one.head is not None)
-            stage = _Stage(session_over(self.spark, 0), one.name, one.table, head, begun)
-            stage.note(begun)
+            head = one.head or one.table.create(session, columns_of(one.definition), properties)
+            stage = _Stage(session, one.name, one.table, head, begun)
+            stage.renew()
             self.said(one.name, begun)
         if stage.progress.state == READING:
             self._require_same(stage)
@@ -470,6 +470,10 @@ class _Stage:
         """Raises LostRace where another load of the table came first."""
         self.head = self.table.append(rows, self.head, progress.checkpoint())
         self.progress = progress
+
+    def renew(self) -> None:
+        """Begins, with the columns that the table has now and no row of an earlier load."""
+        self.head = self.table.renew(self._nothing(), self.head, self.progress.checkpoint())
 
     def note(self, progress: Progress) -> None:
         self.append(self._nothing(), progress)
