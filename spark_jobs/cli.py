@@ -247,9 +247,9 @@ def _older_rows(table: "TableStatus") -> str:
         return {True: "complete", False: "not loaded", None: ""}[table.complete]
     state, rows, estimate = table.load["state"], table.load["rows"], table.load["estimated_rows"]
     return {
-        "reading": f"reading, {rows} of about {estimate or 'unknown'} rows",
-        "read": f"{rows} rows read, not landed",
-    }.get(state, "not loaded, load stopped")
+        "reading": f"{rows} read of {estimate or 'unknown'}",
+        "read": f"{rows} read",
+    }.get(state, "load stopped")
 
 
 @cli.command("load")
@@ -301,7 +301,7 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
 
 
 def _say_progress(table: "TableName", found: "Progress") -> None:
-    logging.getLogger(__name__).info(
+    logging.getLogger("spark_jobs").info(
         "%s: %s: %d rows%s in %d ranges",
         table,
         found.state,

@@ -152,15 +152,32 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
     assert shown["altered"].load is not None
     assert shown["altered"].load["state"] == "stopped"
 
-    shop.execute("UPDATE still SET f = 2.5 WHERE id < 0")
-    again = load_source(shop.spark, pipeline, SOURCE, tables=[f"{shop.database.name}.altered"])
-    assert not again.stopped
-    for name in ("big", "still", "emptied", "fresh", "altered"):
-        require_same(shop, pipeline, name)
-    shop.execute("UPDATE big SET v = 0", "UPDATE altered SET w = id", "DELETE FROM still WHERE id > 0")
+    shop.execute("UPDATE big SET v = 0", "DELETE FROM still WHERE id > 0", "INSERT INTO emptied VALUES (5, 5)")
     shop.run(pipeline)
-    for name in ("big", "still", "altered"):
+    for name in ("big", "still", "emptied", "fresh"):
         require_same(shop, pipeline, name)
+
+
+@pytest.mark.slow
+def test_a_load_that_was_stopped_begins_anew(shop: Shop) -> None:
+    shop.execute(
+        "CREATE TABLE altered (id INT PRIMARY KEY, v INT)", "INSERT INTO altered VALUES (1, 1), (2, 2), (3, 3)"
+    )
+    shop.execute("FLUSH BINARY LOGS")
+    pipeline = replace(shop, start=shop.end()).pipeline(live=True)
+
+    def disturbing(name: TableName, found: Progress) -> None:
+        if found.is_walked and found.state == READING:
+            shop.execute(*STATEMENTS["altered"])
+
+    assert load_source(shop.spark, pipeline, SOURCE, chunk_rows=2, said=disturbing).stopped
+    again = load_source(shop.spark, pipeline, SOURCE, chunk_rows=2)
+    assert not again.stopped
+    assert [found.rows for found in again.tables.values()] == [4]
+    require_same(shop, pipeline, "altered")
+    shop.execute("UPDATE altered SET w = id")
+    shop.run(pipeline)
+    require_same(shop, pipeline, "altered")
 
 
 def test_what_cannot_be_loaded_is_refused_by_name(shop: Shop) -> None:

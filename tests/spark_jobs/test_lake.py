@@ -348,3 +348,18 @@ def test_a_counter_without_any_checkpoint_is_not_trusted(spark: SparkSession, la
 
 def test_a_literal_is_quoted_for_spark() -> None:
     assert quoted("a'b\\c") == "'a\\'b\\\\c'"
+
+
+@pytest.mark.spark
+def test_rows_and_columns_are_replaced_in_one_commit(spark: SparkSession, lake: Path) -> None:
+    table = Lake(str(lake)).load("shop", "shop", "t")
+    head = table.create(spark, COLUMNS, {"delta.columnMapping.mode": "name"})
+    head = table.append(rows(spark, 1, 2), head, checkpoint(0))
+    other = spark.createDataFrame([(7, "y")], "note BIGINT, `a b` STRING")
+    renewed = table.renew(other, head, checkpoint(1))
+    assert (renewed.counter, renewed.position) == (2, AT[1])
+    assert table.columns() == {"note": "BIGINT", "a b": "STRING"}
+    assert [tuple(row) for row in table.read(spark).collect()] == [(7, "y")]
+    assert table.rows_written() == 1
+    with pytest.raises(LostRace):
+        table.renew(other, head, checkpoint(2))
