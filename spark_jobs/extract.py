@@ -10,7 +10,7 @@ file or dump connection and must end exactly where the driver said, at the end o
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,7 +25,7 @@ from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.margin import Margin, margin
 from spark_jobs.place import parse_start
 from spark_jobs.position import Position, Range, file_number
-from spark_jobs.source import Part, Reading, Source, require_boundary
+from spark_jobs.source import Log, Part, Reading, Source, require_boundary
 from spark_jobs.source.start import find_start
 
 log = logging.getLogger(__name__)
@@ -69,15 +69,16 @@ class Plan:
         return Checkpoint(self.range.stop, new_batch(), notes=said)
 
 
-def extract(spark: SparkSession, lake: Lake, source: Source, start: str) -> Extracted:
+def extract(spark: SparkSession, lake: Lake, source: Source, start: str, until: Position | None = None) -> Extracted:
     """Reads a source from bronze's head to its end as it is now. Raises SourceError, DecodeError, LakeError.
 
     ``start`` (``earliest``, ``latest``, or a place: a position, a GTID set, a time) counts only while bronze is empty.
+    ``until``: a transaction's end before which the log goes on, but nothing is read of it.
     """
     began = time.monotonic()
     table = lake.bronze(source.name)
     with about(source.name):
-        planned = plan(spark, table, source, start)
+        planned = plan(spark, table, source, start, until)
         if not planned.parts:
             log.info("%s: nothing new; the log ends at %s", source.name, planned.range.stop)
             return _settled(spark, table, planned)
@@ -85,10 +86,10 @@ def extract(spark: SparkSession, lake: Lake, source: Source, start: str) -> Extr
         return land(spark, table, planned, source.reading(), began)
 
 
-def plan(spark: SparkSession, table: Table, source: Source, start: str) -> Plan:
-    """The range from bronze's head to the source's end. Creates bronze where the source is read for the first time."""
+def plan(spark: SparkSession, table: Table, source: Source, start: str, until: Position | None = None) -> Plan:
+    """The range from bronze's head to the source's end, or ``until``. Creates bronze where it is not there yet."""
     head = table.head()
-    now = source.log()
+    now = _up_to(source.log(), until, head.position if head else None)
     if head is None or head.checkpoint is None:
         place = parse_start(start)
         first = find_start(source, now, place)
@@ -102,6 +103,11 @@ def plan(spark: SparkSession, table: Table, source: Source, start: str) -> Plan:
     parts = now.parts_from(held)
     begin, left = bronze.begin(head.checkpoint), margin(source, now, held) if parts else None
     return Plan(source.name, head, Range(held, max(held, now.end)), tuple(parts), now.uuid, begin, left)
+
+
+def _up_to(now: Log, until: Position | None, held: Position | None) -> Log:
+    """The log as if it ended there, or where bronze ends if that is further."""
+    return replace(now, end=min(now.end, max(until, held or until))) if until else now
 
 
 def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:

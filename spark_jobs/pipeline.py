@@ -66,13 +66,13 @@ def lake_of(pipeline: Pipeline) -> Lake:
     return Lake(pipeline.lake, plain=pipeline.compat == "plain")
 
 
-def extract_source(spark: SparkSession, pipeline: Pipeline, name: str) -> Extracted:
-    """Source -> bronze. Raises SourceError, DecodeError, LakeError."""
+def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until: Position | None = None) -> Extracted:
+    """Source -> bronze, to the log's end or a transaction's end before. Raises SourceError, DecodeError, LakeError."""
     source: Source = open_source(name, pipeline.sources[name])
     lake = lake_of(pipeline)
     brief = session_over(spark, 0)  # its rows are slices, however large the log is
     definitions = record(brief, lake, source)
-    extracted = extract(brief, lake, source, pipeline.sources[name].start)
+    extracted = extract(brief, lake, source, pipeline.sources[name].start, until)
     definitions.land(extracted.head)
     shortage = extracted.margin.shortage(pipeline.retention) if extracted.margin else None
     if shortage:

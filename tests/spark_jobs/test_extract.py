@@ -9,10 +9,10 @@ import pytest
 from spark_jobs import bronze
 from spark_jobs.binlog import FormatDescription
 from spark_jobs.errors import DecodeError
-from spark_jobs.extract import Plan, slicing_task
+from spark_jobs.extract import Plan, _up_to, slicing_task
 from spark_jobs.lake import Head
 from spark_jobs.position import Position, Range
-from spark_jobs.source import Part
+from spark_jobs.source import Log, LogFile, Part
 from spark_jobs.source.files import FileReading
 
 RECORDED = Path(__file__).parents[1] / "recorded"
@@ -59,6 +59,15 @@ def test_an_error_in_a_task_names_the_source() -> None:
     ids = pa.RecordBatch.from_pydict({"id": [0]})
     with pytest.raises(DecodeError, match=r"^shop: mysql-bin\.000001: .*not a binlog"):
         list(slicing_task("shop", 1, (Part("mysql-bin.000001", 0, 200),), None, broken)(iter([ids])))
+
+
+@pytest.mark.parametrize(
+    "until, held, end", [(None, 70, 99), (50, None, 50), (50, 40, 50), (50, 70, 70), (200, 70, 99)]
+)
+def test_a_log_is_read_up_to_a_place_or_what_is_held_or_its_end(until: int | None, held: int | None, end: int) -> None:
+    at = [None if place is None else Position("b.000001", place) for place in (until, held)]
+    log = Log("shop", (LogFile("b.000001", 99),), Position("b.000001", 99))
+    assert _up_to(log, *at).end.offset == end
 
 
 def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None:
