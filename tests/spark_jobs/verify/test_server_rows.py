@@ -2,6 +2,7 @@
 
 import hashlib
 import zlib
+from collections.abc import Iterator
 
 import pytest
 
@@ -31,9 +32,10 @@ def digest(row: tuple[str, int, str | None]) -> int:
 
 
 @pytest.fixture
-def session(database: Database) -> Session:
+def session(database: Database) -> Iterator[Session]:
     login = {"host": database.server.host, "port": database.server.port, "user": database.server.user}
-    return Session(Server("shop", MySQL(**login, password=database.server.password)))
+    with Session(Server("shop", MySQL(**login, password=database.server.password))) as session:
+        yield session
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
 from spark_jobs.config import load
 from spark_jobs.lake import Table
@@ -214,7 +215,7 @@ def test_what_is_older_than_the_log_or_cannot_be_compared_is_told_apart(shop: Sh
     assert [one.key for one in found["old"].differences] == [{"id": "2"}]
 
 
-def test_types_of_mariadb(spark: object, servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_of_mariadb(spark: SparkSession, servers: Servers, tmp_path: Path) -> None:
     server = servers.get("mariadb-11.4")
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE verify_it")
@@ -232,9 +233,9 @@ def test_types_of_mariadb(spark: object, servers: Servers, tmp_path: Path, monke
     said = {"lake": "./lake", "sources": {SOURCE: {"mysql": login}}, "tables": ["verify_it.*"]}
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
     pipeline = load(tmp_path / "pipeline.yaml")
-    (found,) = verify_source(spark, pipeline, SOURCE)  # type: ignore[arg-type]
+    (found,) = verify_source(spark, pipeline, SOURCE)
     assert (found.state, found.reason, *found.lines(values=True)) == ("equal", None)
     table = lake_of(pipeline).downstream("verify_it", "t")
-    spark.sql(f"UPDATE {table.sql} SET v6 = '2001:db8::2' WHERE e = 'y'")  # type: ignore[attr-defined]
-    (found,) = verify_source(spark, pipeline, SOURCE)  # type: ignore[arg-type]
+    spark.sql(f"UPDATE {table.sql} SET v6 = '2001:db8::2' WHERE e = 'y'")
+    (found,) = verify_source(spark, pipeline, SOURCE)
     assert [one.columns for one in found.differences] == [{"v6": ("2001:db8::1", "2001:db8::2")}]
