@@ -13,11 +13,12 @@ from typing import Any
 import dagster as dg
 
 from assets.lineage import lineages
-from assets.source import source_assets
+from assets.source import pool, source_assets
 from assets.steps import HANDED_ON
-from dagster_project.jobs import all_sources, load_tables, maintenance, one_source
+from assets.verify import verify_checks
+from dagster_project.jobs import all_sources, load_tables, maintenance, one_source, verification
 from dagster_project.resources import HandedOn, SparkSessions
-from dagster_project.schedules import maintenance_schedule, schedules
+from dagster_project.schedules import maintenance_schedule, schedules, verify_schedule
 from dagster_project.sensors import binlog_sensor
 from spark_jobs import seen
 from spark_jobs.config import Pipeline, load
@@ -30,12 +31,19 @@ def build_defs(config: Path | Pipeline, resources: Mapping[str, Any] | None = No
     everything, by_source = all_sources(graph), [one_source(lineage) for lineage in graph]
     upkeep = maintenance(pipeline, graph)
     loads = [load_tables(pipeline, lineage) for lineage in graph if pipeline.sources[lineage.source].mysql]
+    checks = [one for lineage in graph if (one := verify_checks(pipeline, lineage, pool(lineage.source)))]
+    verifying = verification(pipeline, graph) if checks else None
     own = {"spark": SparkSessions(configuration=str(pipeline.path)), HANDED_ON: HandedOn()}
     return dg.Definitions(
         assets=[source_assets(pipeline, lineage) for lineage in graph],
-        jobs=[everything, *by_source, *loads, upkeep],
+        asset_checks=checks,
+        jobs=[everything, *by_source, *loads, upkeep, *([verifying] if verifying else [])],
         sensors=[binlog_sensor(pipeline, lineage, job) for lineage, job in zip(graph, by_source, strict=True)],
-        schedules=[*schedules(graph, everything), maintenance_schedule(graph, upkeep)],
+        schedules=[
+            *schedules(graph, everything),
+            maintenance_schedule(graph, upkeep),
+            *([verify_schedule(graph, verifying)] if verifying else []),
+        ],
         resources={**own, **(resources or {})},
         executor=dg.in_process_executor,  # one process a run, and so one Spark session
     )

@@ -14,6 +14,7 @@ from assets.lineage import Lineage
 from assets.load import load_step
 from assets.maintenance import maintain_step
 from assets.source import pool
+from assets.verify import check_keys
 from spark_jobs.config import Pipeline
 
 if TYPE_CHECKING:  # Dagster has no public name for what define_asset_job returns
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # Dagster has no public name for what define_asset_job return
 SOURCE_TAG = "stratalog/source"
 ALL = "sync"
 MAINTENANCE = "maintenance"
+VERIFY = "verify"
 
 
 def sync_name(source: str) -> str:
@@ -81,3 +83,13 @@ def maintenance(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.JobDefini
             step()
 
     return job
+
+
+def verification(pipeline: Pipeline, lineages: Sequence[Lineage]) -> "UnresolvedAssetJobDefinition":
+    """The checks that compare downstream tables with their sources, and nothing else."""
+    keys = [key for lineage in lineages for key in check_keys(pipeline, lineage)]
+    return dg.define_asset_job(
+        VERIFY,
+        selection=dg.AssetSelection.checks(*keys),
+        description="Compares every downstream table of live sources with the source's own rows, while writes go on.",
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.lineage import Lineage
-from dagster_project.jobs import ALL, MAINTENANCE
+from dagster_project.jobs import ALL, MAINTENANCE, VERIFY
 from dagster_project.runs import jobs_of, under_way
 
 if TYPE_CHECKING:
@@ -19,9 +19,11 @@ TIMES = {
     "sync_every_5_minutes": ("*/5 * * * *", "Every five minutes, all sources; passes over a run that is not done yet."),
     "sync_daily": ("0 3 * * *", "At three in the morning, UTC, all sources."),
 }
-
-
 MAINTENANCE_TIME = ("30 4 * * *", "At half past four in the morning, UTC; passes over a run that is not done yet.")
+VERIFY_TIME = (
+    "30 5 * * 0",
+    "On Sundays at half past five in the morning, UTC; passes over a run that is not done yet.",
+)
 
 
 def schedules(lineages: Sequence[Lineage], job: "UnresolvedAssetJobDefinition") -> list[dg.ScheduleDefinition]:
@@ -33,6 +35,11 @@ def schedules(lineages: Sequence[Lineage], job: "UnresolvedAssetJobDefinition") 
 def maintenance_schedule(lineages: Sequence[Lineage], job: dg.JobDefinition) -> dg.ScheduleDefinition:
     """Off until it is switched on."""
     return _schedule("maintenance_daily", *MAINTENANCE_TIME, [*_syncing(lineages), MAINTENANCE], job)
+
+
+def verify_schedule(lineages: Sequence[Lineage], job: "UnresolvedAssetJobDefinition") -> dg.ScheduleDefinition:
+    """Off until it is switched on."""
+    return _schedule("verify_weekly", *VERIFY_TIME, [*_syncing(lineages), VERIFY], job)
 
 
 def _syncing(lineages: Sequence[Lineage]) -> list[str]:

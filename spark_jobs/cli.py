@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from spark_jobs.source import Source
     from spark_jobs.staging import Progress
     from spark_jobs.status import EndpointStatus, TableStatus
+    from spark_jobs.verify import Verdict
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
+_WIDE = 10_000
+"""Columns of a line of output: a table is as wide as it is, and no name is cut to what a terminal or a pipe has."""
 _CHUNK = 4 << 20
 """Bytes of a file that are read at once."""
 
@@ -545,6 +548,55 @@ def maintain(path: Path, source: str | None, *, purge: bool) -> None:
 
 
 @cli.command()
+@config_option
+@source_option
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="DB.TABLE",
+    help="Only this table or pattern; may be given several times.",
+)
+@click.option("--values", is_flag=True, help="With the columns that differ, both values.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a table, each on a line, values included.")
+def verify(path: Path, source: str | None, tables: tuple[str, ...], *, values: bool, as_json: bool) -> None:
+    """Compare downstream tables with the source's own rows while writes go on; list the keys that differ.
+
+    Does what run does first, and again where rows differ, until what was only on its way has arrived.
+
+    \b
+    Example: stratalog verify -c pipeline.yaml
+    Example: stratalog verify -c pipeline.yaml --source shop --table 'shop.*' --values
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.changes import wanted_tables
+    from spark_jobs.verify import require_live, verify_source
+
+    pipeline = load(path)
+    for name in _chosen(pipeline, source):
+        require_live(pipeline, name)
+    wanted = wanted_tables(tables)
+    seen: list[Verdict] = []
+    wrong: list[Verdict] = []
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
+        verdicts = []
+        for verdict in verify_source(spark, pipeline, name, wanted):
+            verdicts.append(verdict)
+            if as_json:
+                click.echo(json.dumps(verdict.to_json(), ensure_ascii=False))
+        seen.extend(verdicts)
+        wrong.extend(verdict for verdict in verdicts if not verdict.is_right)
+        if not as_json:
+            _say_verdicts(verdicts, values=values)
+
+    _each_source(path, source, one)
+    if tables and not seen:
+        raise ConfigError(f"--table: neither a source nor the lake has a table like {', '.join(tables)} in scope")
+    if wrong:
+        sys.exit(1)
+
+
+@cli.command()
 @click.option("--files", is_flag=True, help="From the recorded binlogs shipped with the project, without a server.")
 @click.option(
     "--dir",
@@ -721,13 +773,32 @@ def _say_new(outcome: "Outcome") -> None:
         _ERRORS.print(f"{len(outcome.new)} new tables; Dagster shows them after its code location is reloaded")
 
 
+def _say_verdicts(verdicts: "list[Verdict]", *, values: bool) -> None:
+    head = ["table", "state", "rows", "in the lake", "missing", "extra", "different", "older", "changing", "seconds"]
+    rows = [
+        [
+            str(one.table),
+            one.state,
+            *(str(count) for count in (one.source_rows, one.lake_rows, one.missing, one.extra, one.different)),
+            *(str(one.older), str(one.changing), f"{one.seconds:.1f}"),
+        ]
+        for one in verdicts
+    ]
+    _print_grid(head, rows)
+    for one in verdicts:
+        for line in one.lines(values=values):
+            click.echo(line)
+        for said in one.remarks():
+            _ERRORS.print(said, markup=False, highlight=False)
+
+
 def _print_grid(head: list[str], rows: list[list[str]]) -> None:
     if not rows:
         return
     grid = Grid(*head, box=None, pad_edge=False)
     for row in rows:
         grid.add_row(*row)
-    Console(soft_wrap=True, highlight=False).print(grid)
+    Console(soft_wrap=True, highlight=False, width=_WIDE).print(grid)
 
 
 def _or_unknown(value: float | None) -> str:

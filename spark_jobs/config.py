@@ -210,6 +210,7 @@ class Pipeline(_Model):
     retention: Retention = Retention()
     compat: Literal["full", "plain"] = "full"
     on_drop: Literal["keep", "drop"] = "keep"
+    verify: bool = False
 
     @property
     def scope(self) -> Scope:

@@ -82,15 +82,16 @@ class Plan:
         return Checkpoint(self.range.stop, new_batch(), notes=said | {NOTE: to_notes(self.stretches)})
 
 
-def extract(spark: SparkSession, lake: Lake, source: Source, start: str) -> Extracted:
+def extract(spark: SparkSession, lake: Lake, source: Source, start: str, until: Position | None = None) -> Extracted:
     """Reads a source from bronze's head to its end as it is now. Raises SourceError, DecodeError, LakeError.
 
     ``start`` (``earliest``, ``latest``, or a place: a position, a GTID set, a time) counts only while bronze is empty.
+    ``until``: a transaction's end before which the log goes on, but nothing is read of it.
     """
     began = time.monotonic()
     table = lake.bronze(source.name)
     with about(source.name):
-        planned = plan(table, source, start)
+        planned = plan(table, source, start, until)
         if planned.opens:
             log.warning(
                 "%s: another log goes on behind %s: stretch %d, from %s on%s",
@@ -104,17 +105,17 @@ def extract(spark: SparkSession, lake: Lake, source: Source, start: str) -> Extr
         return land(spark, table, planned, source.reading(), began)
 
 
-def plan(table: Table, source: Source, start: str) -> Plan:
-    """The range from bronze's head to the source's end.
+def plan(table: Table, source: Source, start: str, until: Position | None = None) -> Plan:
+    """The range from bronze's head to the source's end, or ``until``.
 
     Raises SourceError, AnotherLog, DecodeError.
     """
     head = table.head()
     if head is None or head.checkpoint is None:
-        found = beginning(source, start)
+        found = beginning(source, start, until)
         head = head or table.new(bronze.COLUMNS, bronze.PROPERTIES)
         return Plan(source.name, head, found.range, found.parts, found.log.uuid, found.range.start, found.stretches)
-    found = onward(source, table, head)
+    found = onward(source, table, head, until)
     held = head.checkpoint.position
     is_listed = held.file in [file.name for file in found.log.files]
     left = margin(source, found.log, held) if found.parts and is_listed and not found.opens else None

@@ -54,9 +54,12 @@ class Onward:
         return self.relation is not Relation.SAME
 
 
-def beginning(source: Source, start: str) -> Onward:
-    """What is to be read of a source for the first time. Raises SourceError, DecodeError."""
-    log = source.log()
+def beginning(source: Source, start: str, until: Position | None = None) -> Onward:
+    """What is to be read of a source for the first time, ``until`` a place if one is given.
+
+    Raises SourceError, DecodeError.
+    """
+    log = source.log().up_to(until)
     place = parse_start(start)
     first = find_start(source, log, place)
     parts = log.parts_from(first)
@@ -67,11 +70,14 @@ def beginning(source: Source, start: str) -> Onward:
     return Onward(log, Range(first, max(first, log.end)), tuple(parts), (opened,))
 
 
-def onward(source: Source, bronze: Table, head: Head) -> Onward:
-    """What follows what bronze holds. Raises SourceError, AnotherLog for what only the user may decide, DecodeError."""
+def onward(source: Source, bronze: Table, head: Head, until: Position | None = None) -> Onward:
+    """What follows what bronze holds, ``until`` a place in the same stretch if one is given.
+
+    Raises SourceError, AnotherLog for what only the user may decide, DecodeError.
+    """
     assert head.checkpoint is not None
     with about(source.name):
-        return _Following(source, bronze, head, head.checkpoint).onward()
+        return _Following(source, bronze, head, head.checkpoint, until).onward()
 
 
 def glance(source: Source, head: Head | None) -> Log:
@@ -90,6 +96,7 @@ class _Following:
     bronze: Table
     head: Head
     checkpoint: Checkpoint
+    until: Position | None
 
     @property
     def held(self) -> Position:
@@ -106,7 +113,7 @@ class _Following:
         return self._opened(log, known, relation, *taken)
 
     def _same(self, log: Log, known: tuple[Stretch, ...]) -> Onward:
-        log = log.within(self.held.stretch)
+        log = log.within(self.held.stretch).up_to(self.until, self.held)
         parts = log.parts_from(log.first if self._is_done_before(log) else self.held)
         same_file = log.end.file == self.held.file and known[-1].began
         began = known[-1].began if same_file else begun(self.source.reading(), log.end.file)

@@ -76,14 +76,17 @@ def endpoints_of(pipeline: Pipeline, name: str) -> Endpoints:
     return open_endpoints(name, settings, pipeline.endpoints_file, last.endpoint if last else None)
 
 
-def extract_source(spark: SparkSession, pipeline: Pipeline, name: str) -> Extracted:
-    """Source -> bronze, from the first endpoint that can be read. Raises SourceError, DecodeError, LakeError."""
+def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until: Position | None = None) -> Extracted:
+    """Source -> bronze, from the first endpoint that can be read, to the log's end or a transaction's end before.
+
+    Raises SourceError, DecodeError, LakeError.
+    """
     lake = lake_of(pipeline)
     brief = session_over(spark, 0)  # its rows are slices, however large the log is
 
     def from_endpoint(source: Source) -> Extracted:
         definitions = record(brief, lake, source)
-        done = extract(brief, lake, source, pipeline.sources[name].start)
+        done = extract(brief, lake, source, pipeline.sources[name].start, until)
         definitions.land(done.head)
         return done
 

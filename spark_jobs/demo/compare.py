@@ -1,6 +1,7 @@
 """Rows of a table as they should be, and as the lake has them: every row, every column, both ways.
 
-Put here: pairing rows by key and finding what differs. Not here: where expected rows come from (expected.py).
+Put here: pairing rows by key and finding what differs, for the recording. Not here: where expected rows come from
+(expected.py), or comparing with a live server (spark_jobs/verify).
 
 Values are equal when they are equal in their type: decimals with their scale, moments to the microsecond, bytes as
 bytes, floats exactly. Nothing is rounded or trimmed first.
@@ -20,7 +21,8 @@ from spark_jobs.lake import Table, identifier
 
 _ADDED = "_"
 """What the names of columns begin with that the lake adds."""
-_SHOWN = 5
+SHOWN = 5
+"""Differences of a table that a report shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,10 @@ def compare(expected: pa.Table, found: pa.Table, key: Sequence[str]) -> Comparis
     differing = _differing(ours, theirs)
     missing, extra = there[here < 0], here[there < 0]
     samples = [
-        *(f"missing: {_shown(expected, at, key)}" for at in missing[:_SHOWN]),
-        *(f"extra: {_shown(found, at, key)}" for at in extra[:_SHOWN]),
-        *(f"twice: {_shown(found, at, key)}" for at in np.delete(here[both], first)[:_SHOWN]),
-        *(_contrast(ours, theirs, at, key) for at in np.flatnonzero(differing)[:_SHOWN]),
+        *(f"missing: {_shown(expected, at, key)}" for at in missing[:SHOWN]),
+        *(f"extra: {_shown(found, at, key)}" for at in extra[:SHOWN]),
+        *(f"twice: {_shown(found, at, key)}" for at in np.delete(here[both], first)[:SHOWN]),
+        *(_contrast(ours, theirs, at, key) for at in np.flatnonzero(differing)[:SHOWN]),
     ]
     different = int(differing.sum())
     return Comparison(
@@ -100,7 +102,7 @@ def compare(expected: pa.Table, found: pa.Table, key: Sequence[str]) -> Comparis
         missing=len(missing),
         extra=len(extra) + again,
         different=different,
-        samples=tuple(samples[:_SHOWN]),
+        samples=tuple(samples[:SHOWN]),
     )
 
 

@@ -8,14 +8,14 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config import Pipeline, load
-from spark_jobs.demo.compare import Comparison, compare, lake_rows
-from spark_jobs.demo.expected import TEXT_CONNECTION, selection, server_rows, tables
+from spark_jobs.demo.compare import SHOWN, Comparison
 from spark_jobs.demo.exported import export_beside
 from spark_jobs.demo.folder import PASSWORD, SOURCE, DemoFolder
 from spark_jobs.interrupt import interruptible
@@ -24,13 +24,13 @@ from spark_jobs.demo.report import Report
 from spark_jobs.demo.runs import Totals, run
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.demo.session import brief_session
-from spark_jobs.demo.shop import SCHEMA, create, fill
+from spark_jobs.demo.shop import create, fill
 from spark_jobs.demo.warm import compile_decoder
 from spark_jobs.demo.writers import Traffic, Writers, change, rotate
-from spark_jobs.errors import ConfigError
+from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.pipeline import lake_of
 from spark_jobs.provision import MYSQL, delta_jars, mysql_dist
-from spark_jobs.rules import target
+from spark_jobs.verify import Verdict, verify_source
 
 LEAST_ROWS = 500
 _TRAFFIC = 300
@@ -54,8 +54,8 @@ def run_live(path: Path, rows: int) -> Report:
             spark, loaded = _started(pipeline, server, rows)
             with interruptible(spark):
                 _rounds(spark, pipeline, server, totals)
-                with step("comparing every row with the server's own SELECT"):
-                    compared = compare_with_server(spark, pipeline, server)
+                with step("comparing every row with the server's own, as stratalog verify does"):
+                    compared = compare_with_server(spark, pipeline)
         with interruptible(spark):
             return _closed(spark, folder, totals, compared, loaded)
 
@@ -113,18 +113,25 @@ def _rounds(spark: SparkSession, pipeline: Pipeline, server: MySQLServer, totals
             run(spark, pipeline, totals)
 
 
-def compare_with_server(spark: SparkSession, pipeline: Pipeline, server: MySQLServer) -> dict[TableName, Comparison]:
-    """Every downstream table of the shop against the server's rows as they are now."""
-    found = {}
-    with server.connect(**TEXT_CONNECTION) as connection:
-        for table in tables(connection, SCHEMA):
-            if pipeline.scope.holds(SCHEMA, table):
-                asked = selection(connection, SCHEMA, table)
-                expected = server_rows(connection, asked)
-                downstream = lake_of(pipeline).downstream(*target(pipeline.route_list, SCHEMA, table))
-                there = lake_rows(spark, downstream, asked.arrow)
-                found[TableName(SCHEMA, table)] = compare(expected, there, asked.key)
-    return found
+def compare_with_server(spark: SparkSession, pipeline: Pipeline) -> dict[TableName, Comparison]:
+    """Every downstream table of the shop against the server's rows as they are now, as ``stratalog verify`` does it.
+
+    Raises LakeError for a table that cannot be compared, ConfigError, SourceError.
+    """
+    return {one.table: _comparison(one) for one in verify_source(spark, pipeline, SOURCE)}
+
+
+def _comparison(verdict: Verdict) -> Comparison:
+    if verdict.reason:
+        raise LakeError(verdict.reason)
+    return Comparison(
+        rows=verdict.source_rows,
+        equal=verdict.equal,
+        missing=verdict.missing,
+        extra=verdict.extra,
+        different=verdict.different,
+        samples=tuple(islice(verdict.lines(values=True), SHOWN)),
+    )
 
 
 def _keep_log(folder: DemoFolder, server: MySQLServer) -> None:
@@ -148,7 +155,7 @@ def _closed(
     return Report(
         story=f"A MySQL {MYSQL.artifact.version.partition('-')[0]} of its own, {loaded:,} rows loaded, then changed between and"
         f" during {totals.runs} runs.",
-        reference="the server's own SELECT",
+        reference="the server's own rows",
         folder=folder,
         totals=totals,
         compared=compared,

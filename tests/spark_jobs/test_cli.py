@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ import pytest
 from deltalake import CommitProperties, Transaction
 
 from spark_jobs import bronze
+from spark_jobs.binlog import TableName
 from spark_jobs.cli import cli, main
 from spark_jobs.lake import Checkpoint
 from spark_jobs.position import Position
+from spark_jobs.verify import Difference, Verdict
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT, VARCHAR
 
@@ -26,6 +29,7 @@ RECORDED = ROOT / "tests" / "recorded"
 VERBS = sorted(cli.commands)
 CONTRACT = [
     *("backfill", "changes", "check", "compact", "demo", "events", "export", "extract", "gc", "merge", "run", "status"),
+    "verify",
 ]
 SPEC = SegmentSpec(
     tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL, note=VARCHAR(20))],
@@ -370,6 +374,65 @@ def test_status_shows_the_lake_where_the_source_does_not_answer(run: Run, pipeli
     assert ran.status == 0
     assert ran.out.startswith("shop: end unknown, bronze empty, backlog unknown bytes")
     assert ran.err == f"shop: {pipeline.parent}/binlogs holds no binlog files (named like mysql-bin.000001)\n"
+
+
+def test_verify_refuses_a_source_without_a_server(run: Run, pipeline: Path) -> None:
+    ran = run("verify", "-c", pipeline)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("sources.shop: it reads files, and a log alone cannot be asked what its tables hold")
+
+
+@pytest.fixture
+def verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline of a server whose one table differs, and another that does not."""
+    differences = (
+        Difference("different", {"id": "7", "code": "a"}, {"price": ("0.37", "0.42"), "note": (None, "x")}),
+        Difference("missing", {"id": "8", "code": "b"}),
+    )
+    found = [
+        Verdict("shop", TableName("shop", "lines"), "equal", Position("bin.000001", 4), 3, 3),
+        Verdict("shop", TableName("shop", "orders"), "differs", None, 9, 8, 1, 0, 1, differences=differences, unread=2),
+        Verdict("shop", TableName("shop", "bag"), "not compared", reason="shop: shop.bag: stopped"),
+    ]
+    monkeypatch.setattr("spark_jobs.cli._spark", lambda _: nullcontext())
+    monkeypatch.setattr(
+        "spark_jobs.verify.verify_source", lambda _s, _p, _n, wanted: (one for one in found if wanted(one.table))
+    )
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("lake: ./lake\nsources:\n  shop: {mysql: {user: repl}}\n")
+    return path
+
+
+def test_verify_lists_what_differs(run: Run, verdicts: Path) -> None:
+    ran = run("verify", "-c", verdicts, "--values")
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert ran.status == 1
+    assert lines[1] == ["shop.lines", "equal", "3", "3", "0", "0", "0", "0", "0", "0.0"]
+    assert ran.out.splitlines()[4:] == [
+        "shop.orders different id=7, code=a: price is 0.42 and should be 0.37, note is x and should be NULL",
+        "shop.orders missing id=8, code=b",
+    ]
+    assert ran.err.splitlines() == [
+        "shop.orders: 2 more rows differ by their hashes; they were not read again one by one",
+        "shop: shop.bag: stopped",
+    ]
+    assert "shop.orders different id=7, code=a: price, note\n" in run("verify", "-c", verdicts).out
+
+
+def test_verify_says_it_in_json_and_by_its_status(run: Run, verdicts: Path) -> None:
+    ran = run("verify", "-c", verdicts, "--json", "--table", "shop.orders")
+    said = json.loads(ran.out)
+    assert (ran.status, said["table"], said["state"], said["position"]) == (1, "shop.orders", "differs", None)
+    assert said["equal"] == 5
+    assert said["differences"][0] == {
+        "kind": "different",
+        "key": {"id": "7", "code": "a"},
+        "columns": {"price": {"source": "0.37", "lake": "0.42"}, "note": {"source": None, "lake": "x"}},
+    }
+    assert run("verify", "-c", verdicts, "--table", "shop.lines").status == 0
+    none = run("verify", "-c", verdicts, "--table", "shop.none")
+    assert (none.status, none.out) == (2, "")
+    assert none.err == "--table: neither a source nor the lake has a table like shop.none in scope\n"
 
 
 def test_a_reader_that_closes_the_pipe_is_no_failure() -> None:

@@ -353,7 +353,7 @@ def test_a_literal_is_quoted_for_spark() -> None:
 @pytest.mark.spark
 def test_rows_and_columns_are_replaced_in_one_commit(spark: SparkSession, lake: Path) -> None:
     table = Lake(str(lake)).load("shop", "shop", "t")
-    head = table.create(spark, COLUMNS, {"delta.columnMapping.mode": "name"})
+    head = table.new(COLUMNS, {"delta.columnMapping.mode": "name"})
     head = table.append(rows(spark, 1, 2), head, checkpoint(0))
     other = spark.createDataFrame([(7, "y")], "note BIGINT, `a b` STRING")
     renewed = table.renew(other, head, checkpoint(1))

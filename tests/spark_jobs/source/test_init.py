@@ -153,3 +153,12 @@ def test_an_end_in_a_file_that_is_not_listed_is_refused() -> None:
     log = Log("shop", listed, Position("b.000003", 120))
     with pytest.raises(SourceError, match=r"^shop: the log ends at b\.000003:120, in a file that it does not list"):
         log.parts_from(Position("b.000001", 4))
+
+
+@pytest.mark.parametrize(
+    "until, held, end", [(None, 70, 99), (50, None, 50), (50, 40, 50), (50, 70, 70), (200, 70, 99)]
+)
+def test_a_log_is_read_up_to_a_place_or_what_is_held_or_its_end(until: int | None, held: int | None, end: int) -> None:
+    at = [None if place is None else Position("b.000001", place) for place in (until, held)]
+    log = Log("shop", (LogFile("b.000001", 99),), Position("b.000001", 99))
+    assert log.up_to(*at).end.offset == end
