@@ -16,7 +16,7 @@ from spark_jobs import bronze
 from spark_jobs.bronze import HeldFile
 from spark_jobs.errors import LakeError, SourceError, about
 from spark_jobs.lake import Checkpoint, Lake, Table
-from spark_jobs.stretches import Stretch, stretches
+from spark_jobs.stretches import NOTE, Stretch, stretches
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,8 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
     with about(source):
         _say_gone(source, head.checkpoint)
         _make(folder)
-        index = {one.number: one for one in stretches(head.checkpoint)}
+        is_indexed = NOTE in head.checkpoint.notes
+        index = {one.number: one for one in stretches(head.checkpoint)} if is_indexed else {}
         for held in bronze.files(spark, table, head.version):
             yield from _written(spark, table, head.version, held, folder, index.get(held.stretch))
 

@@ -28,6 +28,7 @@ from spark_jobs.status import status
 from spark_jobs.store import Store
 from spark_jobs.stretches import stretches
 from tests.fix_pipeline import rows
+from tests.proxy import Proxy
 from tests.servers import build_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.slow]
@@ -201,6 +202,25 @@ def test_a_primary_is_killed_and_comes_back(pair: Pair) -> None:
     store = Store(pair.spark, pipeline, SOURCE)
     again = backfill_source(pair.spark, pipeline, SOURCE, Range(store.first, store.last), lambda _: True)
     assert (again.compacted, again.merged, again.stopped) == ([], [], {}), "the whole log, done again, is what is there"
+
+
+def test_a_run_whose_server_is_lost_in_the_middle_goes_on_with_the_next(pair: Pair) -> None:
+    primary, replica = pair.primary, pair.replica
+    extract_source(pair.spark, pair.pipeline(), SOURCE)
+    execute(primary, "INSERT INTO shop.notes VALUES (2, REPEAT('x', 100))", "DELETE FROM shop.orders WHERE id = 3")
+    pair.await_all(replica, primary)
+    plain = {"tls": {"enabled": False}}  # a proxy sees where a dump begins
+    with Proxy(primary.host, primary.port, [220] * 100) as proxy:
+        listed = [
+            {"host": one.host, "port": port, "user": one.user, "password": one.password} | plain
+            for one, port in ((primary, proxy.port), (replica, replica.port))
+        ]
+        pipeline = pair.pipeline(endpoints=listed)
+        done = extract_source(pair.spark, pipeline, SOURCE)
+        assert proxy.cut > 5
+    assert done.stretch
+    assert (done.stretch.number, done.stretch.endpoint) == (2, f"{replica.host}:{replica.port}")
+    pair.require_each_once(pipeline, replica)
 
 
 def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:

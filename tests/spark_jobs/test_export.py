@@ -54,7 +54,7 @@ def test_files_come_back_byte_for_byte_and_holes_are_refused(spark: SparkSession
     part = tmp_path / "out" / f"b.1000000.from-{start}"
     assert done == [
         Exported(tmp_path / "out" / "b.999999", 0, len(CONTENT)),
-        Exported(part, start, len(CONTENT) - start),
+        Exported(part, start, len(CONTENT) - start, f"from byte {start} on: bronze does not hold its beginning"),
     ]
     assert done[0].path.read_bytes() == CONTENT
     assert part.read_bytes() == CONTENT[start:]
