@@ -296,9 +296,9 @@ def test_a_table_made_anew_or_never_seen_has_the_key_that_its_log_tells() -> Non
 
 
 def test_a_change_of_the_key_stops_the_table() -> None:
-    for found in ({"maps": ((100, keyed(0)), (600, keyed(1)))}, {"maps": ((100, keyed(0)), (600, BAG))}):
+    for maps in (((100, keyed(0)), (600, keyed(1))), ((100, keyed(0)), (600, BAG))):
         with pytest.raises(TableStopped, match=r"told apart by \(id\) at b.000001:100, and by \((v|all columns)\) at"):
-            steps(**found)
+            steps(maps=maps)
     with pytest.raises(TableStopped, match=r"were told apart by \(id\) up to b.000001:10, and are by \(v\) behind it"):
         steps(maps=((100, keyed(1)),), standing=Standing(keyed(0)))
     after = TableDefinition(NAME, (ID, V, Column("x", 3)), (1,))
