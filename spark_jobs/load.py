@@ -145,6 +145,13 @@ def require_server(pipeline: Pipeline, source: str) -> Server:
                 "mysql:, or begin with files from before the tables were created"
             }
         )
+    if opened.switch.several:
+        raise ConfigError(
+            {
+                f"sources.{source}": "has several endpoints, and a load reads the tables and the log of one server; "
+                "leave one of them while its tables are loaded"
+            }
+        )
     return opened
 
 
@@ -255,7 +262,13 @@ class _Work:
 
     def _since(self) -> Position:
         """The place that rows count from. Raises LakeError, SourceError where bronze begins later."""
-        begin = bronze.begin(_checkpoint(self.lake.bronze(self.source)))
+        held = _checkpoint(self.lake.bronze(self.source))
+        if held.position.stretch > 1:
+            raise SourceError(
+                f"bronze is in stretch {held.position.stretch} of the log, and tables are loaded from a server that "
+                "the whole log is of alone; give the source another name and begin it anew"
+            )
+        begin = bronze.begin(held)
         since = self.server.settled()
         if since < begin and has_no_transaction_before(self.server, begin):
             since = begin
@@ -381,10 +394,10 @@ class _Work:
             raise TableStopped(f"is read, and waits for its log, which stopped: {after.stopped[one.name]}")
         assert after.position is not None
         assert one.progress.read_to is not None
-        if after.position < one.progress.read_to:
+        if after.position.stretch != one.progress.read_to.stretch or after.position < one.progress.read_to:
             raise TableStopped(
                 f"was read up to {one.progress.read_to}, and bronze ends at {after.position}: the server's log is "
-                "shorter than it was"
+                "shorter than it was, or another one"
             )
 
     def _landed(self, stage: "_Stage", after: Outcome) -> Head:

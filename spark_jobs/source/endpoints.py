@@ -93,6 +93,10 @@ class Endpoints:
                 return done
         raise SourceError("\n".join([f"{self.name}: none of its endpoints can be read", *failures]))
 
+    def current(self) -> Source:
+        """The one that bronze's end comes from, or where that is none of them, the one that is preferred."""
+        return next((one for one in self.sources if one.endpoint == self.in_use), None) or self.ordered()[0]
+
     def health(self) -> dict[str, Health]:
         """What is known of endpoints that were unavailable, by address."""
         return _read(self.path).get(self.name, {})

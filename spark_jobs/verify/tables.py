@@ -23,13 +23,12 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import Standing
 from spark_jobs.errors import ConfigError, DecodeError, LostRace, SourceError, TableStopped, about
 from spark_jobs.lake import Head, Table
-from spark_jobs.pipeline import Outcome, compact_source, extract_source, lake_of, merge_source, publish
+from spark_jobs.pipeline import Outcome, compact_source, endpoints_of, extract_source, lake_of, merge_source, publish
 from spark_jobs.position import Position
 from spark_jobs.published import Entry
 from spark_jobs.rules import target
 from spark_jobs.schema.alter import target as table_of
 from spark_jobs.source.connection import error_number
-from spark_jobs.source.open import open_source
 from spark_jobs.source.server import Server
 from spark_jobs.survey import Said, survey
 from spark_jobs.verify.compare import Difference, buckets_for, compare
@@ -127,7 +126,7 @@ def _or_null(value: str | None) -> str:
 
 def require_live(pipeline: Pipeline, name: str) -> Server:
     """A source that can be asked for its rows. Raises ConfigError for one that is read from files."""
-    source = open_source(name, pipeline.sources[name])
+    source = endpoints_of(pipeline, name).current()
     if not isinstance(source, Server):
         raise ConfigError(
             f"sources.{name}: it reads files, and a log alone cannot be asked what its tables hold; verify needs the "
@@ -169,10 +168,16 @@ class _Source:
         self.session = session
         self.entries: dict[TableName, Entry] = {}
         self.held: Position | None = None
+        self.stretch: int | None = None
 
     def end(self) -> Position:
+        """Where the server's log ends now. Raises SourceError where bronze goes on with another log since we began."""
         head = self.lake.bronze(self.name).head()
-        return self.session.end(head.position.stretch if head and head.position else 1)
+        stretch = head.position.stretch if head and head.position else 1
+        self.stretch = self.stretch or stretch
+        if self.stretch != stretch:
+            raise SourceError(f"{self.name}: a run went on with another log, in stretch {stretch}; verify again")
+        return self.session.end(stretch)
 
     def catch_up(self, position: Position) -> None:
         """Does what a run does, up to a position and no further where nobody else has gone further."""
@@ -197,6 +202,7 @@ class _Source:
             self.spark, self.pipeline, self.name, compact_source(self.spark, self.pipeline, self.name)
         )
         publish(self.spark, self.pipeline, self.name, outcome)
+        self.end()
         return outcome
 
     def names(self) -> list[TableName]:
