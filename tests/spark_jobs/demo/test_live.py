@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.binlog import TableName
 from spark_jobs.config import load
-from spark_jobs.demo.live import run_live
+from spark_jobs.demo.live import _comparison, run_live
 from spark_jobs.demo.shop import TABLES
-from spark_jobs.errors import ConfigError
+from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.pipeline import lake_of
 from spark_jobs.rules import Scope
 from spark_jobs.source.open import open_source
 from spark_jobs.status import status
+from spark_jobs.verify import Difference, Verdict
 
 pytestmark = [pytest.mark.mysql, pytest.mark.spark, pytest.mark.slow]
 
@@ -33,6 +35,17 @@ def test_every_row_and_every_byte_is_the_servers(spark: SparkSession, tmp_path: 
     left = status(pipeline, lake_of(pipeline), "shop")
     assert (left.backlog_bytes, left.error) == (0, None)
     assert left.end == str(report.totals.ranges[-1].stop)
+
+
+def test_a_verdict_is_reported_as_a_comparison() -> None:
+    name = TableName("shop", "orders")
+    unlike = (Difference("missing", {"id": "8"}),) * 9
+    found = _comparison(Verdict("shop", name, "differs", None, 20, 11, missing=9, differences=unlike))
+    assert (found.rows, found.equal, found.missing, found.is_equal) == (20, 11, 9, False)
+    assert found.samples == ("shop.orders missing id=8",) * 5
+    assert _comparison(Verdict("shop", name, "equal", None, 20, 20)).is_equal
+    with pytest.raises(LakeError, match="it has stopped"):
+        _comparison(Verdict("shop", name, "not compared", reason="it has stopped"))
 
 
 def test_too_few_rows(tmp_path: Path) -> None:
