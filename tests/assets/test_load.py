@@ -29,7 +29,7 @@ def test_progress_is_numbers_that_can_be_plotted() -> None:
 @pytest.mark.dagster
 @pytest.mark.spark
 @pytest.mark.mysql
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_table_is_loaded_and_its_progress_observed(shop: Shop) -> None:
     shop.execute("CREATE TABLE old (id INT PRIMARY KEY)", "INSERT INTO old VALUES (1), (2), (3)", "FLUSH BINARY LOGS")
     pipeline = Shop(shop.spark, shop.database, shop.folder, shop.end()).pipeline(live=True)

@@ -31,7 +31,7 @@ from tests.fix_pipeline import rows
 from tests.proxy import Proxy
 from tests.servers import build_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
 SOURCE = "shop"
 

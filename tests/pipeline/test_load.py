@@ -106,7 +106,7 @@ def completeness(shop: Shop, pipeline: Pipeline) -> dict[str, bool | None]:
     return {one.table: one.complete for one in published.read(lake_of(pipeline), SOURCE)}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
     shop = filled(shop)
     pipeline = shop.pipeline(live=True, tables=[f"{shop.database.name}.*", f"!{shop.database.name}.bag"])
@@ -158,7 +158,7 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
         require_same(shop, pipeline, name)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_load_that_was_stopped_begins_anew(shop: Shop) -> None:
     shop.execute(
         "CREATE TABLE altered (id INT PRIMARY KEY, v INT)", "INSERT INTO altered VALUES (1, 1), (2, 2), (3, 3)"

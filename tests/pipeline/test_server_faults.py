@@ -21,7 +21,7 @@ from spark_jobs.pipeline import extract_source, lake_of, run_source
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
 SOURCE = "shop"
 ROOM = 1 << 20
