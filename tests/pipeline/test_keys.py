@@ -124,6 +124,7 @@ def _cell(value: Any, kind: str, exact: str | None) -> Any:
     return str(value) if kind == "date" and value is not None else value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_statements_about_tables_with_keys_of_every_kind_and_without_any(
     shop: Shop, seed: int, summary: list[str], monkeypatch: pytest.MonkeyPatch
