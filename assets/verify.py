@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from assets import checkpoint
 from assets.checkpoint import Metadata
 from assets.lineage import Lineage, TableAsset
 from assets.steps import RETRY, Sessions, failing
@@ -91,7 +92,7 @@ def _result(table: TableAsset, verdict: "Verdict") -> dg.AssetCheckResult:
 def _metadata(verdict: "Verdict") -> Metadata:
     lines = list(verdict.lines(values=False))[:_SHOWN]
     return {
-        "binlog/end": str(verdict.position),
+        **(checkpoint.of_position(verdict.position) if verdict.position else {}),
         "rows/source": verdict.source_rows,
         "rows/lake": verdict.lake_rows,
         "rows/missing": verdict.missing,
@@ -99,6 +100,6 @@ def _metadata(verdict: "Verdict") -> Metadata:
         "rows/different": verdict.different,
         "rows/older": verdict.older,
         "rows/changing": verdict.changing,
-        "run/seconds": round(verdict.seconds, 3),
+        checkpoint.SECONDS: round(verdict.seconds, 3),
         **({"verify/keys": "\n".join(lines)} if lines else {}),
     }
