@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -67,9 +68,33 @@ def redo(spark: SparkSession, work: Work) -> Compacted | None:
             notes = work.notes(work.window.whole.start, standing, columns) | again
             checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
             landed = work.table.replace(rows, _within(work.window.ranges), work.head, checkpoint)
+            bag = [_counted(rows, work, landed)] if columns.is_bag else []
         finally:
             rows.unpersist()
-    return total(work, landed, [net.summary(work, landed) for net, _ in parts], time.monotonic() - began)
+    return total(work, landed, bag or [net.summary(work, landed) for net, _ in parts], time.monotonic() - began)
+
+
+def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
+    """What was done to a bag, by what is left of it: of rows that are kept behind a shuffle Spark observes nothing.
+
+    Its changes are copies that came or went, net.
+    """
+    copies = F.sum(F.abs(F.col(silver.COPIES))).alias("copies")
+    newest = F.max(F.unix_micros("_committed_at")).alias("micros")
+    found = rows.groupBy("_op").agg(F.count("*").alias("rows"), copies, newest).collect()
+    counts = {row["_op"]: row["rows"] for row in found}
+    micros = max((row["micros"] for row in found if row["micros"] is not None), default=None)
+    return Compacted(
+        source=work.source,
+        name=work.name,
+        range=work.window.whole,
+        head=head,
+        changes=sum(row["copies"] for row in found),
+        inserts=counts.get("insert", 0),
+        updates=counts.get("update", 0),
+        deletes=counts.get("delete", 0),
+        committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
+    )
 
 
 def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator[tuple[Net, DataFrame]]:
