@@ -228,6 +228,11 @@ class _Source:
         log.info("%s: %s was altered while it was compared; beginning anew", self.name, name)
         return _Table(self, name).verdict(begun)
 
+    def has_all(self, name: TableName) -> bool:
+        """Whether none of a table's rows can be missing because it is older than the log: it was loaded, or made in it."""
+        entry = self.entries.get(name)
+        return bool(entry and entry.complete) or name in self.created
+
     @cached_property
     def created(self) -> frozenset[TableName]:
         """The tables whose CREATE bronze holds, so that none of their rows is older than the log."""
@@ -354,7 +359,7 @@ class _Table:
 
     def _never_seen(self, rows: int) -> dict[str, Any]:
         """A table of which nothing was ever merged: right where it has no row."""
-        if rows and self.name not in self.source.created:
+        if rows and not self.source.has_all(self.name):
             return {"state": EQUAL, "source_rows": rows, "older": rows}
         return {"state": DIFFERS if rows else EQUAL, "source_rows": rows, "missing": rows}
 
@@ -382,7 +387,7 @@ class _Table:
 
     def older(self, keys: Collection[bytes]) -> set[bytes]:
         """Those of the keys that the log cannot have held: its table is older, and silver never heard of them."""
-        if not keys or self.name in self.source.created:
+        if not keys or self.source.has_all(self.name):
             return set()
         self.source.catch_up(self.end())
         return set(keys) - SilverRows(self.source.spark, self.silver, self.layout).known(keys)
