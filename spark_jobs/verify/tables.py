@@ -229,7 +229,7 @@ class _Source:
         return _Table(self, name).verdict(begun)
 
     def has_all(self, name: TableName) -> bool:
-        """Whether none of a table's rows can be missing because it is older than the log: it was loaded, or made in it."""
+        """Whether no row of a table can be missing for being older than the log: it was loaded, or made in it."""
         entry = self.entries.get(name)
         return bool(entry and entry.complete) or name in self.created
 
