@@ -42,7 +42,7 @@ test: java lint delta mysql servers ## lint, then the tests: minutes
 .PHONY: test-long
 test-long: java $(DEV) delta mysql servers ## the tests of random runs, kills and whole processes: more minutes
 	@$(STEP) 'Long tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist load -m long
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long
 
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds

@@ -260,14 +260,19 @@ class Origin:
             .groupBy(image)
             .agg(F.max_by(last, "_position").alias("last"), F.sum(silver.COPIES).alias("wanted"))
         )
-        floor = self.work.floor
-        held = self.work.target.read(self.session).where(f"_position > {_change_sql(floor)}" if floor else "TRUE")
-        there = _among(_identified(held, self.columns), touched).groupBy(image).agg(F.count("*").alias("there"))
+        there = _among(_identified(self._held(), self.columns), touched).groupBy(image).agg(F.count("*").alias("there"))
         counts = touched.join(wanted, on=image, how="left").join(there, on=image, how="left")
         counts = counts.selectExpr(image, "last", self._sum("wanted"), "coalesce(there, 0) AS there")
         nths = "IF(there > wanted, sequence(0L, wanted), sequence(1L, wanted - there))"
         each = counts.where("there <> wanted").selectExpr(image, "last", f"explode({nths}) AS nth")
         return each.selectExpr(f"IF(nth = 0, {image}, NULL) AS {image}", "last.*", "nth = 0 AS _gone")
+
+    def _held(self) -> DataFrame:
+        """The target's rows, without what stands before the last statement that emptied the table."""
+        if self.work.target.head() is None:
+            return self._rows("FALSE")
+        floor = self.work.floor
+        return self.work.target.read(self.session).where(f"_position > {_change_sql(floor)}" if floor else "TRUE")
 
     def _sum(self, name: str) -> str:
         why = (

@@ -15,7 +15,7 @@ from spark_jobs.binlog.framing import Bytes, Scan, Scanner, TableMaps, first_eve
 from spark_jobs.binlog.memory import fresh
 from spark_jobs.errors import Truncated
 
-_TRUSTED = 64 << 20
+_TRUSTED = 128 << 20
 """Bytes of memory that an event's length is believed for; a damaged one may claim 4 GiB."""
 _PIECE = 256 << 20
 """Bytes taken up at once; a payload's Arrow offsets are 32 bits wide."""

@@ -60,7 +60,7 @@ def test_old_log_goes_and_comes_back(folder: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_ends_with_the_status_of_what_it_did(folder: Path) -> None:
     done = stratalog("run", folder=folder)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr

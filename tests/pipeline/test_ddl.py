@@ -49,7 +49,7 @@ def test_columns_come_and_go(shop: Shop) -> None:
     require_same(shop, pipeline, "t")
 
 
-@pytest.mark.parametrize("on_drop", ["keep", "drop"])
+@pytest.mark.parametrize("on_drop", ["keep", pytest.param("drop", marks=pytest.mark.long)])
 def test_a_table_is_dropped_and_made_again(shop: Shop, on_drop: str) -> None:
     pipeline = shop.pipeline(on_drop=on_drop)
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT, w INT)", "INSERT INTO t VALUES (1,1,1),(2,2,2)")
@@ -137,6 +137,7 @@ def test_a_run_that_ends_between_two_steps_is_finished_by_the_next(
     require_same(shop, pipeline, "t")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("server", ["mysql-5.7", "mariadb-11.4"])
 def test_servers_that_log_types_alone(servers: Servers, server: str, spark: SparkSession, tmp_path: Path) -> None:
     running = servers.get(server)

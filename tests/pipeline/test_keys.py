@@ -238,6 +238,7 @@ def test_what_stops_a_table_says_so(shop: Shop) -> None:
     assert "and by (b) at " in stopped["moved"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("server", ["mysql-5.7", "mariadb-11.4"])
 def test_keys_where_the_log_tells_none(servers: Servers, server: str, spark: SparkSession, tmp_path: Path) -> None:
     running = servers.get(server)
@@ -265,7 +266,7 @@ def test_keys_where_the_log_tells_none(servers: Servers, server: str, spark: Spa
         shop.execute("DROP INDEX u ON goes", "INSERT INTO goes VALUES (1)")
         _, outcome = shop.run(pipeline)
         assert outcome.stopped.keys() == {TableName("keys", "goes")}
-        assert "told apart by" in outcome.stopped[TableName("keys", "goes")]
+        assert "told apart" in outcome.stopped[TableName("keys", "goes")]
         require_same(shop, pipeline, "t")
         require_same(shop, pipeline, "bag")
         database.execute("DROP DATABASE `keys`")

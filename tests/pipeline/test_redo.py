@@ -79,13 +79,18 @@ def test_a_range_done_again_unchanged_changes_nothing(shop: Shop) -> None:
     assert versions(shop, pipeline) == before
 
 
-def test_a_mended_decoder_takes_effect_on_the_whole_range(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at_once", [compact._ONE_TASK, 0], ids=["in one task", "shuffled"])
+def test_a_mended_decoder_takes_effect_on_the_whole_range(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")
     run_with_a_bug(shop, pipeline, monkeypatch)
     assert shop.merged(pipeline, "t") == [(1, 2), (3, 4), (99, 2)]
+    monkeypatch.setattr(compact, "_ONE_TASK", at_once)
     outcome = again(shop, pipeline, shop.start, shop.end())
     assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 1), (2, 2), (3, 3)]
+    assert [(one.changes, one.inserts) for one in outcome.compacted] == [(3, 3)]
     (merged,) = outcome.merged
     assert (merged.inserted, merged.updated, merged.deleted) == (1, 2, 1)
 
@@ -124,6 +129,7 @@ def test_a_range_that_bronze_does_not_hold_is_refused(shop: Shop) -> None:
         again(shop, pipeline, Position(shop.start.file, 4), shop.end())
 
 
+@pytest.mark.long
 def test_a_range_from_before_other_columns_is_led_on_to_them(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")

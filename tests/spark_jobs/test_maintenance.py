@@ -19,7 +19,7 @@ from spark_jobs.published import consistent, read
 from tests.logs import SOURCE, Logs, file
 from tests.segment_spec import Commit, Insert, Update
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -50,11 +50,11 @@ def test_a_live_server_tells_when_its_files_werebegun(tmp_path: Path) -> None:
         cursor.execute(f"PURGE BINARY LOGS TO '{oldest}'")
         listed = server.log()
         found = margin(server, listed, listed.end)
-        begun = [begun(server.reading(), one.name) for one in listed.files]
+        times = [begun(server.reading(), one.name) for one in listed.files]
     assert (found.oldest, found.bytes) == (oldest, sum(one.size for one in listed.files) - 4)
     assert found.hours is not None
     assert 0 <= found.hours < 0.1
-    assert 1 <= begun[-1] - begun[0] < 60
+    assert 1 <= times[-1] - times[0] < 60
     assert found.shortage(Retention(margin=timedelta(hours=1))) is not None
 
 

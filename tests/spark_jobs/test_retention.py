@@ -138,6 +138,7 @@ def test_what_a_source_purged_is_read_from_copies_that_are_its_own(logs: Logs, t
     assert [row[0] for row in logs.rows("orders")] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_nothing_goes_that_a_table_has_not_read_unless_it_is_named(logs: Logs) -> None:
     logs.write(2, Insert("shop.lines", (2, "x")), Commit(), Insert("shop.later", (2, "x")), Commit())

@@ -215,7 +215,9 @@ def test_exact_texts_follow_their_columns(
 def test_windows_are_compared_by_number_not_by_name(spark: SparkSession) -> None:
     starts = [Position.parse(text) for text in ("b.999999:50", "b.1000000:4", "b.1000000:90", "2/b.000001:4")]
     rows = spark.sql(
-        " UNION ALL ".join(f"SELECT {at} n, {place_sql(one)} _window_start" for at, one in enumerate(starts))
+        " UNION ALL ".join(
+            f"SELECT {at} n, 'insert' _op, {place_sql(one)} _window_start" for at, one in enumerate(starts)
+        )
     )
     inside = rows.where(within(Range(starts[0], starts[2])))
     assert sorted(row["n"] for row in inside.collect()) == [0, 1]

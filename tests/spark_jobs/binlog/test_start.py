@@ -49,7 +49,7 @@ def test_decoding_imports_nothing_heavy() -> None:
     assert said(started(DECODE + HEAVY))[1:] == ["[]"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_compile_into_one_cache(tmp_path: Path) -> None:
     """Both start on an empty cache and are right; a third finds what they left and compiles nothing."""
     together = [started(DECODE, tmp_path), started(DECODE, tmp_path)]
