@@ -37,6 +37,7 @@ def test_bronze_is_collected_and_every_table_maintained(tmp_path: Path, spark: S
         assert (ran.success, ran.materialized) == (True, {}), "no row of any table has changed"
 
 
+@pytest.mark.long
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_a_table_that_was_not_maintained_fails_the_step(

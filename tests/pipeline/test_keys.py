@@ -163,6 +163,7 @@ def _pair(name: TableName) -> tuple[str, str]:
     return name.schema, name.table
 
 
+@pytest.mark.long
 def test_bags_live_through_statements(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (a INT, b VARCHAR(5))", "INSERT INTO t VALUES (1,'x'),(1,'x'),(1,'y'),(NULL,NULL)")
@@ -179,6 +180,7 @@ def test_bags_live_through_statements(shop: Shop) -> None:
     run_and_compare(shop, pipeline, "t")
 
 
+@pytest.mark.long
 def test_a_table_made_again_may_have_a_key_or_lose_it(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE gets (a INT)", "INSERT INTO gets VALUES (1),(1)")
@@ -195,6 +197,7 @@ def test_a_table_made_again_may_have_a_key_or_lose_it(shop: Shop) -> None:
     run_and_compare(shop, pipeline, "gets", "loses")
 
 
+@pytest.mark.long
 def test_counts_of_a_bag_are_set_by_a_range_done_again(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE u (a INT NOT NULL)", "INSERT INTO u VALUES (1), (1), (2)", "DELETE FROM u LIMIT 1")

@@ -149,6 +149,7 @@ def test_a_range_from_before_other_columns_is_led_on_to_them(shop: Shop, monkeyp
     assert versions(shop, pipeline) == before, "all of it done again changes nothing"
 
 
+@pytest.mark.long
 def test_a_range_from_before_a_truncate_brings_nothing_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")

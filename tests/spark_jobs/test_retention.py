@@ -47,6 +47,7 @@ def names(done: Collected) -> list[str]:
     return [one.file for one in done.files]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_files_that_are_old_and_read_go_in_batches_and_nobody_gives_less_without_a_word(
     logs: Logs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path

@@ -168,6 +168,7 @@ def test_differences_are_found_by_key_while_others_write_and_nothing_else_is(sho
     ]
 
 
+@pytest.mark.long
 def test_what_is_older_than_the_log_or_cannot_be_compared_is_told_apart(shop: Shop) -> None:
     shop.execute(
         "CREATE TABLE old (id INT PRIMARY KEY, n INT)",
