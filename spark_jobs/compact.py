@@ -176,18 +176,15 @@ def _marker(spark: SparkSession, table: Table, turn: Turn) -> DataFrame:
     """The row of a statement that empties the table; none for another statement."""
     types = table.columns()
     start, stop = (silver.place_sql(place) for place in (turn.range.start, turn.range.stop))
-    stretch, number, offset = turn.range.start.order
-    position = f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', -1)"
     at = turn.said.committed_at if turn.said else None
     given = {
         "_op": f"'{silver.TRUNCATE}'",
-        "_position": position,
+        "_position": silver.before_sql(turn.range.start),
         "_committed_at": f"timestamp_micros({int(at.timestamp() * 1e6)})" if at else "NULL",
         "_window_start": start,
         "_window_stop": stop,
     }
-    cells = (f"CAST({given.get(name, 'NULL')} AS {kind}) AS {identifier(name)}" for name, kind in types.items())
-    rows = spark.range(1).selectExpr(*cells)
+    rows = spark.range(1).selectExpr(*silver.cells_sql(types, given))
     return rows if turn.empties else rows.where("FALSE")
 
 

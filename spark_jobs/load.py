@@ -414,7 +414,7 @@ class _Work:
         turns = self._turns(stage, Range(found.read_from, until), held, bronze_head.version)
         standing = Standing.from_notes(known.notes) if known else _last(turns, found.definition)
         columns = silver.stored_columns(table, head) if head and known else silver.columns(_known(standing, found))
-        wanted = columns.types | silver.ADDED
+        wanted = columns.stored
         rows = self._rows_for_silver(stage, turns, columns)
         head = head or table.new(wanted, silver.properties(table))
         silver.require_same_columns(table, wanted, str(name))
@@ -450,21 +450,18 @@ class _Work:
         """The rows with the columns that silver has now, as older than all that the log says from their place on."""
         since, read_to = stage.progress.since, stage.progress.read_to
         assert read_to is not None
-        stretch, number, offset = since.order
         later = [one for one in turns if one.range.start >= read_to]
         now = onwards(silver.columns(stage.progress.definition).types, later)
         given = now | {
             "_op": quoted(silver.LOAD),
-            "_position": f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', -1)",
+            "_position": silver.before_sql(since),
             "_window_start": silver.place_sql(since),
             "_window_stop": silver.place_sql(since),
         }
-        cells = (
-            f"CAST({given.get(name, 'NULL')} AS {kind}) AS {identifier(name)}"
-            for name, kind in (columns.types | silver.ADDED).items()
-        )
         session = session_over(self.spark, sum(stage.table.files()))
-        rows: DataFrame = stage.table.read(session, stage.head.version).selectExpr(*cells)
+        rows: DataFrame = stage.table.read(session, stage.head.version).selectExpr(
+            *silver.cells_sql(columns.stored, given)
+        )
         # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
         return rows.where("FALSE") if any(one.empties for one in turns) else rows
 

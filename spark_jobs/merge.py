@@ -271,8 +271,7 @@ class Origin:
         """The target's rows, without what stands before the last statement that emptied the table."""
         if self.work.target.head() is None:
             return self._rows("FALSE")
-        floor = self.work.floor
-        return self.work.target.read(self.session).where(f"_position > {_change_sql(floor)}" if floor else "TRUE")
+        return self._since_emptied(self.work.target.read(self.session))
 
     def _sum(self, name: str) -> str:
         why = (
@@ -287,9 +286,11 @@ class Origin:
 
     def _alive(self, condition: str) -> DataFrame:
         """Without what stands before the last statement that emptied the table."""
+        return self._since_emptied(self._rows(condition))
+
+    def _since_emptied(self, rows: DataFrame) -> DataFrame:
         floor = self.work.floor
-        rows = self._rows(condition)
-        return rows.where(f"_position > {_change_sql(floor)}") if floor else rows
+        return rows.where(f"_position > {silver.before_sql(floor)}") if floor else rows
 
 
 def _after(position: Position | None) -> str:
@@ -334,12 +335,6 @@ def _newest(rows: DataFrame, columns: silver.Columns) -> DataFrame:
     return last.select(*names, "last.*")
 
 
-def _change_sql(floor: Position) -> str:
-    """A position as SQL, to compare those of changes with: before all changes that stand there."""
-    stretch, number, offset = floor.order
-    return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', -1)"
-
-
 def _statement(target: Table, columns: silver.Columns, floor: Position | None, *, again: bool) -> str:
     """``floor``: rows of the target from before go, where it is given: none of them is matched.
 
@@ -348,11 +343,11 @@ def _statement(target: Table, columns: silver.Columns, floor: Position | None, *
     names = [identifier(name) for name in (*columns.types, *ADDED)]
     assigned = ", ".join(f"t.{name} = s.{name}" for name in names)
     on = columns.same("t.", [f"s.{name}" for name in _identities(columns)])
-    on += f" AND t._position > {_change_sql(floor)}" if floor else ""
+    on += f" AND t._position > {silver.before_sql(floor)}" if floor else ""
     again = again or columns.is_bag
     newer = _differs(columns) if again else "s._position > t._position"
     delete = "s._gone" if again else f"s._gone AND {newer}"
-    old = f" WHEN NOT MATCHED BY SOURCE AND t._position < {_change_sql(floor)} THEN DELETE" if floor else ""
+    old = f" WHEN NOT MATCHED BY SOURCE AND t._position < {silver.before_sql(floor)} THEN DELETE" if floor else ""
     clauses = (
         f" s ON {on} "
         f"WHEN MATCHED AND {delete} THEN DELETE "

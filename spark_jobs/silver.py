@@ -208,5 +208,16 @@ def place_sql(position: Position) -> str:
     return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L)"
 
 
+def before_sql(position: Position) -> str:
+    """A position as SQL, to compare those of changes with: before all changes that stand there."""
+    stretch, number, offset = position.order
+    return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', -1)"
+
+
+def cells_sql(types: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+    """The columns of a row as SQL expressions: what is given of it, NULL for the rest."""
+    return [f"CAST({given.get(name, 'NULL')} AS {kind}) AS {identifier(name)}" for name, kind in types.items()]
+
+
 def _listed(types: dict[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in ADDED)

@@ -16,7 +16,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.lake import Table
 from spark_jobs.position import Position
 from spark_jobs.session import session_over
-from spark_jobs.silver import TRUNCATE, place_sql
+from spark_jobs.silver import TRUNCATE, before_sql, place_sql
 from spark_jobs.verify.layout import Layout
 from spark_jobs.verify.sides import DIGESTS, Buckets, Values
 
@@ -103,8 +103,7 @@ class SilverRows:
         return self._keys(self.table.read(self.spark), keys)
 
     def _since(self, since: Position) -> DataFrame:
-        stretch, number, offset = since.order
-        at = f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', -1)"
+        at = before_sql(since)
         return self.table.read(self.spark).where(f"_window_stop > {place_sql(since)} AND _position > {at}")
 
     def _keys(self, rows: DataFrame, keys: Collection[bytes]) -> set[bytes]:
