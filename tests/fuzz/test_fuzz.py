@@ -19,6 +19,7 @@ def same(content: bytes, _most: int) -> bytes:
     return content
 
 
+@pytest.mark.slow
 def test_seeds_and_findings_of_logs() -> None:
     for content in seeds.of("log"):
         oracle.judge_log(content)

@@ -234,6 +234,7 @@ def test_changes_are_json_lines_alone_on_standard_output(run: Run, tmp_path: Pat
     assert run("changes", file, "--table", "shop.u") == Ran(0, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["events", "changes"])
 def test_a_dash_is_standard_input_and_several_files_follow_each_other(run: Run, tmp_path: Path, verb: str) -> None:
     file = tmp_path / "b.000001"
@@ -435,6 +436,7 @@ def test_verify_says_it_in_json_and_by_its_status(run: Run, verdicts: Path) -> N
     assert none.err == "--table: neither a source nor the lake has a table like shop.none in scope\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_closes_the_pipe_is_no_failure() -> None:
     file = RECORDED / "mysql-8.0-transactions.000001"
     command = [sys.executable, "-m", "spark_jobs.cli", "events", *([str(file)] * 200)]

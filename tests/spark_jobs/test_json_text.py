@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs import json_text
@@ -48,6 +48,7 @@ WRITTEN_BY_ARROW = [
 
 
 @pytest.mark.parametrize("place", range(len(WRITTEN_BY_ARROW)))
+@settings(max_examples=30)
 @given(data=st.data())
 def test_both_ways_write_the_same(place: int, data: st.DataObject) -> None:
     column, kind, values = WRITTEN_BY_ARROW[place]

@@ -147,7 +147,7 @@ def test_net_rows_reduced_are_what_a_dict_remembers(changes: list[Change], cuts:
     assert len(settled) == len(simulated(changes))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(histories(), st.lists(st.booleans(), min_size=1, max_size=7), st.randoms(use_true_random=False))
 def test_reducing_in_any_grouping_is_reducing_all(changes: list[Change], cuts: list[bool], chance: Any) -> None:
     """A task's slices need not be neighbours in the log: files are handed to tasks by size."""

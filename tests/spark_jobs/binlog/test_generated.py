@@ -90,6 +90,7 @@ ONE_OF_EACH: list[tuple[types.ColumnType, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ONE_OF_EACH, ids=[f"{kind.code}-{value!r}" for kind, value in ONE_OF_EACH])
 def test_damaged_rows(column: tuple[types.ColumnType, Any]) -> None:
     """Each byte of a row, one after the other, is something else. Without checksums, so that it reaches the decoder."""

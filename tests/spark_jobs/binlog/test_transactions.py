@@ -296,6 +296,7 @@ def test_a_large_transaction_rolled_back() -> None:
     assert len(parts) > 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(kernels.CHECKED, reason="200 MB are much for kernels in plain Python")
 def test_memory_is_bounded() -> None:
     """200 MB of transactions of 1 MB: what is held at once is a few chunks."""
@@ -322,6 +323,7 @@ def test_finish_drops_an_open_transaction() -> None:
     assert rows[-1]["transactions"] == 1
 
 
+@pytest.mark.slow
 def test_more_than_can_be_held_is_handed_out_open() -> None:
     blob = "x" * (1 << 20)
     body = ORDERS.image((1, None))[:-1]

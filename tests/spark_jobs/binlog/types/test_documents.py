@@ -253,6 +253,7 @@ def test_a_document_that_shares_values_is_bounded() -> None:
         decoded(b"\x02" + body + last)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(documents, st.data())
 @example({"a": [1, "b", {"c": None}]}, None)
