@@ -55,6 +55,13 @@ test-checked: $(DEV) ## the decoder's tests with every load and store of its ker
 	@$(STEP) 'Tests of the decoder, bounds checked'
 	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not long' tests/spark_jobs/binlog tests/fuzz
 
+SOAK_SECONDS ?= 1800
+.PHONY: soak
+soak: java $(DEV) delta mysql ## random faults under write load for SOAK_SECONDS=1800, in .soak; then what was lost and doubled
+	@$(STEP) 'Soak for $(SOAK_SECONDS) seconds'
+	@rm -rf .soak && mkdir .soak
+	@$(PY) -u -m tests.soak $(SOAK_SECONDS) .soak
+
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz
 fuzz: $(DEV) ## the fuzzer for FUZZ_SECONDS=60; what it learns stays in .fuzz, and what it finds as .fuzz/*/found-*
@@ -96,7 +103,7 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 
 .PHONY: clean
 clean: ## removes what was made in this tree: .venv, caches, demo; the user's cache stays
-	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz
+	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz .soak
 	find . -name __pycache__ -not -path './.git/*' -type d -exec rm -rf {} +
 
 # Set-up

@@ -1,0 +1,330 @@
+"""A pipeline under write load while its processes, its server and its connections die at random moments.
+
+``python -m tests.soak SECONDS FOLDER`` prints each fault as it comes, and at the end how often each was tried and what
+was lost and doubled. Everything is a process of its own, as users have it: the server, and each ``stratalog run``.
+
+Put here: the faults, and the account. Not here: faults at chosen places, which have tests of their own
+(pipeline/test_faults.py, pipeline/test_server_faults.py, pipeline/test_cut_connections.py).
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import yaml
+
+from spark_jobs.demo import shop
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.demo.writers import Traffic, Writers, rotate
+from tests.proxy import Proxy
+
+SOURCE = "shop"
+ROWS = 3_000
+PATIENCE = 600
+"""Seconds after which a run that nobody disturbs counts as hung."""
+LIGHT = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
+
+FAIR = re.compile(
+    r"Lost connection|Can't connect|server has gone away|Connection reset|Broken pipe|tried \d+ times"
+    r"|another writer|committed first|Server shutdown|Connection was killed|cannot be reached|did not answer"
+)
+"""What a run may say when its server or another run got in its way; anything else that ends a run ends the soak."""
+
+
+@dataclass
+class Account:
+    """How often each fault was tried, how the runs under it ended, and what the comparisons found."""
+
+    faults: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
+    cuts: int = 0
+    comparisons: int = 0
+    rows: int = 0
+    lost: int = 0
+    doubled: int = 0
+    different: int = 0
+    files: int = 0
+    bytes: int = 0
+    transactions: int = 0
+
+    def __str__(self) -> str:
+        lines = ["| fault | times |", "| --- | --- |", *(f"| {name} | {n} |" for name, n in self.faults.most_common())]
+        ended = ", ".join(f"{n} {how}" for how, n in self.ended.most_common())
+        return "\n".join(
+            [
+                *lines,
+                f"| connections cut by the proxy | {self.cuts} |",
+                "",
+                f"runs: {ended}",
+                f"writers: {self.transactions} transactions",
+                f"rows compared with the server's: {self.rows:,} in {self.comparisons} comparisons",
+                f"rows lost {self.lost}, doubled or extra {self.doubled}, different {self.different}",
+                f"bronze exported: {self.files} files, {self.bytes:,} bytes, each byte the server's",
+            ]
+        )
+
+
+class Run:
+    """A ``stratalog`` command in a process group of its own: Python, and the JVM and workers that it starts."""
+
+    def __init__(self, *command: str) -> None:
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "spark_jobs.cli", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def signal(self, number: int, *, all_of_it: bool) -> None:
+        """To the whole group, as where a machine goes, or to Python alone, whose JVM may live a little longer."""
+        if self.process.poll() is None:
+            (os.killpg if all_of_it else os.kill)(self.process.pid, number)
+
+    def end(self) -> tuple[int, str]:
+        """Waits; exit status and what it said."""
+        said, _ = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, said
+
+    def lasts(self, seconds: float) -> bool:
+        """Whether it still goes on after so many seconds."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+
+class Cuts(Iterator[int]):
+    """How many bytes of each dump the proxy lets through: as good as all, unless it is asked to be rough."""
+
+    def __init__(self, some: random.Random) -> None:
+        self.some, self.rough = some, False
+
+    def __next__(self) -> int:
+        return int(2 ** self.some.uniform(5, 22)) if self.rough and self.some.random() < 0.8 else 1 << 60
+
+
+class Soak:
+    """One server, one lake, and the writers; ``round()`` does one fault, ``compare()`` tells whether all is there."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.some = random.Random(seed)
+        self.account = Account()
+        self.usual = 20.0
+        self._cuts = Cuts(self.some)
+        self._stack = ExitStack()
+        self._writers: Writers | None = None
+        self._numbers = 0
+
+    def __enter__(self) -> Self:
+        options = {"ssl": "OFF", "max_binlog_size": 1 << 20}  # the proxy must see where a dump begins; many files
+        self.server = self._stack.enter_context(MySQLServer(self.folder / "server", options))
+        self.proxy = self._stack.enter_context(Proxy(self.server.host, self.server.port, self._cuts))
+        with self.server.connect() as connection:
+            shop.create(connection)
+            shop.fill(connection, ROWS)
+        login = {"host": self.server.host, "port": self.proxy.port, "user": self.server.user}
+        said = {
+            "lake": str(self.folder / "lake"),
+            "sources": {SOURCE: {"mysql": login | {"password": self.server.password}}},
+            "tables": list(shop.TABLES),
+            "spark": {"master": "local[2]", "conf": LIGHT},
+        }
+        self.config = self.folder / "pipeline.yaml"
+        self.config.write_text(yaml.safe_dump(said))
+        self._write()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pause_writers()
+        self._stack.__exit__(kind, error, trace)
+
+    # Writers
+
+    def _write(self) -> None:
+        connection = self.server.connect()
+        self._writers = Writers(Traffic(connection, first=self._numbers + 1), pause=0.01)
+        self._writers.start()
+
+    def _pause_writers(self) -> None:
+        """Ends them; that a server's death has ended them already is no concern here."""
+        if self._writers is not None:
+            self._writers.__exit__(KeyboardInterrupt)
+            self.account.transactions += self._writers.traffic.done - self._numbers
+            # The one that a server's death interrupted may have been committed: its number is not used again.
+            self._numbers = self._writers.traffic.done + 1
+        self._writers = None
+
+    # Faults
+
+    def round(self) -> None:
+        """One fault, chosen at random, while a run goes on."""
+        fault = self.some.choice(self._faults())
+        self.account.faults[fault.__name__.strip("_").replace("_", " ")] += 1
+        fault()
+
+    def _faults(self) -> list[Callable[[], None]]:
+        return [
+            self._run_killed,
+            self._run_killed_its_jvm_not,
+            self._run_killed,
+            self._server_killed,
+            self._server_restarted,
+            self._connections_cut,
+            self._two_runs_at_once,
+            self._a_run_asleep_while_another_overtakes_it,
+            self._nothing_but_a_new_file,
+        ]
+
+    def _moment(self) -> float:
+        return self.some.uniform(0.2, 1.1) * self.usual
+
+    def _start(self) -> Run:
+        return Run("run", "-c", str(self.config))
+
+    def _settle(self, run: Run) -> None:
+        """Takes note of how a run ended; an end that its fault does not explain is the soak's end."""
+        status, said = run.end()
+        if status == 0:
+            self.account.ended["well"] += 1
+            self.usual = 0.7 * self.usual + 0.3 * (time.monotonic() - run.began)
+        elif status == -signal.SIGKILL:
+            self.account.ended["killed"] += 1
+        elif status == 1 and FAIR.search(said) and "Traceback" not in said:
+            self.account.ended["with a message"] += 1
+        else:
+            raise AssertionError(f"a run ended with status {status} and said:\n{said}")
+
+    def _run_killed(self, *, all_of_it: bool = True) -> None:
+        run = self._start()
+        run.lasts(self._moment())
+        run.signal(signal.SIGKILL, all_of_it=all_of_it)
+        self._settle(run)
+
+    def _run_killed_its_jvm_not(self) -> None:
+        self._run_killed(all_of_it=False)
+
+    def _server_killed(self) -> None:
+        run = self._start()
+        run.lasts(self._moment())
+        self.server.kill()
+        self._pause_writers()
+        self.server.start()
+        self._write()
+        self._settle(run)
+
+    def _server_restarted(self) -> None:
+        run = self._start()
+        run.lasts(self._moment())
+        self.server.stop()
+        self._pause_writers()
+        self.server.start()
+        self._write()
+        self._settle(run)
+
+    def _connections_cut(self) -> None:
+        self._cuts.rough = True
+        try:
+            self._settle(self._start())
+        finally:
+            self._cuts.rough = False
+
+    def _two_runs_at_once(self) -> None:
+        first, second = self._start(), self._start()
+        self._settle(first)
+        self._settle(second)
+
+    def _a_run_asleep_while_another_overtakes_it(self) -> None:
+        sleeper = self._start()
+        if sleeper.lasts(self._moment()):
+            sleeper.signal(signal.SIGSTOP, all_of_it=True)
+            self._settle(self._start())
+            sleeper.signal(signal.SIGCONT, all_of_it=True)
+        self._settle(sleeper)
+
+    def _nothing_but_a_new_file(self) -> None:
+        with self.server.connect() as connection:
+            rotate(connection)
+        self._settle(self._start())
+
+    # What is there
+
+    def compare(self) -> None:
+        """Every row with the server's own, while the writers go on."""
+        status, said = Run("verify", "-c", str(self.config), "--json").end()
+        verdicts = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        if not verdicts:
+            raise AssertionError(f"verify ended with status {status} and said:\n{said}")
+        self.account.comparisons += 1
+        self.account.rows += sum(one["source_rows"] for one in verdicts)
+        for one in verdicts:
+            self.account.lost += one["missing"]
+            self.account.doubled += one["extra"]
+            self.account.different += one["different"]
+        fine = {"equal"} if self._writers is None else {"equal", "changing"}
+        if status or any(one["state"] not in fine for one in verdicts):
+            raise AssertionError(f"{self.account}\n{said}")
+
+    def export(self) -> None:
+        """Every closed file out of bronze, compared with the server's own."""
+        out = self.folder / "exported"
+        status, said = Run("export", "-c", str(self.config), "--source", SOURCE, "--to", str(out)).end()
+        if status:
+            raise AssertionError(f"export ended with status {status} and said:\n{said}")
+        for path in sorted(out.iterdir()):
+            own = bytearray((self.server.data / path.name).read_bytes())
+            own[4 + 17] &= 0xFE  # a file's in-use flag, which a dump clears
+            content = path.read_bytes()
+            if content != own[: len(content)]:
+                raise AssertionError(f"{path.name}: exported bytes are not the server's")
+            self.account.files += 1
+            self.account.bytes += len(content)
+
+    def finish(self) -> None:
+        """The writers stop; then all rows, and all bytes."""
+        self._pause_writers()
+        self.compare()
+        self.export()
+        self.account.cuts = self.proxy.cut
+
+
+def soak(seconds: float, folder: Path, seed: int, say: Callable[[str], object]) -> Account:
+    """Faults for so many seconds, a comparison every tenth round. Raises AssertionError at the first loss."""
+    over = time.monotonic() + seconds
+    with Soak(folder, seed) as one:
+        rounds = 0
+        while time.monotonic() < over:
+            one.round()
+            rounds += 1
+            say(f"{rounds}: {dict(one.account.faults)}, runs {dict(one.account.ended)}")
+            if rounds % 10 == 0:
+                one.compare()
+        one.finish()
+        return one.account
+
+
+def main(seconds: str, folder: str) -> None:
+    say, seed = print, int(os.environ.get("STRATALOG_SEED", time.time()))
+    say(f"seed {seed}")
+    say(str(soak(float(seconds), Path(folder), seed, say)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
