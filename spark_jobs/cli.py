@@ -20,7 +20,7 @@ from rich.logging import RichHandler
 from rich.table import Table as Grid
 
 from spark_jobs.config import Pipeline, load
-from spark_jobs.errors import ConfigError, StratalogError
+from spark_jobs.errors import ConfigError, LakeError, StratalogError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +65,8 @@ def cli(*, verbose: bool) -> None:
     handler, text = (rich, "%(message)s") if _ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")
     logging.basicConfig(level=logging.WARNING, format=text, datefmt="%H:%M:%S", handlers=[handler], force=True)
     logging.getLogger("spark_jobs").setLevel(logging.DEBUG if verbose else logging.INFO)
+    if not verbose:
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a trace of what it raises all the same
 
 
 @cli.command()
@@ -658,7 +660,10 @@ def _chosen(pipeline: Pipeline, source: str | None) -> list[str]:
 
 @contextmanager
 def _spark(pipeline: Pipeline) -> "Iterator[SparkSession]":
-    """The session of a pipeline; Ctrl-C inside the ``with`` block ends its jobs quietly."""
+    """The session of a pipeline; Ctrl-C inside the ``with`` block ends its jobs quietly.
+
+    Raises LakeError where Spark's JVM is gone at the end, in place of what the calls to it raised.
+    """
     from spark_jobs.interrupt import interruptible
     from spark_jobs.session import spark_session
 
@@ -668,7 +673,17 @@ def _spark(pipeline: Pipeline) -> "Iterator[SparkSession]":
         with nullcontext() if pipeline.spark.remote else interruptible(spark):
             yield spark
     finally:
+        _stop(spark)
+
+
+def _stop(spark: "SparkSession") -> None:
+    try:
         spark.stop()
+    except ConnectionError:
+        raise LakeError(
+            "Spark's JVM ended in the middle of its work: killed, or out of memory (spark: conf: spark.driver.memory); "
+            "what it said of that stands above. Every table is at its last commit: run it again"
+        ) from None
 
 
 def _each_source(

@@ -28,17 +28,19 @@ import yaml
 from spark_jobs.demo import shop
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.demo.writers import Traffic, Writers, rotate
+from tests.fix_spark import LIGHT
 from tests.proxy import Proxy
 
 SOURCE = "shop"
 ROWS = 3_000
 PATIENCE = 600
 """Seconds after which a run that nobody disturbs counts as hung."""
-LIGHT = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
+BRIEF = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
 
 FAIR = re.compile(
     r"Lost connection|Can't connect|server has gone away|Connection reset|Broken pipe|tried \d+ times"
     r"|another writer|committed first|Server shutdown|Connection was killed|cannot be reached|did not answer"
+    r"|Spark's JVM ended|Spark did not start"
 )
 """What a run may say when its server or another run got in its way; anything else that ends a run ends the soak."""
 
@@ -94,6 +96,14 @@ class Run:
         if self.process.poll() is None:
             (os.killpg if all_of_it else os.kill)(self.process.pid, number)
 
+    def kill_jvm(self) -> None:
+        """Its JVM alone, as the system does where memory runs out."""
+        found = subprocess.run(
+            ["pgrep", "-P", str(self.process.pid), "java"], capture_output=True, text=True, check=False
+        )
+        for pid in found.stdout.split():
+            os.kill(int(pid), signal.SIGKILL)
+
     def end(self) -> tuple[int, str]:
         """Waits; exit status and what it said."""
         said, _ = self.process.communicate(timeout=PATIENCE)
@@ -143,7 +153,7 @@ class Soak:
             "lake": str(self.folder / "lake"),
             "sources": {SOURCE: {"mysql": login | {"password": self.server.password}}},
             "tables": list(shop.TABLES),
-            "spark": {"master": "local[2]", "conf": LIGHT},
+            "spark": {"master": "local[2]", "conf": BRIEF},
         }
         self.config = self.folder / "pipeline.yaml"
         self.config.write_text(yaml.safe_dump(said))
@@ -184,7 +194,7 @@ class Soak:
         return [
             self._run_killed,
             self._run_killed_its_jvm_not,
-            self._run_killed,
+            self._jvm_killed,
             self._server_killed,
             self._server_restarted,
             self._connections_cut,
@@ -220,6 +230,12 @@ class Soak:
 
     def _run_killed_its_jvm_not(self) -> None:
         self._run_killed(all_of_it=False)
+
+    def _jvm_killed(self) -> None:
+        run = self._start()
+        run.lasts(self._moment())
+        run.kill_jvm()
+        self._settle(run)
 
     def _server_killed(self) -> None:
         run = self._start()
