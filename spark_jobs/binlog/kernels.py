@@ -143,6 +143,29 @@ def _memcpy() -> Any:
 memcpy: Any = memory.copy if CHECKED else _memcpy()
 
 
+def _prefetch() -> Any:
+    """An intrinsic ``prefetch(address)``: asks for the cache line there, which need not exist, and does not wait."""
+    if CHECKED:
+        return lambda _address: None
+
+    @intrinsic
+    def fetch(_typing: Any, _address: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            to_read, kept, of_data = (ir.Constant(number, value) for value in (0, 3, 1))
+            builder.call(function, [builder.inttoptr(arguments[0], byte), to_read, kept, of_data])
+            return context.get_dummy_value()
+
+        return types.void(types.int64), generate
+
+    return fetch
+
+
+prefetch = _prefetch()
+
+
 def _trailing_zeros() -> Any:
     """An intrinsic ``trailing_zeros(word)`` of 64 bits, one of them set."""
     if CHECKED:
@@ -1798,6 +1821,13 @@ def _no_before(row: int, steps: Array, nulls: Array, padding: Array) -> None:
         store32(cells[STEP_SLOT] + 4 * row, np.uint32(cells[STEP_USED]))
 
 
+_AHEAD = 8
+"""Events between the one that is read and the one whose bytes are asked for. Those of one table lie apart, by the other
+tables' and by what a transaction has besides rows, and no processor guesses where the next one is."""
+_SOON = 512
+"""Bytes of it that are; where it is longer, the processor sees by itself how it goes on."""
+
+
 @kernel
 def decode_rows(
     addresses: Array,
@@ -1869,6 +1899,9 @@ def decode_rows(
         header = addresses[event]
         code = load8(header + 4)
         end = header + lengths[event]
+        if event + _AHEAD < len(addresses):
+            for at in range(0, min(lengths[event + _AHEAD], _SOON), 64):
+                prefetch(addresses[event + _AHEAD] + at)
         is_update = code == 31 or code == 24  # noqa: PLR1714 - numba is slow at tuples
         if q == 0:
             q = header + 27
