@@ -212,6 +212,8 @@ class Soak:
     def _settle(self, run: Run) -> None:
         """Takes note of how a run ended; an end that its fault does not explain is the soak's end."""
         status, said = run.end()
+        # PySpark's server of accumulators shows what it meets when its JVM goes, between two lines.
+        said = re.sub(r"-{40}\nException occurred during processing.*?EOFError\n-{40}\n", "", said, flags=re.DOTALL)
         if status == 0:
             self.account.ended["well"] += 1
             self.usual = 0.7 * self.usual + 0.3 * (time.monotonic() - run.began)
