@@ -303,9 +303,17 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
     """Reads pipeline.yaml. Raises ConfigError with every problem found, each under its key's path."""
-    raw = _read(path)
+    return from_keys(_read(path), path, environment)
+
+
+def from_keys(keys: Mapping[str, Any], path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
+    """A pipeline from keys as pipeline.yaml has them, or from models of this module in their places.
+
+    path: where the file would lie. Relative paths count from its folder, and what is kept beside it is kept there.
+    Raises ConfigError as ``load`` does.
+    """
     problems: dict[str, str] = {}
-    values = _substituted(raw, "", environment, problems)
+    values = _substituted(dict(keys), "", environment, problems)
     pipeline = None
     try:
         pipeline = Pipeline(**{**values, "path": path.resolve()})
@@ -385,7 +393,9 @@ def _cross_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if not _SOURCE_NAME.fullmatch(str(name)):
             yield f"sources.{name}", "a source's name is made of letters, digits and _, and begins with no digit"
     routes = values.get("routes")
-    known = [(i, p) for i, r in enumerate(routes if isinstance(routes, list) else ()) if (p := _route_pattern(r))]
+    known = [
+        (i, p) for i, r in enumerate(routes if isinstance(routes, list | tuple) else ()) if (p := _route_pattern(r))
+    ]
     for at, (i, pattern) in enumerate(known):
         for j, earlier in known[:at]:
             if pattern.meets(earlier):
@@ -394,6 +404,8 @@ def _cross_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _route_pattern(rule: Any) -> Pattern | None:
     """The rule's pattern where it has a valid one; an invalid one is reported by the model."""
+    if isinstance(rule, RouteRule):
+        return rule.route().source
     found = _pattern_text(rule.get("from")) if isinstance(rule, dict) else None
     return Pattern.parse(found) if found else None
 
