@@ -101,6 +101,10 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 	lock requirements-build.in -c requirements.txt -o requirements-build.txt; \
 	lock pyproject.toml requirements.in requirements-dev.in -c requirements.txt -o requirements-dev.txt
 
+.PHONY: docs
+docs: $(DEV) ## the pages of docs/reference anew, from the models and the command line
+	@$(PY) -m docs.reference
+
 .PHONY: clean
 clean: ## removes what was made in this tree: .venv, caches, demo; the user's cache stays
 	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz .soak

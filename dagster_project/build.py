@@ -17,15 +17,23 @@ from assets.source import pool, source_assets
 from assets.steps import HANDED_ON
 from assets.verify import verify_checks
 from dagster_project.jobs import all_sources, load_tables, maintenance, one_source, verification
-from dagster_project.resources import HandedOn, SparkSessions
+from dagster_project.resources import GivenSparkSessions, HandedOn, SparkSessions
 from dagster_project.schedules import maintenance_schedule, schedules, verify_schedule
 from dagster_project.sensors import binlog_sensor
 from spark_jobs import seen
 from spark_jobs.config import Pipeline, load
 
 
-def build_defs(config: Path | Pipeline, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
-    """Everything that Dagster shows of a pipeline; ``resources`` replace those of the same name. Raises ConfigError."""
+def build_defs(
+    config: Path | Pipeline,
+    resources: Mapping[str, Any] | None = None,
+    executor: dg.ExecutorDefinition | None = dg.in_process_executor,  # one process a run, and so one Spark session
+) -> dg.Definitions:
+    """Everything that Dagster shows of a pipeline, of its file or as made in Python. Raises ConfigError.
+
+    resources: replace those of the same name, ``spark`` and ``handed_on``. executor: of the code location; None leaves
+    it to the other definitions that these are merged with.
+    """
     pipeline = config if isinstance(config, Pipeline) else load(config)
     graph = lineages(pipeline, seen.read(pipeline.tables_file))
     everything, by_source = all_sources(graph), [one_source(lineage) for lineage in graph]
@@ -33,7 +41,9 @@ def build_defs(config: Path | Pipeline, resources: Mapping[str, Any] | None = No
     loads = [load_tables(pipeline, lineage) for lineage in graph if pipeline.sources[lineage.source].mysql]
     checks = [one for lineage in graph if (one := verify_checks(pipeline, lineage, pool(lineage.source)))]
     verifying = verification(pipeline, graph) if checks else None
-    own = {"spark": SparkSessions(configuration=str(pipeline.path)), HANDED_ON: HandedOn()}
+    is_made = isinstance(config, Pipeline)
+    spark = GivenSparkSessions(pipeline.spark) if is_made else SparkSessions(configuration=str(pipeline.path))
+    own = {"spark": spark, HANDED_ON: HandedOn()}
     return dg.Definitions(
         assets=[source_assets(pipeline, lineage) for lineage in graph],
         asset_checks=checks,
@@ -45,5 +55,5 @@ def build_defs(config: Path | Pipeline, resources: Mapping[str, Any] | None = No
             *([verify_schedule(graph, verifying)] if verifying else []),
         ],
         resources={**own, **(resources or {})},
-        executor=dg.in_process_executor,  # one process a run, and so one Spark session
+        executor=executor,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from spark_jobs.config import load
+from spark_jobs.config import Spark, load
 
 if TYPE_CHECKING:  # half a second that a run with nothing to do need not spend
     from pyspark.sql import SparkSession
@@ -29,6 +29,19 @@ class SparkSessions(dg.ConfigurableResource[Any]):
         from spark_jobs.session import spark_session
 
         return spark_session(load(Path(self.configuration)).spark)
+
+
+class GivenSparkSessions:
+    """The same for a pipeline that was made in Python: its settings are held here, and shown nowhere."""
+
+    def __init__(self, settings: Spark) -> None:
+        self._settings = settings
+
+    def session(self) -> "SparkSession":
+        """Raises ConfigError where Spark cannot start."""
+        from spark_jobs.session import spark_session
+
+        return spark_session(self._settings)
 
 
 class HandedOn(dg.IOManager):

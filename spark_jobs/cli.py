@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.filesize import decimal
 from rich.logging import RichHandler
+from rich.markup import escape
 from rich.table import Table as Grid
 
 from spark_jobs.config import Pipeline, load
@@ -31,12 +34,14 @@ if TYPE_CHECKING:
     from spark_jobs.retention import Collected
     from spark_jobs.source import Source
     from spark_jobs.staging import Progress
-    from spark_jobs.status import EndpointStatus, TableStatus
+    from spark_jobs.status import EndpointStatus, SourceStatus, TableStatus
     from spark_jobs.verify import Verdict
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _WIDE = 10_000
 """Columns of a line of output: a table is as wide as it is, and no name is cut to what a terminal or a pipe has."""
+_AT_A_GLANCE = 20
+"""Tables of a source that status lists; of more, those that need a look."""
 _CHUNK = 4 << 20
 """Bytes of a file that are read at once."""
 
@@ -199,8 +204,9 @@ def merge(path: Path, source: str | None) -> None:
 @cli.command()
 @config_option
 @source_option
+@click.option("--all", "everything", is_flag=True, help="List every table, however many there are.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def status(path: Path, source: str | None, *, as_json: bool) -> None:
+def status(path: Path, source: str | None, *, everything: bool, as_json: bool) -> None:
     """How far every layer is: positions, backlog, lag, retention margin, stopped tables.
 
     Example: stratalog status -c pipeline.yaml --json
@@ -214,31 +220,119 @@ def status(path: Path, source: str | None, *, as_json: bool) -> None:
         click.echo(json.dumps({"sources": {one.source: one.to_json() for one in found}}, indent=2))
         return
     for one in found:
-        click.echo(
-            f"{one.source}: end {one.end or 'unknown'}, bronze {one.bronze or 'empty'}, "
-            f"backlog {_or_unknown(one.backlog_bytes)} bytes, "
-            f"lag {_or_unknown(one.lag_seconds)} s, retention margin {_or_unknown(one.retention_margin_bytes)} bytes"
-            f"{'' if one.retention_margin_hours is None else f' ({one.retention_margin_hours:g} hours)'}, "
-            f"quarantined events {one.quarantined_events}"
-        )
-        _print_grid(
-            ["endpoint", "", "unavailable since", "next try"],
-            [[e.endpoint, _health(e), e.unavailable_since or "", e.next_try or ""] for e in one.endpoints],
-        )
-        for endpoint in one.endpoints:
-            if endpoint.reason:
-                click.echo(f"{one.source}: endpoint {endpoint.endpoint}: {endpoint.reason}", err=True)
-        if one.error:
-            click.echo(one.error, err=True)
-        if one.warning:
-            click.echo(f"{one.source}: {one.warning}", err=True)
-        _print_grid(
-            ["table", "state", "silver", "downstream", "older rows"],
-            [[t.table, t.state, t.silver or "", t.downstream or "", _older_rows(t)] for t in one.tables],
-        )
-        for table in one.tables:
-            if table.reason:
-                click.echo(f"{table.table} stopped: {table.reason}", err=True)
+        _say_status(one, everything=everything)
+
+
+def _say_status(one: "SourceStatus", *, everything: bool) -> None:
+    """How a source is in a word, where its layers are, and its tables. What is wrong goes to standard error."""
+    word, colour = _condition(one)
+    states = Counter(table.state for table in one.tables)
+    facts = [
+        ("log", one.end or "unknown"),
+        ("bronze", _bronze(one)),
+        ("margin", _margin(one)),
+        ("server", f"{one.endpoint}, in stretch {one.stretch}" if one.endpoint else ""),
+        ("tables", ", ".join(f"{count} {state}" for state, count in states.most_common())),
+    ]
+    console = Console(soft_wrap=True, highlight=False, width=_WIDE)
+    console.print(f"{escape(one.source)}: [{colour}]{word}[/]")
+    for name, said in facts:
+        if said:
+            console.print(f"  {name:<8}{said}", markup=False)
+    _print_grid(
+        ["endpoint", "", "unavailable since", "next try"],
+        [[e.endpoint, _health(e), e.unavailable_since or "", e.next_try or ""] for e in one.endpoints],
+    )
+    shown = [t for t in one.tables if everything or len(one.tables) <= _AT_A_GLANCE or not _is_well(t, one)]
+    _print_grid(
+        ["table", "state", "silver", "downstream", "older rows"],
+        [[t.table, t.state, t.silver or "", t.downstream or "", _older_rows(t)] for t in shown],
+    )
+    if len(shown) < len(one.tables):
+        click.echo(f"{len(one.tables) - len(shown)} more are as they should be; --all lists them")
+    _say_problems(one)
+
+
+def _say_problems(one: "SourceStatus") -> None:
+    said = [f"{one.source}: endpoint {e.endpoint}: {e.reason}" for e in one.endpoints if e.reason]
+    said += [one.error] if one.error else []
+    said += [f"{one.source}: {one.warning}"] if one.warning else []
+    said += [f"{table.table} stopped: {table.reason}" for table in one.tables if table.reason]
+    for line in said:
+        click.echo(line, err=True)
+
+
+def _condition(one: "SourceStatus") -> tuple[str, str]:
+    """A source in a word or two, and their colour."""
+    stopped = sum(table.state == "stopped" for table in one.tables)
+    if one.error:
+        return "cannot be read", "red"
+    if stopped:
+        return f"{stopped} of {len(one.tables)} tables stopped", "red"
+    if one.bronze is None:
+        return "nothing read yet", "yellow"
+    if one.warning:
+        return "near to losing log", "red"
+    behind = one.backlog_bytes or any(not _is_at(table, one) for table in one.tables if table.state == "current")
+    return ("behind", "yellow") if behind else ("up to date", "green")
+
+
+def _bronze(one: "SourceStatus") -> str:
+    if one.bronze is None or one.backlog_bytes is None:
+        return one.bronze or "empty"
+    if not one.backlog_bytes:
+        return f"{one.bronze}, nothing behind"
+    lag = "" if one.lag_seconds is None else f", {_span(one.lag_seconds)}"
+    return f"{one.bronze}, behind by {decimal(one.backlog_bytes)}{lag}"
+
+
+def _margin(one: "SourceStatus") -> str:
+    if one.retention_margin_bytes is None:
+        return ""
+    hours = "" if one.retention_margin_hours is None else f", {_span(one.retention_margin_hours * 3600)}"
+    return f"{decimal(one.retention_margin_bytes)}{hours} of log before bronze's end are still at the source"
+
+
+def _span(seconds: float) -> str:
+    """Seconds in the largest unit of which there are two."""
+    units = [(86_400, "days"), (3_600, "hours"), (60, "minutes")]
+    size, unit = next(((size, unit) for size, unit in units if seconds >= 2 * size), (1, "seconds"))
+    return f"{seconds / size:.0f} {unit}"
+
+
+def _is_at(table: "TableStatus", one: "SourceStatus") -> bool:
+    return table.silver == one.bronze == (table.downstream or one.bronze)
+
+
+def _is_well(table: "TableStatus", one: "SourceStatus") -> bool:
+    """Whether there is nothing to look at."""
+    return table.state == "ignored" or (table.state == "current" and _is_at(table, one) and table.complete is not False)
+
+
+@cli.command()
+@config_option
+@source_option
+@click.option(
+    "--to", "folder", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the pages are written."
+)
+def report(path: Path, source: str | None, folder: Path) -> None:
+    """An HTML page a source: where its layers are, and what its runs did, out of the lake's history.
+
+    Example: stratalog report -c pipeline.yaml --to ./reports
+    """
+    from spark_jobs.pipeline import lake_of
+    from spark_jobs.report import report as report_of
+
+    pipeline = load(path)
+    for name in _chosen(pipeline, source):
+        page = folder / f"{name}.html"
+        text = report_of(pipeline, lake_of(pipeline), name).html()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            page.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--to {folder}: cannot be written: {error.strerror}") from error
+        click.echo(page)
 
 
 def _health(endpoint: "EndpointStatus") -> str:

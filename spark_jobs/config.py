@@ -78,41 +78,62 @@ Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    """The text below a key is its line in docs/reference/configuration.md."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Tls(_Model):
     """How the connection to a server is encrypted; paths are local to the machine that connects."""
 
     enabled: bool = True
+    """Whether the connection is encrypted at all."""
     ca: Path | None = None
+    """The CA that must have signed the server's certificate; without it, those that this machine trusts."""
     cert: Path | None = None
+    """A certificate that the client shows."""
     key: Path | None = None
+    """The key of ``cert``."""
     verify: bool = True
+    """Whether the server's certificate is verified."""
 
 
 class MySQL(_Model):
     """A live MySQL or MariaDB server. The user needs REPLICATION SLAVE, REPLICATION CLIENT and SELECT."""
 
     host: str = "127.0.0.1"
+    """Name or address."""
     port: int = Field(3306, ge=1, le=65535)
+    """TCP port."""
     user: str
+    """The user that logs in."""
     password: SecretStr = SecretStr("")
+    """Its password: write ``${NAME}``, which reads the environment."""
     tls: Tls | None = None
-    connect_timeout: int = Field(10, ge=1, description="seconds")
-    read_timeout: int = Field(60, ge=1, description="seconds without a byte before a read is given up")
+    """How the connection is encrypted; without it, it is where the server can, and nothing is verified."""
+    connect_timeout: int = Field(10, ge=1)
+    """Seconds."""
+    read_timeout: int = Field(60, ge=1)
+    """Seconds without a byte before a read is given up."""
 
 
 class Endpoint(_Model):
     """One of several servers that have the same log: a primary, a replica. What it does not say, ``mysql`` says."""
 
     host: str
+    """Name or address."""
     port: int | None = Field(None, ge=1, le=65535)
+    """As in ``mysql``, and so are the others."""
     user: str | None = None
+    """As in ``mysql``."""
     password: SecretStr | None = None
+    """As in ``mysql``."""
     tls: Tls | None = None
+    """As in ``mysql``."""
     connect_timeout: int | None = Field(None, ge=1)
+    """As in ``mysql``."""
     read_timeout: int | None = Field(None, ge=1)
+    """As in ``mysql``."""
 
     def server(self, shared: MySQL) -> MySQL:
         """The server with what all of them share."""
@@ -121,18 +142,22 @@ class Endpoint(_Model):
 
 
 class Source(_Model):
-    """Where a log comes from: a live server, one of several that have the same log, or a directory of binlog files.
-
-    choose: which of ``endpoints`` is read. on_new_server: what is done where another server answers under the same
-    name, or its file numbers began again.
-    """
+    """Where a log comes from: a live server, one of several that have the same log, or a directory of binlog files."""
 
     mysql: MySQL | None = None
+    """A live server; this or ``files``."""
     endpoints: tuple[Endpoint, ...] = ()
+    """Several servers that have the same log; ``mysql`` then has what they share, and no ``host``."""
     choose: Literal["listed", "hash", "score"] = "listed"
+    """Which endpoint is read: ``listed`` (in that order), ``hash`` (of the source's name), ``score`` (of lag and
+    load)."""
     on_new_server: Literal["stop", "continue"] = "stop"
+    """Where another server answers under the same name, or its file numbers began again: ``stop``, or ``continue`` in
+    a new stretch of the log."""
     files: Path | None = None
+    """A directory of binlog files; numbers in the names give the order."""
     start: Annotated[str, AfterValidator(_start)] = "earliest"
+    """Where the first run begins: ``earliest``, ``latest``, or a place (a position, a GTID set, a time)."""
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -168,7 +193,9 @@ class RouteRule(_Model):
     """One line of ``routes:``."""
 
     source: Annotated[str, AfterValidator(_pattern)] = Field(alias="from")
+    """A pattern of source tables."""
     to: Annotated[str, AfterValidator(_downstream)]
+    """The downstream table that their rows go to. Several tables in one are refused by the run that meets them."""
 
     def route(self) -> Route:
         target = Pattern.parse(self.to)
@@ -179,23 +206,26 @@ class Spark(_Model):
     """Where Spark runs: ``master`` in this process (the default), or ``remote``, a Spark Connect address."""
 
     master: str = "local[*]"
+    """A master's address; ``local[*]`` is this process."""
     remote: str | None = None
+    """A Spark Connect address, like ``sc://spark.internal:15002``, in place of ``master``."""
     conf: dict[str, str] = {}
+    """Further settings of Spark."""
 
 
 class Retention(_Model):
-    """How long what is not needed any more is kept. Durations are written like 30d, 36h or 90m.
-
-    bronze: what ``gc`` removes, if every reader is done with it: log files whose newest transaction is older. Without
-    it nothing is removed. versions: how long maintenance keeps data files that only older versions of a table name, at
-    least a day. margin, margin_bytes: a warning where a run finds that the source has less log left before bronze's
-    checkpoint, and so was near to losing some.
-    """
+    """How long what is not needed any more is kept. Durations are written like 30d, 36h or 90m."""
 
     bronze: Duration | None = None
+    """What ``gc`` removes, if every reader is done with it: log files whose newest transaction is older. Without it
+    nothing is removed."""
     versions: Annotated[Duration, AfterValidator(_a_day)] = timedelta(days=7)
+    """How long ``maintain`` keeps data files that only older versions of a table name; at least ``1d``."""
     margin: Duration | None = None
+    """A warning where the source has less time of its log left before bronze's end, and so was near to losing some;
+    not for a log that still has its file number 1."""
     margin_bytes: int | None = Field(None, ge=0)
+    """The same in bytes of log."""
 
 
 class Pipeline(_Model):
@@ -203,14 +233,26 @@ class Pipeline(_Model):
 
     path: Path
     lake: str
+    """Where the tables lie: a local path, or anything that Spark can write (``s3a://``, ``abfss://``, ``hdfs://``)."""
     sources: dict[str, Source] = Field(min_length=1)
+    """The logs, by name; the name is part of table paths."""
     tables: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
+    """Patterns ``schema.table`` with ``*`` and ``?``; ``!`` excludes, the last match wins. Without any: all but the
+    system schemas."""
     routes: tuple[RouteRule, ...] = ()
+    """Other names downstream than the source's own."""
     spark: Spark = Spark()
+    """Where Spark runs."""
     retention: Retention = Retention()
+    """What is removed, and when."""
     compat: Literal["full", "plain"] = "full"
+    """``plain``: no column mapping, no type widening and no deletion vectors, for readers that lack them; then ADD
+    COLUMN is the only change of columns that is followed."""
     on_drop: Literal["keep", "drop"] = "keep"
+    """``keep``: rows downstream stay when their table is dropped, until it is created again. ``drop``: they go with
+    it."""
     verify: bool = False
+    """Whether Dagster has a check ``equals_source`` for every downstream table, which compares it with the source."""
 
     @property
     def scope(self) -> Scope:
@@ -261,9 +303,17 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
     """Reads pipeline.yaml. Raises ConfigError with every problem found, each under its key's path."""
-    raw = _read(path)
+    return from_keys(_read(path), path, environment)
+
+
+def from_keys(keys: Mapping[str, Any], path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
+    """A pipeline from keys as pipeline.yaml has them, or from models of this module in their places.
+
+    path: where the file would lie. Relative paths count from its folder, and what is kept beside it is kept there.
+    Raises ConfigError as ``load`` does.
+    """
     problems: dict[str, str] = {}
-    values = _substituted(raw, "", environment, problems)
+    values = _substituted(dict(keys), "", environment, problems)
     pipeline = None
     try:
         pipeline = Pipeline(**{**values, "path": path.resolve()})
@@ -343,7 +393,9 @@ def _cross_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if not _SOURCE_NAME.fullmatch(str(name)):
             yield f"sources.{name}", "a source's name is made of letters, digits and _, and begins with no digit"
     routes = values.get("routes")
-    known = [(i, p) for i, r in enumerate(routes if isinstance(routes, list) else ()) if (p := _route_pattern(r))]
+    known = [
+        (i, p) for i, r in enumerate(routes if isinstance(routes, list | tuple) else ()) if (p := _route_pattern(r))
+    ]
     for at, (i, pattern) in enumerate(known):
         for j, earlier in known[:at]:
             if pattern.meets(earlier):
@@ -352,6 +404,8 @@ def _cross_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _route_pattern(rule: Any) -> Pattern | None:
     """The rule's pattern where it has a valid one; an invalid one is reported by the model."""
+    if isinstance(rule, RouteRule):
+        return rule.route().source
     found = _pattern_text(rule.get("from")) if isinstance(rule, dict) else None
     return Pattern.parse(found) if found else None
 

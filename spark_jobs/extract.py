@@ -79,7 +79,8 @@ class Plan:
 
     def checkpoint(self) -> Checkpoint:
         said = {"start": str(self.range.start), "begin": str(self.begin), "uuid": self.uuid}
-        return Checkpoint(self.range.stop, new_batch(), notes=said | {NOTE: to_notes(self.stretches)})
+        told = {"bytes": _size(self)} | ({"margin_bytes": self.margin.bytes} if self.margin else {})
+        return Checkpoint(self.range.stop, new_batch(), notes=said | told | {NOTE: to_notes(self.stretches)})
 
 
 def extract(spark: SparkSession, lake: Lake, source: Source, start: str, until: Position | None = None) -> Extracted:

@@ -7,6 +7,8 @@ import dagster as dg
 import pytest
 
 from dagster_project.build import build_defs
+from dagster_project.resources import GivenSparkSessions
+from spark_jobs.config import Spark, from_keys
 from spark_jobs.errors import ConfigError
 from tests.code_location import CodeLocation, location
 
@@ -55,6 +57,25 @@ def test_tests_bring_their_own_resources(tmp_path: Path) -> None:
     own = object()
     with location(tmp_path) as made:
         assert (build_defs(made.pipeline, {"spark": own}).resources or {})["spark"] is own
+
+
+def test_a_pipeline_made_in_python_needs_no_file_and_shows_no_settings(tmp_path: Path) -> None:
+    spark = Spark(master="spark://there", conf={"key": "secret"})
+    made = from_keys({"lake": "./lake", "sources": {"shop": {"files": "."}}, "spark": spark}, tmp_path / "any.yaml")
+    defs = build_defs(made)
+    dg.Definitions.validate_loadable(defs)
+    assert keys(defs) == {"bronze/shop", "published/shop"}
+    own = (defs.resources or {})["spark"]
+    assert isinstance(own, GivenSparkSessions)
+    assert not isinstance(own, dg.ConfigurableResource)
+
+
+def test_the_executor_can_be_that_of_other_definitions(tmp_path: Path) -> None:
+    with location(tmp_path) as made:
+        others = dg.Definitions(executor=dg.multiprocess_executor)
+        merged = dg.Definitions.merge(build_defs(made.pipeline, executor=None), others)
+        assert merged.executor is dg.multiprocess_executor
+        assert build_defs(made.pipeline).executor is dg.in_process_executor
 
 
 def test_a_list_of_tables_that_is_broken_says_what_to_do(tmp_path: Path) -> None:

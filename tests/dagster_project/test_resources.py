@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dagster_project.resources import HandedOn, SparkSessions
+from dagster_project.resources import GivenSparkSessions, HandedOn, SparkSessions
 from spark_jobs import session
 from spark_jobs.config import Spark
 
@@ -22,6 +22,14 @@ def test_a_session_has_the_configuration_s_settings(tmp_path: Path, monkeypatch:
     resource.session()
     assert asked == [Spark(master="spark://there", conf={"key": "secret"})]
     assert "secret" not in str(resource.model_dump())
+
+
+def test_settings_that_are_given_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Spark] = []
+    monkeypatch.setattr(session, "spark_session", asked.append)
+    settings = Spark(remote="sc://there", conf={"key": "secret"})
+    GivenSparkSessions(settings).session()
+    assert asked == [settings]
 
 
 def test_an_outcome_reaches_the_next_step_and_no_other_run() -> None:

@@ -17,9 +17,10 @@ from deltalake import CommitProperties, Transaction
 
 from spark_jobs import bronze
 from spark_jobs.binlog import TableName
-from spark_jobs.cli import cli, main
+from spark_jobs.cli import _say_status, cli, main
 from spark_jobs.lake import Checkpoint
 from spark_jobs.position import Position
+from spark_jobs.status import SourceStatus, TableStatus
 from spark_jobs.verify import Difference, Verdict
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT, VARCHAR
@@ -143,6 +144,7 @@ def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(run: R
     path.write_text("sources: {shop: {mysql: {password: geheim}}}\ntables: [orders]\n")
     more: dict[str, list[object]] = {
         "export": ["--source", "shop", "--to", tmp_path / "out"],
+        "report": ["--to", tmp_path / "out"],
         "backfill": ["--source", "shop", "--from", "a.000001:4", "--to", "a.000002:4"],
     }
     ran = run(verb, "-c", path, *more.get(verb, []))
@@ -318,10 +320,7 @@ def test_status_of_a_source_that_nothing_was_read_of(run: Run, pipeline: Path) -
     size = len(SPEC.to_bytes())
     ran = run("status", "-c", pipeline)
     assert (ran.status, ran.err) == (0, "")
-    assert ran.out == (
-        f"shop: end mysql-bin.000001:{size}, bronze empty, backlog {size} bytes, lag unknown s, "
-        "retention margin unknown bytes, quarantined events 0\n"
-    )
+    assert ran.out == f"shop: nothing read yet\n  log     mysql-bin.000001:{size}\n  bronze  empty\n"
     assert json.loads(run("status", "-c", pipeline, "--json").out) == {
         "sources": {
             "shop": {
@@ -373,8 +372,78 @@ def test_status_shows_the_lake_where_the_source_does_not_answer(run: Run, pipeli
     (pipeline.parent / "binlogs" / "mysql-bin.000001").unlink()
     ran = run("status", "-c", pipeline)
     assert ran.status == 0
-    assert ran.out.startswith("shop: end unknown, bronze empty, backlog unknown bytes")
+    assert ran.out == "shop: cannot be read\n  log     unknown\n  bronze  empty\n"
     assert ran.err == f"shop: {pipeline.parent}/binlogs holds no binlog files (named like mysql-bin.000001)\n"
+
+
+def at(position: str | None, **keys: Any) -> SourceStatus:
+    """A source whose bronze is there; its log ends at b.000002:900."""
+    said = {"end": "b.000002:900", "backlog_bytes": 0, "lag_seconds": 0.0, "error": None, "warning": None}
+    margin = {"retention_margin_bytes": 1_500_000, "retention_margin_hours": 49.5, "quarantined_events": 0}
+    return SourceStatus(**({"source": "shop", "bronze": position, "tables": []} | said | margin | keys))
+
+
+def table(name: str, place: str, state: str = "current", **keys: Any) -> TableStatus:
+    return TableStatus(name, state, place, place, keys.pop("reason", None), **keys)
+
+
+END = "b.000002:900"
+CONDITIONS: list[tuple[SourceStatus, str]] = [
+    (at(END), "up to date"),
+    (at(END, tables=[table("a.a", END), table("a.b", "b.000001:4", "ignored")]), "up to date"),
+    (at("b.000001:4", backlog_bytes=1_500, lag_seconds=200.0), "behind"),
+    (at(END, tables=[table("a.a", "b.000001:4")]), "behind"),
+    (at(END, tables=[table("a.a", END), table("a.b", "b.000001:4", "stopped")]), "1 of 2 tables stopped"),
+    (at(END, warning="the source has only 96 bytes"), "near to losing log"),
+    (at(END, error="gone", tables=[table("a.b", END, "stopped")]), "cannot be read"),
+    (at(None), "nothing read yet"),
+]
+
+
+@pytest.mark.parametrize("one, word", CONDITIONS)
+def test_status_says_first_how_a_source_is(capsys: pytest.CaptureFixture[str], one: SourceStatus, word: str) -> None:
+    _say_status(one, everything=False)
+    assert capsys.readouterr().out.splitlines()[0] == f"shop: {word}"
+
+
+def test_status_says_where_the_layers_are_in_a_readers_units(capsys: pytest.CaptureFixture[str]) -> None:
+    tables = [table("a.a", "b.000001:4"), table("a.b", "b.000001:4", "stopped", reason="an ALTER")]
+    _say_status(
+        at("b.000001:4", backlog_bytes=1_500, lag_seconds=200.0, endpoint="db1:3306", stretch=2, tables=tables),
+        everything=False,
+    )
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1:6] == [
+        "  log     b.000002:900",
+        "  bronze  b.000001:4, behind by 1.5 kB, 3 minutes",
+        "  margin  1.5 MB, 2 days of log before bronze's end are still at the source",
+        "  server  db1:3306, in stretch 2",
+        "  tables  1 current, 1 stopped",
+    ]
+    assert err == "a.b stopped: an ALTER\n"
+
+
+def test_of_many_tables_status_lists_those_that_need_a_look(capsys: pytest.CaptureFixture[str]) -> None:
+    well = [table(f"a.t{number}", END, complete=True) for number in range(30)]
+    odd = [table("b.behind", "b.000001:4"), table("b.stopped", END, "stopped"), table("b.older", END, complete=False)]
+    _say_status(at(END, tables=[*well, *odd]), everything=False)
+    few = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in few[5:]] == ["table", "b.behind", "b.stopped", "b.older", "30"]
+    _say_status(at(END, tables=[*well, *odd]), everything=True)
+    assert len(capsys.readouterr().out.splitlines()) == 5 + 1 + 33
+
+
+def test_report_writes_a_page_a_source(run: Run, pipeline: Path) -> None:
+    folder = pipeline.parent / "reports"
+    ran = run("report", "-c", pipeline, "--to", folder)
+    assert (ran.status, ran.out, ran.err) == (0, f"{folder / 'shop.html'}\n", "")
+    assert "<h1>shop</h1>" in (folder / "shop.html").read_text()
+
+
+def test_a_report_that_cannot_be_written_says_so(run: Run, pipeline: Path) -> None:
+    ran = run("report", "-c", pipeline, "--to", pipeline)
+    assert ran.status == 2
+    assert f"--to {pipeline}: cannot be written" in ran.err
 
 
 def test_verify_refuses_a_source_without_a_server(run: Run, pipeline: Path) -> None:

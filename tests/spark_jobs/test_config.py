@@ -3,10 +3,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from spark_jobs import config
-from spark_jobs.config import Pipeline, Retention, load
+from spark_jobs.config import MySQL, Pipeline, Retention, RouteRule, Source, from_keys, load
 from spark_jobs.errors import ConfigError
 
 LEAST = "lake: ./lake\nsources:\n  shop:\n    files: ./binlogs\n"
@@ -266,6 +266,35 @@ routes:
 """
     found: Pipeline = load(written(tmp_path, text), {"SHOP_PASSWORD": "x"})
     assert list(found.sources) == ["shop", "archive"]
+
+
+def test_a_pipeline_is_made_of_keys_and_of_models(tmp_path: Path) -> None:
+    keys = {
+        "lake": "./lake",
+        "sources": {
+            "shop": Source(mysql=MySQL(user="repl", password=SecretStr("x"))),
+            "archive": {"files": "./${FOLDER}"},
+        },
+        "retention": Retention(bronze=timedelta(days=30)),
+        "routes": (RouteRule.model_validate({"from": "shop.*", "to": "sales.all"}),),
+    }
+    made = from_keys(keys, tmp_path / "pipeline.yaml", {"FOLDER": "logs"})
+    assert made.lake == str(tmp_path / "lake")
+    assert made.sources["archive"].files == tmp_path / "logs"
+    assert made.retention.bronze == timedelta(days=30)
+    assert made.tables_file == tmp_path / "pipeline.tables.json"
+
+
+def test_keys_that_are_wrong_are_told_as_those_of_a_file(tmp_path: Path) -> None:
+    route = RouteRule.model_validate({"from": "shop.*", "to": "sales.all"})
+    keys = {"lake": "./lake", "sources": {"shop": {"files": "${GONE}"}}, "routes": [route, route], "tabels": []}
+    with pytest.raises(ConfigError) as caught:
+        from_keys(keys, tmp_path / "pipeline.yaml", {})
+    assert list(caught.value.problems) == [
+        "pipeline.yaml: routes[1].from",
+        "pipeline.yaml: sources.shop.files",
+        "pipeline.yaml: tabels",
+    ]
 
 
 SHARED = "mysql: {user: repl, port: 3307, tls: {verify: false}}"

@@ -68,5 +68,6 @@ def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None
     checkpoint = planned.checkpoint()
     assert (checkpoint.position, checkpoint.kind) == (stop, "live")
     index = [{"stretch": 1, "begin": "b.000001:4", "endpoint": "db:3306"}]
-    assert checkpoint.notes == {"start": "b.000001:4", "begin": "b.000001:4", "uuid": "a-uuid", "stretches": index}
+    said = {"start": "b.000001:4", "begin": "b.000001:4", "uuid": "a-uuid", "bytes": 0}
+    assert checkpoint.notes == said | {"stretches": index}
     assert checkpoint.batch != planned.checkpoint().batch, "two attempts are told apart"

@@ -1,0 +1,133 @@
+"""What the pages tell a reader to type is what the project takes: commands, configurations, imports, links."""
+
+import ast
+import importlib
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dagster._core.instance.config import dagster_instance_config
+
+from spark_jobs.cli import cli
+from spark_jobs.config import load
+from spark_jobs.place import parse_place
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """Fenced and indented blocks of code, with the fence's word where there is one."""
+    text = page.read_text(encoding="utf-8")
+    fenced = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+    for indent, word, code in fenced.findall(text):
+        yield word, re.sub(rf"^{indent}", "", code, flags=re.MULTILINE)
+    for code in re.findall(r"(?:^|\n\n)((?:(?: {4}).*(?:\n|$))+)", fenced.sub("", text)):
+        yield "", re.sub(r"^ +", "", code, flags=re.MULTILINE)
+
+
+def commands(text: str, program: str) -> Iterator[list[str]]:
+    """The arguments of every command that begins with a program's name; pipes and redirections end it."""
+    for line in text.replace("\\\n", " ").splitlines():
+        if not re.search(rf"(?<![\w-]){program}\s", line):
+            continue
+        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        command: list[str] = []
+        for word in [*words, ";"]:
+            if not set(word) <= set("|&;<>()"):
+                command.append(word)
+                continue
+            if command and Path(command[0]).name == program:
+                yield command[1:]
+            command = []
+
+
+FOUND = [(page, word, code) for page in PAGES for word, code in blocks(page)]
+SHELL = [(page, code) for page, word, code in FOUND if word in ("", "sh")]
+STRATALOG = [(page, words) for page, code in SHELL for words in commands(code, "stratalog")]
+YAML = [(page, code) for page, word, code in FOUND if word == "yaml"]
+PYTHON = [(page, code) for page, word, code in FOUND if word == "python"]
+
+
+def named(given: Any) -> str:
+    return given.name if isinstance(given, Path) else " ".join(given) if isinstance(given, list) else given[:30]
+
+
+@pytest.mark.parametrize("page, words", STRATALOG, ids=named)
+def test_the_command_takes_it(page: Path, words: list[str]) -> None:
+    verb, *rest = words
+    context = cli.commands[verb].make_context(verb, rest)
+    for name in ("start", "stop"):
+        if place := context.params.get(name):
+            parse_place(place.replace("…", "0"))
+
+
+def test_there_are_commands_to_take() -> None:
+    assert {words[0] for _, words in STRATALOG} == set(cli.commands)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_verbs_and_options_in_the_text_are_known(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for verb, rest in re.findall(r"`stratalog ([a-z]+)([^`]*)`", text):
+        assert verb in cli.commands, verb
+        known = {name for one in cli.commands[verb].params for name in one.opts} | {"--help"}
+        assert set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", rest)) <= known
+
+
+@pytest.mark.parametrize("page, text", YAML, ids=named)
+def test_the_configuration_takes_it(page: Path, text: str, tmp_path: Path) -> None:
+    """A block is a pipeline.yaml or a part of one, unless its first line names another file."""
+    other = re.match(r"# (\S+\.yaml)", text)
+    if other and other[1] != "pipeline.yaml":
+        assert other[1] == "dagster.yaml"
+        (tmp_path / "dagster.yaml").write_text(text)
+        dagster_instance_config(str(tmp_path))
+        return
+    path = tmp_path / "pipeline.yaml"
+    said = {"lake": "./lake", "sources": {"shop": {"files": "."}}} | yaml.safe_load(text)
+    path.write_text(yaml.safe_dump(said))
+    load(path, dict.fromkeys(VARIABLE.findall(text), "x"))
+
+
+@pytest.mark.parametrize("page, code", PYTHON, ids=named)
+def test_the_names_that_are_imported_exist(page: Path, code: str) -> None:
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            module = importlib.import_module(node.module)
+            assert [one.name for one in node.names if not hasattr(module, one.name)] == []
+
+
+def test_make_has_the_targets() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    asked = {words[0] for _, code in SHELL for words in commands(code, "make")}
+    assert {"demo", "test"} <= asked <= targets
+
+
+def test_the_readme_begins_with_two_commands() -> None:
+    made = [code for _, code in blocks(ROOT / "README.md") if "make " in code]
+    assert re.findall(r"make \S+", made[0]) == ["make demo", "make test"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = page.parent / path if path else page
+        assert there.exists(), target
+        if anchor:
+            assert anchor in anchors(there), target
+
+
+def anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}

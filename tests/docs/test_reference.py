@@ -1,0 +1,73 @@
+"""The pages of docs/reference are what `make docs` makes, and say something of every key and option."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import click
+import pytest
+from pydantic import BaseModel, Field
+
+from docs.reference.__main__ import commands, configuration, pages
+from spark_jobs import config
+from spark_jobs.config import Duration
+
+
+@pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)
+def test_the_page_is_what_would_be_made(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == pages()[path], "make docs writes it anew"
+
+
+def models(of: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for model in of.__subclasses__():
+        yield model
+        yield from models(model)
+
+
+def test_every_key_says_what_it_is_for() -> None:
+    silent = {
+        f"{model.__name__}.{name}"
+        for model in models(config._Model)
+        for name, field in model.model_fields.items()
+        if not field.description
+    }
+    assert silent == {"Pipeline.path"}
+
+
+class Inner(BaseModel):
+    size: int = Field(3, ge=1, le=9, description="How ``large`` | wide.")
+
+
+class Outer(BaseModel):
+    kept: Duration | None = Field(None, description="How long.")
+    which: Literal["a", "b"] = Field("a", description="One of two.")
+    one: Inner = Field(Inner(), description="Once.")
+    named: dict[str, Inner] = Field({}, description="By name.")
+    other: tuple[Annotated[str, "limit"], ...] = Field((), alias="from", description="Several.")
+    wanted: bool = Field(description="A flag.")
+
+
+def test_keys_stand_under_their_paths_with_values_in_words() -> None:
+    table = [line for line in configuration(Outer).splitlines() if line.startswith("| `")]
+    assert table == [
+        "| `kept` | duration | – | How long. |",
+        "| `which` | `a`, `b` | `a` | One of two. |",
+        "| `one` | keys | – | Once. |",
+        "| `one.size` | number, 1 to 9 | `3` | How `large` \\| wide. |",
+        "| `named` | names, each with keys | – | By name. |",
+        "| `from` | list of text | – | Several. |",
+        "| `wanted` | `true` or `false` | required | A flag. |",
+    ]
+
+
+def test_a_verb_has_its_examples_and_options() -> None:
+    @click.command(help="Does it.\n\nAt once.\n\n\b\nExample: tool go --to 1 \\\n   --fast\nExample: tool go")
+    @click.option("--to", required=True, metavar="P", help="Where.")
+    @click.option("--fast", is_flag=True, help="Soon.")
+    @click.option("--rows", default=5, show_default=True, help="How many.")
+    def go() -> None: ...
+
+    page = commands(click.Group("tool", {"go": go}, help="A tool."))
+    assert "Does it.\n\nAt once.\n\n```sh\ntool go --to 1 \\\n   --fast\ntool go\n```\n" in page
+    assert "| `--to P` | Where. Required. |\n| `--fast` | Soon. |\n" in page
+    assert "| `--rows INTEGER` | How many. Default: `5`. |" in page
