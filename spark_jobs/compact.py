@@ -92,6 +92,8 @@ class Work:
     """Bytes of log that the table's slices hold."""
     carried: int = 0
     """Bytes that rows are made of which come with other tables' names."""
+    again: Range | None = None
+    """The statement by which the table has its name, where the rows that came with it are done again."""
 
     @property
     def bytes(self) -> int:

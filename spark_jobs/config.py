@@ -7,6 +7,7 @@ Secrets never stand in the file: ``${NAME}`` reads the environment, and password
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -25,7 +26,7 @@ from pydantic import (
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.place import parse_start
-from spark_jobs.rules import Pattern, Route, Scope
+from spark_jobs.rules import Helpers, Pattern, Route, Scope
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -46,6 +47,12 @@ def _pattern(text: str) -> str:
     except ConfigError as error:
         raise ValueError(str(error)) from error
     return text
+
+
+def _table_pattern(text: str) -> str:
+    if text.startswith("!"):
+        raise ValueError("lists the tables that are real; leave others out of the list instead of excluding them")
+    return _pattern(text)
 
 
 def _downstream(text: str) -> str:
@@ -198,6 +205,16 @@ class Retention(_Model):
     margin_bytes: int | None = Field(None, ge=0)
 
 
+class OnlineDdl(_Model):
+    """Tools that change tables online, by copies of them that take their names in the end.
+
+    follow: whose working tables are left out of the lake. real: tables that only have names like these.
+    """
+
+    follow: tuple[Literal["gh-ost", "pt-osc"], ...] = ("gh-ost", "pt-osc")
+    real: tuple[Annotated[str, AfterValidator(_table_pattern)], ...] = ()
+
+
 class Pipeline(_Model):
     """A whole pipeline.yaml. ``path`` is the file it was read from; relative paths count from its folder."""
 
@@ -210,11 +227,13 @@ class Pipeline(_Model):
     retention: Retention = Retention()
     compat: Literal["full", "plain"] = "full"
     on_drop: Literal["keep", "drop"] = "keep"
+    online_ddl: OnlineDdl = OnlineDdl()
     verify: bool = False
 
     @property
     def scope(self) -> Scope:
-        return Scope.parse(self.tables)
+        helpers = Helpers(self.online_ddl.follow, tuple(map(Pattern.parse, self.online_ddl.real)))
+        return replace(Scope.parse(self.tables), helpers=helpers)
 
     @property
     def route_list(self) -> tuple[Route, ...]:

@@ -250,7 +250,8 @@ class _Work:
         """Raises TableStopped, with what to do."""
         name = declared.name
         if not self.pipeline.scope.holds(name.schema, name.table):
-            raise TableStopped("is not in scope; add it to tables: in the configuration")
+            why = self.pipeline.scope.why_helper(name.schema, name.table)
+            raise TableStopped(f"is {why or 'not in scope; add it to tables: in the configuration'}")
         if name in before.stopped:
             raise TableStopped(f"cannot be loaded while it is stopped: {before.stopped[name]}")
         if declared.key == ():

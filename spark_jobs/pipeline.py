@@ -239,7 +239,7 @@ class Planner:
         if name in stopped:
             return replace(entry, state="stopped", reason=stopped[name])
         if not self.pipeline.scope.holds(*entry.name):
-            return replace(entry, state="ignored", reason=None)
+            return replace(entry, state="ignored", reason=self.pipeline.scope.why_helper(*entry.name))
         if not self._wanted(entry):
             return entry
         if one:
@@ -298,6 +298,10 @@ class Planner:
     def _with_new(self, entries: list[Entry], found: Survey) -> list[Entry]:
         known = {entry.name for entry in entries}
         new = [name for name in sorted(self._names(found)) if (name.schema, name.table) not in known]
+        for name in new:
+            why = self.pipeline.scope.why_helper(name.schema, name.table)
+            if why:
+                log.warning("%s: %s is left out, %s", self.source, name, why)
         return [*entries, *(Entry(self.source, name.schema, name.table, "current") for name in new)]
 
 

@@ -6,10 +6,11 @@ bin/pt-online-schema-change (``create_new_table``, ``create_triggers``, ``swap_t
 Put here: playing them. Not here: what is to come of it (tests/pipeline/test_renames.py).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from typing import Any
 
-Execute = Callable[[str], list[tuple[object, ...]]]
+Execute = Callable[[str], Sequence[tuple[Any, ...]]]
 
 
 class Writers:
@@ -64,8 +65,8 @@ def gh_ost(execute: Execute, schema: str, alter: str, writers: Writers) -> Itera
         )
         execute(
             f"insert {hint} ignore into {gho} (`id`, `v`, `note`) (select `id`, `v`, `note` from {t} force index "
-            f"(`PRIMARY`) where (((`id` > _binary'{low}') or ((`id` = _binary'{low}'))) and ((`id` < _binary'{high}'))) "
-            "lock in share mode)"
+            f"(`PRIMARY`) where (((`id` > _binary'{low}') or ((`id` = _binary'{low}'))) and ((`id` < _binary'{high}'))"
+            ") lock in share mode)"
         )
         yield f"copied below {high}"
         writers.write()
