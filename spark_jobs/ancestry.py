@@ -10,6 +10,7 @@ the new name (course.py).
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql import SparkSession
 
@@ -20,12 +21,12 @@ from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.lake import Lake, Table
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
-from spark_jobs.schema.alter import target
+from spark_jobs.schema.alter import dropped, target
 from spark_jobs.schema.renames import renamed
 from spark_jobs.survey import Said, Survey, survey
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ancestry:
     """Of the tables of one source, by a bronze table at one version, of which ``oldest`` is where it begins.
 
@@ -43,17 +44,24 @@ class Ancestry:
     def contents(self, name: TableName, until: Position) -> Content:
         """What the table of this name held at a place. Raises TableStopped, DecodeError."""
         base, standing, since = self._base(name, until)
-        first = self.oldest if self.by_log or base is None else max(since, self.oldest)
-        made = self._made(name, Range(first, until))
+        made = self._made(name, self.oldest if self.by_log else since, until)
         if made is not None:
             base, standing, since = None, None, made
         elif base is not None and since < self.oldest:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
-        slices = bronze.read(self.spark, self.bronze, self.version, Range(since, until))
-        rules = Rules(self._complete(until), first_rows(slices), contents=self.contents)
-        size = sum(base.table.files()) if base else 0
-        content = held(survey(slices), name, Range(since, until), standing, rules)
-        return replace(content, base=base, size=content.size + size)
+        since = max(since, self.oldest)
+        rules, found = Rules(self._complete(until), lambda *_: {}, contents=self.contents), Survey({}, ())
+        if since < until:
+            slices = bronze.read(self.spark, self.bronze, self.version, Range(since, until))
+            rules, found = replace(rules, first=first_rows(slices)), survey(slices)
+        content = held(found, name, Range(since, until), standing, rules)
+        return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
+
+    @cached_property
+    def _statements(self) -> Survey:
+        """All that bronze has: one question, however many tables are asked for."""
+        slices = bronze.read_all(self.spark, self.bronze, self.version)
+        return survey(slices.where("kind = 'statement'"))
 
     def _base(self, name: TableName, until: Position) -> tuple[Base | None, Standing | None, Position]:
         """What silver had of a table before a place, how the table stood there, and where that is."""
@@ -67,12 +75,9 @@ class Ancestry:
         base = Base(table, version, silver.columns(known), standing.emptied) if known else None
         return base, standing, checkpoint.position
 
-    def _made(self, name: TableName, within: Range) -> Position | None:
+    def _made(self, name: TableName, since: Position, until: Position) -> Position | None:
         """Where the last statement stands that made the table, or gave it its name: no row of it is older."""
-        if within.start >= within.stop:
-            return None
-        slices = bronze.read(self.spark, self.bronze, self.version, within)
-        said = survey(slices.where("kind = 'statement'")).about(name, within.start)
+        said = (one for one in self._statements.about(name, since) if one.position < until)
         return max((one.position for one in said if _makes(one, name)), default=None)
 
     @staticmethod
@@ -99,6 +104,27 @@ def _makes(said: Said, name: TableName) -> bool:
         return renamed(text, said.database).get(name, name) not in (None, name)
     except (DecodeError, IndexError):
         return False  # where it may be about the table, the table's course says so
+
+
+def made_at(found: Survey, name: TableName, since: Position) -> Position | None:
+    """Where the table was made, or named, that has a name in the end; None where none has, or it is not in the log."""
+    place = None
+    for said in found.about(name, since):
+        if _makes(said, name):
+            place = said.position
+        elif _ends(said, name):
+            place = None
+    return place
+
+
+def _ends(said: Said, name: TableName) -> bool:
+    text = said.statement.plain
+    try:
+        if said.statement.verb.startswith("DROP"):
+            return bool(said.statement.schemas) or name in dropped(text, said.database)
+        return renamed(text, said.database).get(name, name) is None
+    except (DecodeError, IndexError):
+        return False
 
 
 def given(found: Survey) -> Iterator[TableName]:

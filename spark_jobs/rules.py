@@ -63,6 +63,10 @@ percona-toolkit, bin/pt-online-schema-change (``create_new_table``, ``swap_table
 """
 
 
+_COPIES = ("_gho", "_new")
+"""How the names of those end whose rows are the changed table's in the end."""
+
+
 @dataclass(frozen=True)
 class Helpers:
     """The tables that some ``tools`` work with, by their names, but for those that are ``real``."""
@@ -76,6 +80,11 @@ class Helpers:
             return None
         found = ((tool, TOOLS[tool].fullmatch(table)) for tool in self.tools)
         return next(((tool, match[1]) for tool, match in found if match), None)
+
+    @staticmethod
+    def is_copy(table: str) -> bool:
+        """Whether a table so named, if it is one that a tool works with, is to take the name of the one changed."""
+        return table.endswith(_COPIES)
 
 
 @dataclass(frozen=True)
