@@ -63,6 +63,23 @@ def test_online_schema_changes(shop: Shop, tool: str, often: bool) -> None:
 
 
 @pytest.mark.long
+def test_a_cut_over_where_the_log_names_no_columns(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'", f"CREATE TABLE t {T}")
+    try:
+        writers = Writers(shop.database.execute, seed=8)
+        writers.begin(9)
+        shop.run(pipeline)
+        alter = "ADD extra INT UNSIGNED NOT NULL DEFAULT 7 FIRST, CHANGE v v SMALLINT NOT NULL"
+        list(gh_ost(shop.database.execute, shop.database.name, alter, writers))
+        _, outcome = shop.run(pipeline)
+        assert outcome.stopped == {}
+        require_same(shop, pipeline, "t")
+    finally:
+        shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+
+
+@pytest.mark.long
 def test_plain_renames(shop: Shop) -> None:
     name, other = shop.database.name, f"{shop.database.name}_other"
     shop.execute(f"DROP DATABASE IF EXISTS {other}")

@@ -124,8 +124,8 @@ def test_working_tables_are_out_of_scope_where_the_one_they_change_is_in_it(
 def test_why_a_table_is_left_out_is_said_with_the_way_back() -> None:
     scope = replace(Scope.parse(["shop.*"]), helpers=BOTH)
     assert scope.why_helper("shop", "_x_old") == (
-        "taken by its name for a table that pt-osc works with to change shop.x; if it is one of your own, list it under "
-        "online_ddl.real"
+        "taken by its name for a table that pt-osc works with to change shop.x; if it is one of your own, list it "
+        "under online_ddl.real"
     )
     assert (scope.why_helper("shop", "x"), scope.why_helper("crm", "_x_old")) == (None, None)
 
