@@ -22,7 +22,7 @@ from spark_jobs.lake import Lake, Table
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
 from spark_jobs.schema.alter import dropped, target
-from spark_jobs.schema.renames import renamed
+from spark_jobs.schema.renames import may_rename, renamed
 from spark_jobs.survey import Said, Survey, survey
 
 
@@ -101,7 +101,7 @@ def _makes(said: Said, name: TableName) -> bool:
         if said.statement.verb.startswith("CREATE"):
             is_maybe = "IF NOT EXISTS" in " ".join(text.upper().split())
             return not is_maybe and target(text, said.database) == name
-        return renamed(text, said.database).get(name, name) not in (None, name)
+        return may_rename(said.statement) and renamed(text, said.database).get(name, name) not in (None, name)
     except (DecodeError, IndexError):
         return False  # where it may be about the table, the table's course says so
 
@@ -122,7 +122,7 @@ def _ends(said: Said, name: TableName) -> bool:
     try:
         if said.statement.verb.startswith("DROP"):
             return bool(said.statement.schemas) or name in dropped(text, said.database)
-        return renamed(text, said.database).get(name, name) is None
+        return may_rename(said.statement) and renamed(text, said.database).get(name, name) is None
     except (DecodeError, IndexError):
         return False
 
@@ -130,7 +130,8 @@ def _ends(said: Said, name: TableName) -> bool:
 def given(found: Survey) -> Iterator[TableName]:
     """The names that statements give to tables, as far as they can be read."""
     for said in found.statements:
-        yield from _given(said)
+        if may_rename(said.statement):
+            yield from _given(said)
 
 
 def _given(said: Said) -> Iterable[TableName]:

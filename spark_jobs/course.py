@@ -30,7 +30,7 @@ from spark_jobs.schema.alter import (
 )
 from spark_jobs.schema.declared import words_of
 from spark_jobs.schema.definitions import PRIMARY, from_json, to_json
-from spark_jobs.schema.renames import like, renamed
+from spark_jobs.schema.renames import like, may_rename, renamed
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema.widening import keeps_values
 from spark_jobs.survey import Said, Survey, agreed, key_names, same_key
@@ -270,16 +270,11 @@ class _Course:
             return any(not isinstance(one, DropIndex) for one in self._operations(said))
         if "EXCHANGE" in said.statement.plain.upper().split():
             raise self._refused(said, "changes the table, which is not applied yet")
-        return self._is_renaming(said) and self._is_among(said, lambda text, database: list(renamed(text, database)))
-
-    @staticmethod
-    def _is_renaming(said: Said) -> bool:
-        """Whether the statement may give a table another name."""
-        return said.statement.verb.startswith(("RENAME", "ALTER")) and "RENAME" in said.statement.plain.upper()
+        return may_rename(said.statement) and self._is_among(said, lambda text, database: list(renamed(text, database)))
 
     def _was(self, said: Said) -> TableName | None:
         """What the table was called before a statement that has this one's name behind it; None where none has it."""
-        if not self._is_renaming(said):
+        if not may_rename(said.statement):
             return self.name
         try:
             return renamed(said.statement.plain, said.database).get(self.name, self.name)

@@ -13,6 +13,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.errors import Unsupported
 from spark_jobs.schema.alter import new_name, parts, target
 from spark_jobs.schema.declared import Word, words_of
+from spark_jobs.schema.statements import Statement
 
 
 def renamed(text: str, database: str) -> dict[TableName, TableName | None]:
@@ -27,6 +28,11 @@ def renamed(text: str, database: str) -> dict[TableName, TableName | None]:
         if new != old:
             was[old] = None
     return was
+
+
+def may_rename(statement: Statement) -> bool:
+    """Whether a statement may give a table another name: the others need not be read."""
+    return statement.verb.startswith(("RENAME", "ALTER")) and "RENAME" in statement.text.upper()
 
 
 def like(text: str, database: str) -> TableName | None:

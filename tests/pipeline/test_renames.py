@@ -88,8 +88,11 @@ def test_plain_renames(shop: Shop) -> None:
     pipeline = shop.pipeline(tables=[f"{name}.*", f"!{name}.hidden*", f"{other}.*"])
     shop.execute(
         f"CREATE DATABASE {other}",
-        *(f"CREATE TABLE {one} {T}" for one in ("a", "x", "log", "hidden", "hidden_twin", "e")),
-        *(f"INSERT INTO {one} VALUES (1,1,'{one}'),(2,2,NULL)" for one in ("a", "x", "log", "hidden", "e")),
+        *(f"CREATE TABLE {one} {T}" for one in ("a", "x", "log", "hidden", "hidden_twin", "e", "back", "two")),
+        *(
+            f"INSERT INTO {one} VALUES (1,1,'{one}'),(2,2,NULL)"
+            for one in ("a", "x", "log", "hidden", "e", "back", "two")
+        ),
         "CREATE TABLE y (code VARCHAR(9), v INT, w DATE, PRIMARY KEY (code))",
         "INSERT INTO y VALUES ('k', 1, '2024-02-29'), ('l', 2, NULL)",
         "CREATE TABLE bag (v INT)",
@@ -119,6 +122,18 @@ def test_plain_renames(shop: Shop) -> None:
         f"INSERT INTO {other}.sack VALUES (1),(4)",
         "ALTER TABLE e RENAME AS f, ADD c INT NOT NULL DEFAULT 3 FIRST, CHANGE v w BIGINT",
         "UPDATE f SET w = 9 WHERE id = 2",
+        "CREATE TABLE _back_new LIKE back",
+        "INSERT INTO _back_new VALUES (9,9,'new')",
+        "RENAME TABLE back TO _back_old, _back_new TO back",
+        "INSERT INTO back VALUES (10,10,'new')",
+        "RENAME TABLE back TO _back_new, _back_old TO back",
+        "UPDATE back SET v = 11 WHERE id = 1",
+        "CREATE TABLE _two_gho LIKE two",
+        "ALTER TABLE _two_gho DROP note, ADD n INT",
+        "INSERT INTO _two_gho VALUES (1,1,5),(2,2,NULL)",
+        "ALTER TABLE two RENAME _two_del",
+        "ALTER TABLE _two_gho RENAME two",
+        "DELETE FROM two WHERE id = 2",
         "INSERT INTO old VALUES (4,4)",
         "RENAME TABLE old TO older",
         "UPDATE older SET v = 20 WHERE id = 2",
@@ -132,7 +147,7 @@ def test_plain_renames(shop: Shop) -> None:
         sack = replace(shop, database=replace(shop.database, name=other))
         assert sack.merged(pipeline, "sack") == [(1,), (1,), (1,), (1,), (3,), (4,)]
 
-    require_all("b", "x", "y", "log", "log_1", "shown", "shown_twin", "f")
+    require_all("b", "x", "y", "log", "log_1", "shown", "shown_twin", "f", "back", "two")
     assert shop.merged(pipeline, "a") == [(1, 10, "a"), (2, 2, None), (3, 3, "a")]
     assert shop.merged(pipeline, "older") == [(2, 20), (3, 3), (4, 4)]
     complete = {
