@@ -17,17 +17,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import bronze, published, silver
+from spark_jobs.ancestry import Ancestry
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.compact import Compacted, Net, Window, Work, net_changes, total
+from spark_jobs.compact import Compacted, Net, Window, Work, carried_rows, net_changes, total
 from spark_jobs.config import Pipeline
-from spark_jobs.course import Rules, Standing, Turn, course, first_rows, onwards
+from spark_jobs.course import Content, Rules, Standing, Turn, course, first_rows, onwards
 from spark_jobs.errors import LakeError, StratalogError, about
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch
 from spark_jobs.merge import REDO
 from spark_jobs.pipeline import Outcome, lake_of, merge_source, publish
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
-from spark_jobs.schema.definitions import named
+from spark_jobs.schema import definitions
 from spark_jobs.stretches import Stretch, stretches
 from spark_jobs.survey import survey
 
@@ -57,29 +58,33 @@ def redo(spark: SparkSession, work: Work) -> Compacted | None:
     assert work.head.checkpoint is not None
     with about(str(work)):
         columns = silver.stored_columns(work.table, work.head)
+        renames = _renames(work)
+        ranges = tuple(sorted((*work.window.ranges, *(one.range for one in renames)), key=lambda one: one.start.order))
         parts = list(_parts(spark, work, columns))
-        rows = reduce(DataFrame.unionByName, (part for _, part in parts)).persist()
+        carried = (_carried(spark, work, columns, one) for one in renames)
+        rows = reduce(DataFrame.unionByName, [*(part for _, part in parts), *carried]).persist()
+        whole = replace(work, window=replace(work.window, ranges=ranges))
         try:
             if _same(rows, work, work.head, columns):
-                log.info("%s: nothing differs in %s", work, work.window.whole)
+                log.info("%s: nothing differs in %s", work, whole.window.whole)
                 return None
-            again = {"ranges": [[str(one.start), str(one.stop)] for one in work.window.ranges]}
+            again = {"ranges": [[str(one.start), str(one.stop)] for one in ranges]}
             standing = Standing.from_notes(work.head.checkpoint.notes)
-            notes = work.notes(work.window.whole.start, standing, columns) | again
+            notes = work.notes(ranges[0].start, standing, columns) | again
             checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
-            landed = work.table.replace(rows, _within(work.window.ranges), work.head, checkpoint)
-            bag = [_counted(rows, work, landed)] if columns.is_bag else []
+            landed = work.table.replace(rows, _within(work.window.ranges, renames), work.head, checkpoint)
+            bag = [_counted(rows, whole, landed)] if columns.is_bag or renames else []
         finally:
             rows.unpersist()
-    return total(work, landed, bag or [net.summary(work, landed) for net, _ in parts], time.monotonic() - began)
+    return total(whole, landed, bag or [net.summary(work, landed) for net, _ in parts], time.monotonic() - began)
 
 
 def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
-    """What was done to a bag, by what is left of it: of rows that are kept behind a shuffle Spark observes nothing.
+    """What was done, by what is left of it: of rows that are kept behind a shuffle Spark observes nothing.
 
-    Its changes are copies that came or went, net.
+    A bag's changes are copies that came or went, net.
     """
-    copies = F.sum(F.abs(F.col(silver.COPIES))).alias("copies")
+    copies = F.sum(F.abs(F.col(silver.COPIES)) if silver.COPIES in rows.columns else F.lit(1)).alias("copies")
     newest = F.max(F.unix_micros("_committed_at")).alias("micros")
     found = rows.groupBy("_op").agg(F.count("*").alias("rows"), copies, newest).collect()
     counts = {row["_op"]: row["rows"] for row in found}
@@ -90,7 +95,7 @@ def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
         range=work.window.whole,
         head=head,
         changes=sum(row["copies"] for row in found),
-        inserts=counts.get("insert", 0),
+        inserts=counts.get("insert", 0) + counts.get(silver.RENAME, 0),
         updates=counts.get("update", 0),
         deletes=counts.get("delete", 0),
         committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
@@ -125,13 +130,31 @@ def _keyed(work: Work, columns: silver.Columns, logged: TableDefinition, window:
     return logged
 
 
-def _within(ranges: Sequence[Range]) -> str:
-    return " OR ".join(f"({silver.within(one)})" for one in ranges)
+def _renames(work: Work) -> list[Turn]:
+    """The statement by which the table has its name, where the rows that came with it are to be done again."""
+    return [step for step in work.steps if isinstance(step, Turn) and step.carried and step.range == work.again]
+
+
+def _carried(spark: SparkSession, work: Work, columns: silver.Columns, turn: Turn) -> DataFrame:
+    """The rows that came with the name, led on to the table's present columns."""
+    assert turn.standing.definition
+    later = [one for one in work.steps[work.steps.index(turn) + 1 :] if isinstance(one, Turn)]
+    now = onwards(silver.columns(turn.standing.definition).types, later)
+    names = columns.stored
+    rows = carried_rows(spark, work, turn)
+    return rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
+
+
+def _within(ranges: Sequence[Range], renames: Sequence[Turn] = ()) -> str:
+    """SQL: the rows of windows, and those that came with a name: not the row that says that it emptied the table."""
+    found = [f"({silver.within(one)})" for one in ranges]
+    found += [f"({silver.within(turn.range)} AND _op = '{silver.RENAME}')" for turn in renames]
+    return " OR ".join(found)
 
 
 def _same(rows: DataFrame, work: Work, head: Head, columns: silver.Columns) -> bool:
     """Whether silver holds these rows already. Maps do not compare; their entries do."""
-    there = work.table.read(rows.sparkSession, head.version).where(_within(work.window.ranges))
+    there = work.table.read(rows.sparkSession, head.version).where(_within(work.window.ranges, _renames(work)))
     plain = [name for name in columns.stored if name != "_raw"]
     chosen = [*(F.col(identifier(name)) for name in plain), F.expr("map_entries(_raw)").alias("_raw")]
     ours, theirs = rows.select(*chosen), there.select(*chosen)
@@ -200,19 +223,57 @@ class _Held:
 def _work(spark: SparkSession, lake: Lake, held: _Held, name: TableName, wanted: Range) -> Work | None:
     table = lake.silver(held.source, name.schema, name.table)
     head = table.head()
-    ranges = windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ()
-    if head is None or not ranges:
+    known = stretches(held.checkpoint)
+    ranges = windows(spark, table, head, wanted, known) if head else ()
+    named = _named(spark, table, head, wanted, known) if head else None
+    if head is None or (not ranges and named is None):
         log.info("%s: %s: has no window in %s", held.source, name, wanted)
         return None
     if head.position is None or (head.checkpoint and head.checkpoint.kind == ALTERING):
         raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
-    bronze.require_held(held.source, held.checkpoint, ranges[0].start)
-    onward = Range(ranges[0].start, head.position)
+    first = min(one.start for one in (*ranges, *([named] if named else [])))
+    bronze.require_held(held.source, held.checkpoint, first)
+    onward = Range(first, head.position)
     slices = bronze.read(spark, held.table, held.version, onward)
     found = survey(slices)
     with about(f"{held.source}: {name}"):
         is_bag = silver.stored_columns(table, head).is_bag
-        rules = Rules(lambda logged, last: named(lake, held.source, logged, last), first_rows(slices), is_bag=is_bag)
+        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, bronze.oldest(held.checkpoint), True)
+        rules = Rules(
+            lambda logged, last: definitions.named(lake, held.source, logged, last),
+            first_rows(slices),
+            is_bag=is_bag,
+            contents=ancestry.contents,
+        )
         steps = course(found, name, onward, None, rules)
+        carried = next((one.carried for one in steps if isinstance(one, Turn) and one.range == named), None)
+        again = named if carried and _since(name, carried, wanted) < wanted.stop else None
+    if not ranges and again is None:
+        return None
     window = Window(held.table, held.version, ranges)
-    return Work(held.source, name, window, steps, table, head, found.tables[name].size)
+    seen = found.tables.get(name)
+    return Work(held.source, name, window, steps, table, head, seen.size if seen else 0, again=again)
+
+
+def _since(name: TableName, carried: Content, wanted: Range) -> Position:
+    """From where on the log has the rows that came with a name. Raises LakeError where some are from before."""
+    content = carried.alive
+    starts = [content.since]
+    starts += [_since(name, step.carried, wanted) for step in content.steps if isinstance(step, Turn) and step.carried]
+    if content.base and wanted.start < content.since:
+        raise LakeError(
+            f"{name}: it has the rows that {content.name} had, and those from before {content.since} come from that "
+            "table's silver as it was then; begin the range there or later"
+        )
+    return min(starts)
+
+
+def _named(spark: SparkSession, table: Table, head: Head, wanted: Range, known: Sequence[Stretch]) -> Range | None:
+    """The statement by which the table has its name, where it has rows of before and the range may touch them."""
+    rows = table.read(spark, head.version).where(f"_op = '{silver.RENAME}'")
+    emptied = Standing.from_notes(head.checkpoint.notes).emptied if head.checkpoint else None
+    if emptied is None:
+        return None
+    ends = rows.where(f"_window_start = {silver.place_sql(emptied)}").select("_window_stop").limit(1).collect()
+    found = [Range(emptied, _position(row["_window_stop"], wanted, known)) for row in ends]
+    return next((one for one in found if wanted.start < one.stop), None)

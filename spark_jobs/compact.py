@@ -12,10 +12,11 @@ A table without a key is a bag: its images are counted, by all that is in them, 
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from functools import reduce as folded
 from typing import Any
 
 import pyarrow as pa
@@ -24,9 +25,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs import bronze, reshape, silver
 from spark_jobs.binlog import Decoder, TableDefinition, TableName
-from spark_jobs.course import Rows, Standing, Step, Turn, origins_of
+from spark_jobs.course import Base, Content, Rows, Standing, Step, Turn, onwards, origins_of
 from spark_jobs.errors import about
-from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch
+from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch, quoted
 from spark_jobs.net import Place, image_rows, net_rows, reduce, settle
 from spark_jobs.position import Position, Range
 
@@ -89,6 +90,14 @@ class Work:
     head: Head | None
     size: int
     """Bytes of log that the table's slices hold."""
+    carried: int = 0
+    """Bytes that rows are made of which come with other tables' names."""
+    again: Range | None = None
+    """The statement by which the table has its name, where the rows that came with it are done again."""
+
+    @property
+    def bytes(self) -> int:
+        return self.size + self.carried
 
     def __str__(self) -> str:
         return f"{self.source}: {self.name}"
@@ -112,12 +121,15 @@ def compact(spark: SparkSession, work: Work) -> Compacted:
     head = work.head
     with about(str(work)):
         for step in work.steps:
-            if isinstance(step, Turn):
+            if isinstance(step, Rows):
+                done.append(_window(spark, work, head, step))
+            elif step.carried:
+                done.append(_renamed(spark, work, head, step))
+            else:
                 assert head is not None
                 head = _turn(spark, work, head, step)
-            else:
-                done.append(_window(spark, work, head, step))
-                head = done[-1].head
+                continue
+            head = done[-1].head
     assert head is not None
     return total(work, head, done, time.monotonic() - began)
 
@@ -147,8 +159,30 @@ def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
 
     The commit that moves it holds all steps; from it the merge learns what to do downstream.
     """
-    before = silver.stored_columns(work.table, head)
+    head, checkpoint = _reshaped(spark, work, head, turn)
+    return work.table.append(_marker(spark, work.table.columns(), turn), head, checkpoint)
+
+
+def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: Turn) -> Compacted:
+    """Puts what another table held in the place of what the table held, in the commit that moves it on."""
+    stored = silver.columns(_told(turn)).stored
+    if head is None:
+        head = work.table.new(stored, silver.properties(work.table))
+    head, checkpoint = _reshaped(spark, work, head, turn)
+    counted = Observation()
+    rows = carried_rows(spark, work, turn)
+    inserts, newest = F.count(F.lit(1)).alias("inserts"), F.max(F.unix_micros("_committed_at")).alias("micros")
+    rows = rows.observe(counted, inserts, newest).unionByName(_marker(spark, stored, turn))
+    landed = work.table.append(rows.select(*map(identifier, stored)), head, checkpoint)
+    found = counted.get
+    at = None if found["micros"] is None else datetime.fromtimestamp(found["micros"] / 1e6, UTC)
+    return Compacted(work.source, work.name, turn.range, landed, inserts=found["inserts"], committed_at=at)
+
+
+def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[Head, Checkpoint]:
+    """The table with the columns that a statement left, and the checkpoint behind it."""
     known = turn.standing.definition
+    before = silver.stored_columns(work.table, head) if head.checkpoint else silver.columns(_told(turn))
     after = silver.columns(known) if known else before
     place = str(turn.range.start)
     notes = head.checkpoint.notes if head.checkpoint else {}
@@ -159,9 +193,70 @@ def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
         steps = reshape.steps(before.types, after.types, origins, turn.fills)
         left = [*steps, *_of_silver_alone(before, after)]
     head = reshape.carry_out(spark, work.table, head, left, {"turn": place, "steps": steps})
-    said = work.notes(turn.range.start, turn.standing, after) | {"log_bytes": 0, "steps": steps}
-    checkpoint = Checkpoint(turn.range.stop, new_batch(), silver.CHANGE, said)
-    return work.table.append(_marker(spark, work.table, turn), head, checkpoint)
+    size = turn.carried.size if turn.carried else 0
+    said = work.notes(turn.range.start, turn.standing, after) | {"log_bytes": size, "steps": steps}
+    said |= {silver.CARRIED: str(turn.carried.name)} if turn.carried else {}
+    return head, Checkpoint(turn.range.stop, new_batch(), silver.CHANGE, said)
+
+
+def _told(turn: Turn) -> TableDefinition:
+    assert turn.standing.definition
+    return turn.standing.definition
+
+
+def carried_rows(spark: SparkSession, work: Work, turn: Turn) -> DataFrame:
+    """What a table held that took the name of the work's, as silver rows of the statement that gave it the name."""
+    assert turn.carried
+    columns = silver.columns(_told(turn))
+    given = {
+        "_op": quoted(silver.RENAME),
+        "_existed": "NULL" if columns.is_bag else "false",
+        "_position": silver.at_sql(turn.range.start),
+        "_window_start": silver.place_sql(turn.range.start),
+        "_window_stop": silver.place_sql(turn.range.stop),
+    }
+    held = _held(spark, work, turn.carried)
+    return held.selectExpr(*silver.cells_sql(columns.stored, {name: identifier(name) for name in held.columns} | given))
+
+
+def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
+    """What a table held: a row a key, or an image with its copies, and ``_committed_at`` and ``_raw``."""
+    assert content.standing.definition
+    columns = silver.columns(content.standing.definition)
+    content = content.alive
+    own = replace(work, name=content.name, size=content.size)
+    parts = []
+    if content.base:
+        parts.append((_alive(spark, content.base), content.base.columns, 0))
+    for at, step in enumerate(content.steps):
+        if isinstance(step, Rows):
+            net = net_changes(spark, own, own.part(step.range), step.definition)
+            parts.append((net.rows, silver.columns(step.definition), at + 1))
+        elif step.carried:
+            parts.append((carried_rows(spark, own, step), silver.columns(_told(step)), at + 1))
+    names = [*columns.types, "_op", "_position", "_committed_at", "_raw", *([silver.COPIES] if columns.is_bag else [])]
+    led = []
+    for rows, before, at in parts:
+        now = onwards(before.types, [one for one in content.steps[at:] if isinstance(one, Turn)])
+        led.append(rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names)))
+    return _settled(folded(DataFrame.unionByName, led), columns, f"{work.source}: {content.name}")
+
+
+def _alive(spark: SparkSession, base: Base) -> DataFrame:
+    """Silver's rows at a version, without what stands before the last statement that emptied the table."""
+    rows = base.table.read(spark, base.version).where(f"_op <> '{silver.TRUNCATE}'")
+    return rows.where(f"_position > {silver.before_sql(base.emptied)}") if base.emptied else rows
+
+
+def _settled(rows: DataFrame, columns: silver.Columns, name: str) -> DataFrame:
+    """Of rows of several windows what is there in the end: the last of each key, or the copies of each image."""
+    rows = rows.withColumn("_window", F.lit(0))
+    if not columns.is_bag:
+        names = [*columns.types, "_op", "_position", "_committed_at", "_raw"]
+        return _last(rows, columns, names, F.count("*").alias("_changes")).where("_op <> 'delete'")
+    found = _counted(rows, columns)
+    copies = silver.copies_sql(silver.COPIES, name)
+    return found.withColumn(silver.COPIES, F.expr(copies)).where(f"{silver.COPIES} > 0")
 
 
 def _of_silver_alone(before: silver.Columns, after: silver.Columns) -> list[str]:
@@ -172,9 +267,8 @@ def _of_silver_alone(before: silver.Columns, after: silver.Columns) -> list[str]
     return [f"ADD COLUMN ({name} {after.added[silver.COPIES]})" if after.is_bag else f"DROP COLUMN {name}"]
 
 
-def _marker(spark: SparkSession, table: Table, turn: Turn) -> DataFrame:
+def _marker(spark: SparkSession, types: Mapping[str, str], turn: Turn) -> DataFrame:
     """The row of a statement that empties the table; none for another statement."""
-    types = table.columns()
     start, stop = (silver.place_sql(place) for place in (turn.range.start, turn.range.stop))
     at = turn.said.committed_at if turn.said else None
     given = {

@@ -7,6 +7,7 @@ Secrets never stand in the file: ``${NAME}`` reads the environment, and password
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -25,7 +26,7 @@ from pydantic import (
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.place import parse_start
-from spark_jobs.rules import Pattern, Route, Scope
+from spark_jobs.rules import Helpers, Pattern, Route, Scope
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -46,6 +47,12 @@ def _pattern(text: str) -> str:
     except ConfigError as error:
         raise ValueError(str(error)) from error
     return text
+
+
+def _table_pattern(text: str) -> str:
+    if text.startswith("!"):
+        raise ValueError("lists the tables that are real; leave others out of the list instead of excluding them")
+    return _pattern(text)
 
 
 def _downstream(text: str) -> str:
@@ -228,6 +235,15 @@ class Retention(_Model):
     """The same in bytes of log."""
 
 
+class OnlineDdl(_Model):
+    """Tools that change tables online, by copies of them that take their names in the end."""
+
+    follow: tuple[Literal["gh-ost", "pt-osc"], ...] = ("gh-ost", "pt-osc")
+    """The tools whose working tables are left out of the lake."""
+    real: tuple[Annotated[str, AfterValidator(_table_pattern)], ...] = ()
+    """Patterns of tables that only have names like those of working tables."""
+
+
 class Pipeline(_Model):
     """A whole pipeline.yaml. ``path`` is the file it was read from; relative paths count from its folder."""
 
@@ -251,12 +267,15 @@ class Pipeline(_Model):
     on_drop: Literal["keep", "drop"] = "keep"
     """``keep``: rows downstream stay when their table is dropped, until it is created again. ``drop``: they go with
     it."""
+    online_ddl: OnlineDdl = OnlineDdl()
+    """How tables are told that tools for online schema changes only work with."""
     verify: bool = False
     """Whether Dagster has a check ``equals_source`` for every downstream table, which compares it with the source."""
 
     @property
     def scope(self) -> Scope:
-        return Scope.parse(self.tables)
+        helpers = Helpers(self.online_ddl.follow, tuple(map(Pattern.parse, self.online_ddl.real)))
+        return replace(Scope.parse(self.tables), helpers=helpers)
 
     @property
     def route_list(self) -> tuple[Route, ...]:

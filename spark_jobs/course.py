@@ -14,11 +14,12 @@ from spark_jobs import bronze, silver
 from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, definitions_of
 from spark_jobs.binlog.types.charsets import UTF8, charset_of
 from spark_jobs.errors import DecodeError, TableStopped, Unsupported
-from spark_jobs.lake import identifier
+from spark_jobs.lake import Table, identifier
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.alter import (
     DropIndex,
     Moved,
+    RenameTable,
     created,
     dropped,
     index_dropped,
@@ -29,6 +30,7 @@ from spark_jobs.schema.alter import (
 )
 from spark_jobs.schema.declared import words_of
 from spark_jobs.schema.definitions import PRIMARY, from_json, to_json
+from spark_jobs.schema.renames import like, may_rename, renamed
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema.widening import keeps_values
 from spark_jobs.survey import Said, Survey, agreed, key_names, same_key
@@ -93,7 +95,8 @@ class Turn:
 
     empties: no row that was there counts any more. origins: from which column each one of the definition comes, by
     name, None for new ones; no origins at all where the table is another one. fills: what rows that were there have in
-    new columns, as SQL literals; absent for NULL.
+    new columns, as SQL literals; absent for NULL. carried: what the table holds whose name this is from here on, under
+    the name that it had before.
     """
 
     range: Range
@@ -102,9 +105,52 @@ class Turn:
     empties: bool = False
     origins: dict[str, str | None] | None = None
     fills: dict[str, str] = field(default_factory=dict)
+    carried: "Content | None" = None
 
 
 Step = Rows | Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What silver had of a table at one Delta version, without what stands before ``emptied``."""
+
+    table: Table
+    version: int
+    columns: silver.Columns
+    emptied: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a table holds at a place of its log: what silver had of it, and the steps of its course from there on.
+
+    base: None where the steps begin with the first row that is known. since: where the steps begin, or the first that
+    they take rows from does. size: bytes, about, that it is made of.
+    """
+
+    name: TableName
+    base: Base | None
+    steps: Sequence[Step]
+    standing: Standing
+    since: Position
+    size: int = 0
+
+    @property
+    def alive(self) -> "Content":
+        """The same, without what was there before the table was emptied for the last time."""
+        last = max((at for at, one in enumerate(self.steps) if isinstance(one, Turn) and one.empties), default=None)
+        return self if last is None else replace(self, base=None, steps=self.steps[last:])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row is known to be there."""
+        rest = self.alive
+        return rest.base is None and not any(isinstance(one, Rows) or one.carried for one in rest.steps)
+
+
+Contents = Callable[[TableName, Position], Content]
+"""What a table holds where a statement begins. Raises TableStopped where that is not to be found out."""
 
 
 First = Callable[[TableName, Sequence[Range]], Mapping[int, TableDefinition]]
@@ -139,13 +185,15 @@ class Rules:
     """What a course needs to know besides the survey.
 
     on_drop_empties: whether DROP TABLE takes the rows away. is_bag: rows are told apart by all columns, whatever the
-    log says: silver has them so.
+    log says: silver has them so. contents: of other tables, for those that take their names or definitions; without it
+    a name that another table takes stops its table.
     """
 
     complete: Complete
     first: First
     on_drop_empties: bool = False
     is_bag: bool = False
+    contents: Contents | None = None
 
 
 def course(found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> list[Step]:
@@ -154,6 +202,14 @@ def course(found: Survey, name: TableName, whole: Range, standing: Standing | No
     Raises TableStopped where a statement cannot be carried out, or says something else than the rows behind it.
     """
     return _Course(found, name, whole, rules, standing).steps()
+
+
+def held(found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> Content:
+    """What a table holds at the end of a range, of what it has got in it. Raises TableStopped."""
+    way = _Course(found, name, whole, rules, standing)
+    steps = way.steps()
+    seen = found.tables.get(name)
+    return Content(name, None, steps, way.standing, whole.start, seen.size if seen else 0)
 
 
 class _Course:
@@ -206,18 +262,24 @@ class _Course:
             return self._is_among(said, dropped)
         if verb == "TRUNCATE" or (verb == "CREATE" and "INDEX" not in said.statement.verb):
             return self._is_about(said)
+        if verb == "RENAME":
+            return self._is_among(said, lambda text, database: list(renamed(text, database)))
         if verb != "ALTER":
             raise self._refused(said, "changes the table, which is not applied yet")
         if self._is_about(said):
             return any(not isinstance(one, DropIndex) for one in self._operations(said))
-        if self._is_made_by_renaming(said):
+        if "EXCHANGE" in said.statement.plain.upper().split():
             raise self._refused(said, "changes the table, which is not applied yet")
-        return False
+        return may_rename(said.statement) and self._is_among(said, lambda text, database: list(renamed(text, database)))
 
-    @staticmethod
-    def _is_made_by_renaming(said: Said) -> bool:
-        """Whether an ALTER of another table may give this one its rows."""
-        return bool({"RENAME", "EXCHANGE"} & set(said.statement.plain.upper().split()))
+    def _was(self, said: Said) -> TableName | None:
+        """What the table was called before a statement that has this one's name behind it; None where none has it."""
+        if not may_rename(said.statement):
+            return self.name
+        try:
+            return renamed(said.statement.plain, said.database).get(self.name, self.name)
+        except (DecodeError, IndexError) as error:
+            raise self._refused(said, "changes the table, which is not applied: it cannot be read") from error
 
     def _operations(self, said: Said) -> list[Any]:
         try:
@@ -256,16 +318,57 @@ class _Course:
 
     def _is_early(self, said: Said) -> bool:
         """Whether it changes a table that the lake has no row of yet: then there is nothing to change but names."""
-        is_before = self.is_new and (self.seen is None or said.position < self.seen.first)
+        is_before = self._is_first() and (self.seen is None or said.position < self.seen.first)
         return is_before and said.statement.effect in (Effect.CREATES, Effect.CHANGES)
 
-    def _early(self, said: Said) -> None:
+    def _carry(self, said: Said, logged: TableDefinition | None, was: TableName) -> None:
+        """Takes the place of what the name meant: the table that a statement gives it, with all that it holds."""
+        if self.rules.contents is None:
+            raise self._refused(said, "changes the table, which is not applied yet")
+        content = self.rules.contents(was, said.position)
+        if content.standing.is_dropped:
+            raise self._refused(said, f"gives the table the rows of {was}, which the log has dropped before")
+        if said.statement.verb.startswith("ALTER"):
+            content = self._altered(content, said, logged)
+        known = content.standing.definition
+        definition = replace(known, name=self.name) if known else None
+        if logged is not None and content.is_empty:
+            definition = self._settled(logged, definition, is_last=True, is_new=True)
+        standing = Standing(definition, emptied=said.position, is_complete=content.standing.is_complete)
+        if content.is_empty and self._is_first():
+            self.standing = replace(standing, emptied=None)
+            return
+        self.standing = standing
+        carried = None if content.is_empty else content
+        place = Range(said.position, said.stop)
+        self.done.append(Turn(place, standing, said, empties=True, carried=carried))
+
+    def _altered(self, content: Content, said: Said, logged: TableDefinition | None) -> Content:
+        """What a table holds behind the other operations of the ALTER that gives it its new name."""
+        others = [one for one in self._operations(said) if not isinstance(one, RenameTable | DropIndex)]
+        if not others or content.standing.definition is None:
+            return content
+        way = _Course(self.found, content.name, Range(said.position, said.stop), self.rules, content.standing)
+        steps = way.altered(said, logged and replace(logged, name=content.name), content.standing.definition)
+        return replace(content, steps=[*content.steps, *steps], standing=way.standing)
+
+    def altered(self, said: Said, logged: TableDefinition | None, before: TableDefinition) -> list[Step]:
+        """The step of an ALTER, whatever name it leaves the table with."""
+        self._alter(said, logged, before)
+        return self.done
+
+    def _early(self, said: Said, *, is_gone: bool) -> None:
         """What the table's first rows will have for columns, as far as statements tell; nothing is refused here."""
+        if is_gone:
+            self.standing = Standing(None, is_complete=True)
+            return
         verb = said.statement.verb.split()[0]
         try:
             if verb in ("CREATE", "ALTER", "TRUNCATE") and not self._is_about(said):
-                if verb == "ALTER" and self._is_made_by_renaming(said):
+                if verb == "ALTER" and "EXCHANGE" in said.statement.plain.upper().split():
                     self.standing = Standing(None)
+                return
+            if verb == "RENAME":
                 return
             if verb == "CREATE":
                 self._create(said, None)
@@ -361,7 +464,7 @@ class _Course:
 
     def _is_first(self) -> bool:
         """Whether silver has no row of the table yet."""
-        return self.is_new and not any(isinstance(step, Rows) for step in self.done)
+        return self.is_new and not any(isinstance(step, Rows) or step.carried for step in self.done)
 
     def _settled(
         self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool, is_new: bool = False
@@ -404,16 +507,21 @@ class _Course:
     def _turn(self, said: Said, logged: TableDefinition | None) -> None:
         verb = said.statement.verb.split()[0]
         place = Range(said.position, said.stop)
-        if self._is_early(said):
-            self._early(said)
+        was = self._was(said)
+        if was is not None and was != self.name:
+            self._carry(said, logged, was)
+        elif self._is_early(said):
+            self._early(said, is_gone=was is None)
+        elif not self._cuts(said):  # it was about a table without rows, as long as others' had not come into it
+            return
         elif verb == "CREATE":
             self._create(said, logged)
-        elif self.standing.is_dropped:
+        elif self.standing.is_dropped or (verb == "RENAME" and was is not None):
             return
         elif verb == "TRUNCATE":
             self.standing = replace(self.standing, emptied=said.position, is_complete=True)
             self.done.append(Turn(place, self.standing, said, empties=True))
-        elif verb == "DROP":
+        elif verb == "DROP" or was is None:
             empties = self.rules.on_drop_empties
             emptied = said.position if empties else self.standing.emptied
             is_complete = self.standing.is_complete or empties
@@ -429,7 +537,7 @@ class _Course:
             return
         try:
             _require_plain(said)
-            stated = created(self.name, said.statement.plain)
+            stated = created(self.name, said.statement.plain) or self._like(said)
         except DecodeError:
             stated = None  # its first row tells
         definition = stated
@@ -440,6 +548,18 @@ class _Course:
             return
         self.standing = Standing(definition, emptied=said.position, is_complete=True)
         self.done.append(Turn(Range(said.position, said.stop), self.standing, said, empties=True))
+
+    def _like(self, said: Said) -> TableDefinition | None:
+        """The definition that a table made like another one begins with, where its rows will not tell."""
+        other = like(said.statement.plain, said.database)
+        told = self.seen.definitions if self.seen else ()
+        if other is None or self.rules.contents is None or (told and all(one.named() for _, one in told)):
+            return None
+        try:
+            known = self.rules.contents(other, said.position).standing.definition
+        except TableStopped:
+            return None  # what stops that table is its own affair; where names are missing, this one stops for them
+        return known and replace(known, name=self.name)
 
     def _alter(self, said: Said, logged: TableDefinition | None, before: TableDefinition) -> None:
         try:

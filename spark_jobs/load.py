@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import bronze, seen, silver
+from spark_jobs.ancestry import Ancestry
 from spark_jobs.binlog import Changes, TableDefinition, TableName
 from spark_jobs.compact import Window, Work
 from spark_jobs.config import Pipeline
@@ -249,7 +250,8 @@ class _Work:
         """Raises TableStopped, with what to do."""
         name = declared.name
         if not self.pipeline.scope.holds(name.schema, name.table):
-            raise TableStopped("is not in scope; add it to tables: in the configuration")
+            why = self.pipeline.scope.why_helper(name.schema, name.table)
+            raise TableStopped(f"is {why or 'not in scope; add it to tables: in the configuration'}")
         if name in before.stopped:
             raise TableStopped(f"cannot be loaded while it is stopped: {before.stopped[name]}")
         if declared.key == ():
@@ -429,7 +431,9 @@ class _Work:
     def _turns(self, stage: "_Stage", whole: Range, held: Table, version: int) -> list[Turn]:
         """What statements did to the table since its load began. Ends it where one changed it while it was read."""
         slices = bronze.read(session_over(self.spark, 0), held, version, whole)
-        rules = Rules(self._complete, first_rows(slices), on_drop_empties=self.pipeline.on_drop == "drop")
+        ancestry = Ancestry(self.spark, self.lake, self.source, held, version, bronze.oldest(_checkpoint(held)))
+        drops = self.pipeline.on_drop == "drop"
+        rules = Rules(self._complete, first_rows(slices), on_drop_empties=drops, contents=ancestry.contents)
         definition, read_to = stage.progress.definition, stage.progress.read_to
         assert read_to is not None
         try:
@@ -437,9 +441,10 @@ class _Work:
         except TableStopped as error:
             raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
         turns = [step for step in steps if isinstance(step, Turn)]
-        early = next((one for one in turns if one.range.start < read_to and _changes(one, definition)), None)
-        if early:
-            said = f"{early.said.statement.verb} at {early.said.position}" if early.said else str(early.range)
+        early = [one for one in turns if one.range.start < read_to and _changes(one, definition)]
+        other = [one for one in turns if one.empties and not one.standing.is_complete]
+        for one in [*early, *other][:1]:
+            said = f"{one.said.statement.verb} at {one.said.position}" if one.said else str(one.range)
             raise stage.given_up(f"was changed while it was loaded, by {said}; load it again")
         return turns
 

@@ -29,7 +29,7 @@ from spark_jobs import silver
 from spark_jobs.binlog import TableName
 from spark_jobs.course import COMPLETE
 from spark_jobs.errors import TableStopped, about
-from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
+from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING, carry_out
 from spark_jobs.session import session_over
@@ -197,7 +197,7 @@ def _news(work: Work, head: Head) -> News:
     changes = [one for version, one in reversed(new) if version > altered and one.kind == silver.CHANGE]
     redone = [] if merged < 0 else [pair for one in found if one.kind == REDO for pair in one.notes["ranges"]]
     return News(
-        windows=sum(one.kind != silver.CHANGE for one in found),
+        windows=sum(one.kind != silver.CHANGE or silver.CARRIED in one.notes for one in found),
         steps=[step for one in changes for step in one.notes["steps"]],
         redone=[Range(Position.parse(start), Position.parse(stop)) for start, stop in redone],
         size=sum(one.notes["log_bytes"] for one in found),
@@ -274,11 +274,7 @@ class Origin:
         return self._since_emptied(self.work.target.read(self.session))
 
     def _sum(self, name: str) -> str:
-        why = (
-            f"spark_jobs.errors.TableStopped: {self.work}: the table has no key, and more copies of a row were deleted "
-            "than the lake has seen written; the log has to begin where the table was empty\n\n"
-        )
-        return f"IF({name} < 0, CAST(raise_error({quoted(why)}) AS BIGINT), coalesce({name}, 0)) AS {name}"
+        return f"{silver.copies_sql(name, str(self.work))} AS {name}"
 
     def _rows(self, condition: str) -> DataFrame:
         rows: DataFrame = self.work.origin.read(self.session, self.work.pinned.version)

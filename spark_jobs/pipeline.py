@@ -14,10 +14,11 @@ from typing import Protocol, TypeVar
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, published, seen, silver
+from spark_jobs.ancestry import Ancestry, given
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
-from spark_jobs.course import COMPLETE, Rules, Standing, course, first_rows
+from spark_jobs.course import COMPLETE, Rules, Standing, Turn, course, first_rows
 from spark_jobs.errors import ConfigError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
@@ -110,7 +111,7 @@ def compact_source(
     surveyed = published.surveyed(lake, name)
     planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables, surveyed)
     planned = planner.plan(session_over(spark, 0), entries)
-    done = each_table(planned.work, lambda one: compact(session_over(spark, one.size), one), planned.stopped)
+    done = each_table(planned.work, lambda one: compact(session_over(spark, one.bytes), one), planned.stopped)
     new = seen.add(pipeline.tables_file, {(name, one.name.schema, one.name.table) for one in done})
     after = planner.after(planned, done)
     return Outcome(after, planner.end, compacted=done, stopped=planned.stopped, new=new)
@@ -199,7 +200,9 @@ class Planner:
             return Plan(entries, [], {})
         slices = bronze.read(spark, self.bronze, self.head.version, Range(start, self.end))
         found = self._with_beginnings(spark, survey(slices), entries, start)
-        rules = Rules(self._complete, first_rows(slices), on_drop_empties=self.pipeline.on_drop == "drop")
+        ancestry = Ancestry(spark, self.lake, self.source, self.bronze, self.head.version, self.oldest)
+        drops = self.pipeline.on_drop == "drop"
+        rules = Rules(self._complete, first_rows(slices), on_drop_empties=drops, contents=ancestry.contents)
         planned = Plan(self._with_new(entries, found), [], {})
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
             try:
@@ -216,7 +219,7 @@ class Planner:
         A table's CREATE may lie far ahead of its first row; it tells that nothing of the table is missing.
         """
         known = {entry.name for entry in entries}
-        new = [name for name in found.tables if (name.schema, name.table) not in known]
+        new = [name for name in self._names(found) if (name.schema, name.table) not in known]
         if not new or start <= self.oldest:
             return found
         earlier = bronze.read(spark, self.bronze, self.head.version, Range(self.oldest, start))
@@ -236,7 +239,7 @@ class Planner:
         if name in stopped:
             return replace(entry, state="stopped", reason=stopped[name])
         if not self.pipeline.scope.holds(*entry.name):
-            return replace(entry, state="ignored", reason=None)
+            return replace(entry, state="ignored", reason=self.pipeline.scope.why_helper(*entry.name))
         if not self._wanted(entry):
             return entry
         if one:
@@ -266,8 +269,9 @@ class Planner:
         with about(f"{self.source}: {name}"):
             steps = course(found, name, whole, standing, rules)
         window = Window(self.bronze, self.head.version, (whole,))
+        carried = sum(step.carried.size for step in steps if isinstance(step, Turn) and step.carried)
         size = seen_here.size if seen_here else 0
-        return Work(self.source, name, window, steps, table, head, size) if steps else None
+        return Work(self.source, name, window, steps, table, head, size, carried) if steps else None
 
     def _complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         return named(self.lake, self.source, logged, last_change)
@@ -286,9 +290,18 @@ class Planner:
         scope = self.pipeline.scope
         return [entry for entry in entries if scope.holds(*entry.name)]
 
+    def _names(self, found: Survey) -> set[TableName]:
+        """The tables that the log has rows of, and those in scope that have another one's by taking its place."""
+        scope = self.pipeline.scope
+        return {*found.tables, *(one for one in given(found) if scope.holds(one.schema, one.table))}
+
     def _with_new(self, entries: list[Entry], found: Survey) -> list[Entry]:
         known = {entry.name for entry in entries}
-        new = [name for name in sorted(found.tables) if (name.schema, name.table) not in known]
+        new = [name for name in sorted(self._names(found)) if (name.schema, name.table) not in known]
+        for name in new:
+            why = self.pipeline.scope.why_helper(name.schema, name.table)
+            if why:
+                log.warning("%s: %s is left out, %s", self.source, name, why)
         return [*entries, *(Entry(self.source, name.schema, name.table, "current") for name in new)]
 
 

@@ -17,6 +17,7 @@ from itertools import takewhile
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, published
+from spark_jobs.ancestry import made_at
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import HeldFile
 from spark_jobs.config import Pipeline
@@ -25,6 +26,7 @@ from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import FIRST_EVENT, Position
 from spark_jobs.staging import progress
+from spark_jobs.survey import survey
 from spark_jobs.undecided import undecided
 
 log = logging.getLogger(__name__)
@@ -170,9 +172,25 @@ class _Work:
                 loading = progress(self.lake, self.source, TableName(*entry.name)) if entry.complete is False else None
                 if loading and loading.is_open:
                     yield Reader(".".join(entry.name), loading.read_from, "a load of the table began there")
+        yield from self._copies(head, bronze.oldest(checkpoint))
         for one in undecided(self.spark, self.table, head.version):
             reason = f"XA transaction {one.xid} is prepared, and the log does not say yet whether it is committed"
             yield Reader(XA, one.position, reason)
+
+    def _copies(self, head: Head, oldest: Position) -> Iterator[Reader]:
+        """The tables that tools fill to take the place of others: what is logged of them is needed then."""
+        scope = self.pipeline.scope
+        helpers = [one.name for one in published.read(self.lake, self.source) if scope.why_helper(*one.name)]
+        copies = [TableName(*name) for name in helpers if scope.helpers.is_copy(name[1])]
+        if not copies:
+            return
+        found = survey(bronze.read_all(self.spark, self.table, head.version).where("kind = 'statement'"))
+        for name in copies:
+            place = made_at(found, name, oldest)
+            if place:
+                yield Reader(
+                    str(name), place, "an online schema change fills the table, and has not put it in its place"
+                )
 
     def _remove(self, planned: _Plan) -> Iterator[Sequence[HeldFile]]:
         """Removes batch after batch, each upon the commit before; yields the files of each. Raises LostRace."""

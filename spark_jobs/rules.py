@@ -38,6 +38,11 @@ class Pattern:
     def matches(self, schema: str, table: str) -> bool:
         return bool(self._compiled.fullmatch(f"{schema}\0{table}"))
 
+    @property
+    def is_name(self) -> bool:
+        """Whether it matches one name alone."""
+        return not set(self.schema + self.table) & set("*?")
+
     def meets(self, other: Self) -> bool:
         """Whether some name matches both."""
         return _meet(self.schema, other.schema) and _meet(self.table, other.table)
@@ -47,11 +52,50 @@ class Pattern:
         return re.compile("\0".join(map(_regex, (self.schema, self.table))), re.DOTALL)
 
 
+TOOLS = {
+    "gh-ost": re.compile(r"_(.+?)(?:_\d{14})?_(?:gho|ghc|del)", re.DOTALL),
+    "pt-osc": re.compile(r"_{1,10}(.+)_(?:new|old)", re.DOTALL),
+}
+"""How tools that change tables online name those that they work with; the group is the name of the one changed.
+
+Sources: gh-ost, go/base/context.go (``GetGhostTableName``, ``GetOldTableName``, ``GetChangelogTableName``);
+percona-toolkit, bin/pt-online-schema-change (``create_new_table``, ``swap_tables``: a _ more where the name is taken).
+"""
+
+
+_COPIES = ("_gho", "_new")
+"""How the names of those end whose rows are the changed table's in the end."""
+
+
+@dataclass(frozen=True)
+class Helpers:
+    """The tables that some ``tools`` work with, by their names, but for those that are ``real``."""
+
+    tools: tuple[str, ...] = ()
+    real: tuple[Pattern, ...] = ()
+
+    def of(self, schema: str, table: str) -> tuple[str, str] | None:
+        """The tool that the table's name is like, and the table that it would be changing; None for a table's own."""
+        if any(one.matches(schema, table) for one in self.real):
+            return None
+        found = ((tool, TOOLS[tool].fullmatch(table)) for tool in self.tools)
+        return next(((tool, match[1]) for tool, match in found if match), None)
+
+    @staticmethod
+    def is_copy(table: str) -> bool:
+        """Whether a table so named, if it is one that a tool works with, is to take the name of the one changed."""
+        return table.endswith(_COPIES)
+
+
 @dataclass(frozen=True)
 class Scope:
-    """The ordered patterns of ``tables:``; the last one that matches decides."""
+    """The ordered patterns of ``tables:``; the last one that matches decides.
+
+    helpers: tables that are none of the source's own. One whose very name is among the patterns is.
+    """
 
     rules: tuple[tuple[Pattern, bool], ...] = ()
+    helpers: Helpers = Helpers()
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Self:
@@ -59,6 +103,21 @@ class Scope:
         return cls(tuple((Pattern.parse(text.removeprefix("!")), not text.startswith("!")) for text in texts))
 
     def holds(self, schema: str, table: str) -> bool:
+        return self._matches(schema, table) and self.why_helper(schema, table) is None
+
+    def why_helper(self, schema: str, table: str) -> str | None:
+        """Why a table that the patterns match is taken for one that a tool works with; None where it is not."""
+        found = self.helpers.of(schema, table)
+        if found is None or not self._matches(schema, table) or not self._matches(schema, found[1]):
+            return None
+        if any(wanted and pattern.is_name and pattern.matches(schema, table) for pattern, wanted in self.rules):
+            return None
+        return (
+            f"taken by its name for a table that {found[0]} works with to change {schema}.{found[1]}; if it is one of "
+            "your own, list it under online_ddl.real"
+        )
+
+    def _matches(self, schema: str, table: str) -> bool:
         only_excludes = not any(wanted for _, wanted in self.rules)
         verdict = only_excludes and schema not in SYSTEM_SCHEMAS
         for pattern, wanted in self.rules:

@@ -6,6 +6,7 @@ Besides the source's columns a row has ``_op`` (insert, update or delete: existe
 ``_existed``, the position of the key's last change, its commit time, its window, and ``_raw``. Deletes stay as rows, so
 silver remembers what was deleted when. Windows are appended, and replaced whole when a range is done again.
 A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: rows before it count no more.
+So are the rows of a table that takes the name, with ``_op`` rename, behind the TRUNCATE of what had it before.
 Rows that were loaded are one window without extent, with ``_op`` load: the table as queries saw it (load.py).
 
 A table without a key is a **bag**: what tells its rows apart is all that is in them, and equal rows are counted. A row
@@ -26,10 +27,14 @@ from spark_jobs.position import Position, Range
 TRUNCATE = "truncate"
 LOAD = "load"
 """``_op`` of rows that were loaded, and the kind of the commit that has them."""
-FROM_LOG = f"_op NOT IN ('{TRUNCATE}', '{LOAD}')"
+RENAME = "rename"
+"""``_op`` of rows that came with the table that was given this one's name, as of the statement that did it."""
+FROM_LOG = f"_op NOT IN ('{TRUNCATE}', '{LOAD}', '{RENAME}')"
 """SQL: the rows that sum up a part of the log."""
 CHANGE = "change"
 """Kind of a commit that moves the table over a statement; its notes hold the steps that changed its columns."""
+CARRIED = "carried"
+"""Note of such a commit that has rows: what the table was called that they came from."""
 PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
 CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
 ADDED = {
@@ -210,8 +215,26 @@ def place_sql(position: Position) -> str:
 
 def before_sql(position: Position) -> str:
     """A position as SQL, to compare those of changes with: before all changes that stand there."""
+    return _change_sql(position, -1)
+
+
+def at_sql(position: Position) -> str:
+    """A position as SQL, as that of the first change that stands there."""
+    return _change_sql(position, 0)
+
+
+def _change_sql(position: Position, row: int) -> str:
     stretch, number, offset = position.order
-    return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', -1)"
+    return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', {row})"
+
+
+def copies_sql(name: str, table: str) -> str:
+    """SQL: the copies of a bag's image. Raises TableStopped, in the statement, where more went than ever came."""
+    why = (
+        f"spark_jobs.errors.TableStopped: {table}: the table has no key, and more copies of a row were deleted "
+        "than the lake has seen written; the log has to begin where the table was empty\n\n"
+    )
+    return f"IF({name} < 0, CAST(raise_error({quoted(why)}) AS BIGINT), coalesce({name}, 0))"
 
 
 def cells_sql(types: Mapping[str, str], given: Mapping[str, str]) -> list[str]:

@@ -19,7 +19,7 @@ from tests.segment_spec import Change, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR
 
 SOURCE = "shop"
-NAMES = ("orders", "lines", "later")
+NAMES = ("orders", "lines", "later", "_orders_gho")
 TABLES = [Table(f"shop.{name}", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40)) for name in NAMES]
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -71,7 +71,15 @@ class DropIndex:
     name: str
 
 
-Operation = Add | Drop | Change | Convert | AddPrimary | DropIndex
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    """RENAME TO: the table's new name. ``schema``: None for the session's default (sql/sql_yacc.yy, ``copy_db_to``)."""
+
+    schema: str | None
+    table: str
+
+
+Operation = Add | Drop | Change | Convert | AddPrimary | DropIndex | RenameTable
 
 _KEYS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"}
 _NO_COLUMN = {
@@ -90,15 +98,27 @@ _WHOLE = {"ORDER", "PARTITION", "REORGANIZE", "COALESCE", "REMOVE", "ANALYZE", "
 def operations(text: str) -> list[Operation]:
     """What an ALTER TABLE does to columns and keys; empty where only options and the like change.
 
-    Raises Unsupported for what changes rows or names in another way, and for what is not known.
+    Raises Unsupported for what changes rows in another way, and for what is not known.
     """
     words = _behind_name(words_of(text))
     found: list[Operation] = []
-    for part in _parts(words):
+    for part in parts(words):
         if part[0].among(*_WHOLE):
             break
         found += _operations(part)
     return found
+
+
+def new_name(text: str) -> RenameTable | None:
+    """The name that an ALTER TABLE gives its table, whatever else it does; None where it gives none."""
+    words = words_of(text)
+    at = _name_at(words)
+    at += 3 if len(words) > at + 1 and words[at + 1].among(".") else 1
+    for part in parts([word for word in words[at:] if not word.among(";")]):
+        found = _rename(part[1:], "RENAME") if part[0].among("RENAME") and len(part) > 1 else []
+        if found and isinstance(found[0], RenameTable):
+            return found[0]
+    return None
 
 
 def target(text: str, database: str) -> TableName:
@@ -114,7 +134,7 @@ def dropped(text: str, database: str) -> list[TableName]:
 def _named(words: list[Word], database: str) -> list[TableName]:
     """The names that stand behind TABLE, with commas between them."""
     found = []
-    for part in _parts(words[_name_at(words) :]):
+    for part in parts(words[_name_at(words) :]):
         pair = len(part) > 2 and part[1].among(".")
         found.append(TableName(part[0].text, part[2].text) if pair else TableName(database, part[0].text))
     if not found:
@@ -128,7 +148,7 @@ def created(name: TableName, text: str) -> TableDefinition | None:
     if not words or not words[0].among("(") or words[1].among("LIKE"):
         return None
     columns, key, uniques = [], list[str](), list[_Unique]()
-    for part in _parts(_enclosed(words)):
+    for part in parts(_enclosed(words)):
         if _is_primary(part):
             key = [word.text for word in _enclosed(part[part.index(Word("(", "sign")) :]) if _is_name(word)]
         elif any(word.among("UNIQUE") for word in part[:3]) and part[0].among("UNIQUE", "CONSTRAINT"):
@@ -228,8 +248,8 @@ def _behind_name(words: list[Word]) -> list[Word]:
     return [word for word in words[at:] if not word.among(";")]
 
 
-def _parts(words: Sequence[Word]) -> Iterator[list[Word]]:
-    """Cut at commas that stand in no parentheses."""
+def parts(words: Sequence[Word]) -> Iterator[list[Word]]:
+    """Words cut at commas that stand in no parentheses."""
     depth, part = 0, list[Word]()
     for word in words:
         depth += word.among("(") - word.among(")")
@@ -265,7 +285,7 @@ def _add(rest: list[Word], _: str) -> list[Operation]:
     if_missing = rest[0].among("IF")
     rest = rest[3:] if if_missing else rest
     if rest[0].among("("):
-        return [one for part in _parts(rest[1:-1]) for one in _columns(part, if_missing=if_missing)]
+        return [one for part in parts(rest[1:-1]) for one in _columns(part, if_missing=if_missing)]
     return _columns(rest, if_missing=if_missing)
 
 
@@ -308,7 +328,9 @@ def _rename(rest: list[Word], _: str) -> list[Operation]:
         return [DropIndex(rest[-3].text)]
     if rest[0].among("COLUMN"):
         return [Change(rest[1].text, rest[-1].text)]
-    raise Unsupported("a table's new name is not followed yet")
+    name = rest[1:] if rest[0].among("TO", "AS", "=") and len(rest) > 1 else rest
+    pair = len(name) > 2 and name[1].among(".")
+    return [RenameTable(name[0].text, name[2].text) if pair else RenameTable(None, name[0].text)]
 
 
 def _convert(rest: list[Word], _: str) -> list[Operation]:

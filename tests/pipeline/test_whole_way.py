@@ -194,7 +194,6 @@ def test_bronze_gives_the_server_s_files_back_byte_for_byte(shop: Shop) -> None:
 CHANGES = {
     "altered": "ALTER TABLE altered ADD COLUMN more DATETIME DEFAULT NOW()",
     "narrowed": "ALTER TABLE narrowed MODIFY v SMALLINT",
-    "renamed": "RENAME TABLE renamed TO gone",
 }
 
 

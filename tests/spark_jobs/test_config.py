@@ -101,6 +101,13 @@ def test_a_place_is_text_without_quotes_too(tmp_path: Path, start: str) -> None:
             "retention.versions": "must be at least 1d: runs that are still going need these files",
             "retention.margin_bytes": "must be at least 0",
         }),
+        (f"{LEAST}online_ddl: {{follow: [spirit], real: ['!shop._x_old', _x_old], allow: []}}\n", {
+            "online_ddl.follow[0]": "must be 'gh-ost' or 'pt-osc'",
+            "online_ddl.real[0]": "lists the tables that are real; leave others out of the list instead of excluding "
+            "them",
+            "online_ddl.real[1]": "'_x_old' is not a table pattern; write it like shop.orders or shop.*",
+            "online_ddl.allow": "no such key",
+        }),
         (f"{LEAST}compat: some\n", {"compat": "must be 'full' or 'plain'"}),
         (f"{LEAST}path: /etc\n", {"path": "no such key"}),
         (f"{LEAST}spark: {{conf: {{spark.x: 1}}}}\n", {"spark.conf.spark.x": "must be text"}),
@@ -233,6 +240,17 @@ def test_scope_and_routes_are_those_of_the_file(tmp_path: Path) -> None:
     (route,) = found.route_list
     assert (route.schema, route.table) == ("shop", "all.orders")
     assert route.source.matches("shop_1", "orders_2")
+
+
+def test_working_tables_of_tools_are_left_out_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    def outside(text: str) -> list[str]:
+        scope = load(written(tmp_path, f"{LEAST}tables: [shop.*]\n{text}"), {}).scope
+        return [name for name in ("_x_gho", "_x_new", "_y_old", "x") if not scope.holds("shop", name)]
+
+    assert outside("") == ["_x_gho", "_x_new", "_y_old"]
+    assert outside("online_ddl: {follow: [gh-ost]}") == ["_x_gho"]
+    assert outside("online_ddl: {real: [shop._y*]}") == ["_x_gho", "_x_new"]
+    assert outside("online_ddl: {follow: []}") == []
 
 
 def test_merge_keys_of_yaml_are_no_duplicates(tmp_path: Path) -> None:

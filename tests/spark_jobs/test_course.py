@@ -1,9 +1,22 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.course import Rows, Rules, Standing, Step, Turn, course, first_rows, onwards, origins_of
+from spark_jobs.course import (
+    Base,
+    Content,
+    Rows,
+    Rules,
+    Standing,
+    Step,
+    Turn,
+    course,
+    first_rows,
+    onwards,
+    origins_of,
+)
 from spark_jobs.errors import TableStopped
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.statements import judge
@@ -37,7 +50,12 @@ def everywhere(_: TableName, parts: Sequence[Range]) -> dict[int, TableDefinitio
     return dict.fromkeys(range(len(parts)), OLD)
 
 
-RULES = Rules(as_logged, nowhere)
+def unknown(name: TableName, until: Position) -> Content:
+    """A table that the log knows nothing of."""
+    return Content(name, None, (), Standing(None), until)
+
+
+RULES = Rules(as_logged, nowhere, contents=unknown)
 OFTEN = Rules(as_logged, everywhere)
 
 
@@ -65,7 +83,8 @@ def shown(found: list[Step]) -> list[str]:
             texts.append(f"{step.range.start.offset}-{step.range.stop.offset} {names}")
         else:
             what = "empties " * step.empties + "dropped " * step.standing.is_dropped
-            texts.append(f"at {step.range.start.offset} {what}{names}")
+            came = f" from {step.carried.name.table}" if step.carried else ""
+            texts.append(f"at {step.range.start.offset} {what}{names}{came}")
     return texts
 
 
@@ -129,7 +148,7 @@ def test_a_range_is_cut_where_statements_change_the_table(found: list[Step], wan
 @pytest.mark.parametrize(
     "statement, why",
     [
-        ("RENAME TABLE t TO u", "changes the table, which is not applied yet"),
+        ("RENAME TABLE T TO u", "names shop.T; whether that is shop.t is not in the log"),
         ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t", "changes the table, which is not applied yet"),
         (
             "ALTER TABLE t MODIFY v SMALLINT",
@@ -177,6 +196,104 @@ def test_what_cannot_be_carried_out_is_said_with_its_place(statement: str, why: 
         steps((500, statement), last=400)
     verb = judge(statement, "shop").verb
     assert str(stopped.value) == f"{verb} at b.000001:500 {why}: {statement}"
+
+
+GHOST = TableDefinition(TableName("shop", "_t_gho"), (ID, V, NOTE), (0,))
+CUT_OVER = "RENAME TABLE t TO _t_del, _t_gho TO t"
+
+
+def filled(name: TableName, until: Position) -> Content:
+    """A table of which the log has all rows."""
+    standing = Standing(replace(GHOST, name=name), is_complete=True)
+    return Content(name, None, [Rows(Range(at(20), until), standing)], standing, at(20))
+
+
+FILLED = Rules(as_logged, nowhere, contents=filled)
+
+
+@pytest.mark.parametrize(
+    "found, wanted",
+    [
+        (steps((500, "RENAME TABLE t TO u"), last=400), ["10-500 id,v", "at 500 dropped ?"]),
+        (steps((500, "ALTER TABLE t RENAME u, ADD x INT"), last=400), ["10-500 id,v", "at 500 dropped ?"]),
+        (
+            steps((500, "RENAME TABLE t TO u"), last=400, rules=replace(RULES, on_drop_empties=True)),
+            ["10-500 id,v", "at 500 empties dropped ?"],
+        ),
+        (steps((500, "RENAME TABLE t TO u, u TO t"), rules=OFTEN), ["10-1000 id,v"]),
+        (steps((500, "RENAME TABLE a TO b"), (600, "ALTER TABLE a RENAME `T t`")), ["10-1000 id,v"]),
+        (steps((500, CUT_OVER), last=400), ["10-500 id,v", "at 500 empties ?"]),
+        (steps((500, CUT_OVER), last=400, rules=FILLED), ["10-500 id,v", "at 500 empties id,v,note from _t_gho"]),
+        (
+            steps((500, CUT_OVER), maps=((100, OLD), (600, definition(ID, V, NOTE))), rules=FILLED),
+            ["10-500 id,v", "at 500 empties id,v,note from _t_gho", "510-1000 id,v,note"],
+        ),
+        (
+            steps((500, "ALTER TABLE u RENAME TO t, DROP v, DROP INDEX i"), last=400, rules=FILLED),
+            ["10-500 id,v", "at 500 empties id,note from u"],
+        ),
+        (steps((50, "RENAME TABLE u TO t"), maps=()), []),
+        (steps((50, "RENAME TABLE u TO t"), maps=(), rules=FILLED), ["at 50 empties id,v,note from u"]),
+        (
+            steps((50, "RENAME TABLE u TO t"), (60, "ALTER TABLE t DROP v"), maps=(), rules=FILLED),
+            ["at 50 empties id,v,note from u", "at 60 id,note"],
+        ),
+        (
+            steps((50, "RENAME TABLE u TO t"), (60, "CREATE TABLE x LIKE t"), (70, "RENAME TABLE t TO y"), maps=(),
+                  rules=FILLED),
+            ["at 50 empties id,v,note from u", "at 70 dropped ?"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_name_has_what_the_table_holds_that_is_given_it(found: list[Step], wanted: list[str]) -> None:
+    assert shown(found) == wanted
+
+
+def test_a_table_that_takes_a_name_is_as_complete_as_it_was() -> None:
+    for rules, complete in ((RULES, False), (FILLED, True)):
+        turn = steps((500, CUT_OVER), last=400, standing=Standing(OLD, is_complete=True), rules=rules)[-1]
+        assert (turn.standing.is_complete, turn.standing.emptied) == (complete, at(500))
+
+
+def test_rows_behind_a_rename_must_be_of_the_table_that_has_the_name() -> None:
+    with pytest.raises(TableStopped, match=r"up to b.000001:510 they were \(id int, v int, note .*\), and rows behind"):
+        steps((500, CUT_OVER), maps=((100, OLD), (600, OLD)), rules=FILLED)
+
+
+def test_a_name_of_a_table_that_is_gone_is_refused() -> None:
+    def gone(name: TableName, until: Position) -> Content:
+        return Content(name, None, (), Standing(None, is_dropped=True), until)
+
+    with pytest.raises(
+        TableStopped, match=r"gives the table the rows of shop\._t_gho, which the log has dropped before"
+    ):
+        steps((500, CUT_OVER), last=400, rules=replace(RULES, contents=gone))
+    with pytest.raises(TableStopped, match="changes the table, which is not applied yet"):
+        steps((500, CUT_OVER), last=400, rules=replace(RULES, contents=None))
+
+
+def test_what_a_table_holds_begins_where_it_was_emptied() -> None:
+    base = Base(None, 3, None, None)  # type: ignore[arg-type] # nothing is read here
+    rows = Rows(Range(at(10), at(20)), Standing(OLD))
+    emptied = Turn(Range(at(30), at(40)), Standing(OLD), empties=True)
+    whole = Content(NAME, base, [rows, emptied, rows], Standing(OLD), at(10))
+    assert (whole.alive.base, list(whole.alive.steps), whole.is_empty) == (None, [emptied, rows], False)
+    assert replace(whole, steps=[rows, emptied]).is_empty
+    assert not replace(whole, steps=[]).is_empty
+    assert replace(whole, base=None, steps=[]).is_empty
+
+
+def test_a_table_made_like_another_has_its_names_where_the_log_has_none() -> None:
+    unnamed = definition(Column(None, 3), Column(None, 3), Column(None, 15, 80))
+    made = (20, "CREATE TABLE t LIKE u")
+    assert shown(steps(made, maps=((500, unnamed),), rules=FILLED)) == ["30-1000 id,v,note"]
+    assert shown(steps(made, maps=((500, unnamed),))) == ["30-1000 @1,@2,@3"]
+
+    def refused(name: TableName, until: Position) -> Content:
+        raise AssertionError("the log tells it")
+
+    rules = replace(RULES, contents=refused)
+    assert shown(steps(made, maps=((500, OLD),), rules=rules)) == ["30-1000 id,v"]
 
 
 def test_a_statement_and_the_rows_behind_it_must_agree() -> None:

@@ -1,11 +1,12 @@
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import ConfigError
-from spark_jobs.rules import SYSTEM_SCHEMAS, Pattern, Route, Scope, target
+from spark_jobs.rules import SYSTEM_SCHEMAS, TOOLS, Helpers, Pattern, Route, Scope, target
 
 GLOBS = st.text(alphabet="ab*?", min_size=1, max_size=5)
 NAMES = ["".join(letters) for size in range(6) for letters in itertools.product("abc", repeat=size)]
@@ -72,6 +73,61 @@ def test_the_last_match_wins(rules: list[str], inside: list[str], outside: list[
     scope = Scope.parse(rules)
     assert [name for name in inside if not scope.holds(*name.split("."))] == []
     assert [name for name in outside if scope.holds(*name.split("."))] == []
+
+
+BOTH = Helpers(tuple(TOOLS))
+
+
+@pytest.mark.parametrize(
+    "name, tool, changed",
+    [
+        ("_t_gho", "gh-ost", "t"),
+        ("_t_ghc", "gh-ost", "t"),
+        ("_t_del", "gh-ost", "t"),
+        ("_t_20180808165224_del", "gh-ost", "t"),
+        ("__a_b__gho", "gh-ost", "_a_b_"),
+        ("_t_new", "pt-osc", "t"),
+        ("___t_old", "pt-osc", "t"),
+        ("t_gho", None, None),
+        ("_t_gho2", None, None),
+        ("__gho", None, None),
+        ("t_old", None, None),
+        ("_new", None, None),
+    ],
+)
+def test_working_tables_of_tools_are_told_by_their_names(name: str, tool: str | None, changed: str | None) -> None:
+    assert BOTH.of("shop", name) == (None if tool is None else (tool, changed))
+    assert BOTH.is_copy(name) == name.endswith(("gho", "new"))
+
+
+@pytest.mark.parametrize(
+    "rules, helpers, inside, outside",
+    [
+        (["shop.*"], BOTH, ["t", "t_old"], ["_t_gho", "_t_ghc", "_t_del", "_t_new", "_t_old"]),
+        (["shop.*"], Helpers(("gh-ost",)), ["_t_new", "_t_old"], ["_t_gho"]),
+        (["shop.*"], Helpers(), ["_t_gho", "_t_old"], []),
+        (["shop.*"], Helpers(("pt-osc",), (Pattern.parse("shop._x*"),)), ["_x_old"], ["_t_old"]),
+        (["shop.*", "shop._x_old"], BOTH, ["_x_old"], ["_t_old"]),
+        (["shop.*", "!shop.x"], BOTH, ["_x_old"], ["_t_old"]),
+        (["shop.t"], BOTH, ["t"], ["_t_gho"]),
+        ([], BOTH, ["t"], ["_t_gho"]),
+    ],
+)
+def test_working_tables_are_out_of_scope_where_the_one_they_change_is_in_it(
+    rules: list[str], helpers: Helpers, inside: list[str], outside: list[str]
+) -> None:
+    scope = replace(Scope.parse(rules), helpers=helpers)
+    assert [name for name in inside if not scope.holds("shop", name)] == []
+    assert [name for name in outside if scope.holds("shop", name)] == []
+
+
+def test_why_a_table_is_left_out_is_said_with_the_way_back() -> None:
+    scope = replace(Scope.parse(["shop.*"]), helpers=BOTH)
+    assert scope.why_helper("shop", "_x_old") == (
+        "taken by its name for a table that pt-osc works with to change shop.x; if it is one of your own, list it "
+        "under online_ddl.real"
+    )
+    assert (scope.why_helper("shop", "x"), scope.why_helper("crm", "_x_old")) == (None, None)
 
 
 @given(GLOBS, GLOBS)

@@ -1,0 +1,141 @@
+"""What a table held at a place of the log, under the name that it had until then.
+
+A statement that gives a table another name brings all of its rows along, and they lie under the old name: in the old
+name's silver, if it had one, and in the log behind that. Nothing here depends on how far other tables' runs are:
+silver is taken at the version that it had before the place, and the log says the rest.
+
+Put here: where such rows are. Not here: taking them out of there (compact.py), or what follows for the table that has
+the new name (course.py).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from pyspark.sql import SparkSession
+
+from spark_jobs import bronze, silver
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.course import Base, Complete, Content, Rules, Standing, first_rows, held
+from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.lake import Lake, Table
+from spark_jobs.position import Position, Range
+from spark_jobs.reshape import ALTERING
+from spark_jobs.schema.alter import dropped, target
+from spark_jobs.schema.renames import may_rename, renamed
+from spark_jobs.survey import Said, Survey, survey
+
+
+@dataclass(frozen=True)
+class Ancestry:
+    """Of the tables of one source, by a bronze table at one version, of which ``oldest`` is where it begins.
+
+    by_log: silver is taken only where the log does not have a table from its beginning on.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    source: str
+    bronze: Table
+    version: int
+    oldest: Position
+    by_log: bool = False
+
+    def contents(self, name: TableName, until: Position) -> Content:
+        """What the table of this name held at a place. Raises TableStopped, DecodeError."""
+        base, standing, since = self._base(name, until)
+        made = self._made(name, self.oldest if self.by_log else since, until)
+        if made is not None:
+            base, standing, since = None, None, made
+        elif base is not None and since < self.oldest:
+            raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
+        since = max(since, self.oldest)
+        rules, found = Rules(self._complete(until), lambda *_: {}, contents=self.contents), Survey({}, ())
+        if since < until:
+            slices = bronze.read(self.spark, self.bronze, self.version, Range(since, until))
+            rules, found = replace(rules, first=first_rows(slices)), survey(slices)
+        content = held(found, name, Range(since, until), standing, rules)
+        return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
+
+    @cached_property
+    def _statements(self) -> Survey:
+        """All that bronze has: one question, however many tables are asked for."""
+        slices = bronze.read_all(self.spark, self.bronze, self.version)
+        return survey(slices.where("kind = 'statement'"))
+
+    def _base(self, name: TableName, until: Position) -> tuple[Base | None, Standing | None, Position]:
+        """What silver had of a table before a place, how the table stood there, and where that is."""
+        table = self.lake.silver(self.source, name.schema, name.table)
+        found = ((version, one) for version, one in table.since(-1) if one.kind != ALTERING and one.position <= until)
+        version, checkpoint = next(found, (None, None))
+        if version is None or checkpoint is None:
+            return None, None, self.oldest
+        standing = Standing.from_notes(checkpoint.notes)
+        known = standing.definition
+        base = Base(table, version, silver.columns(known), standing.emptied) if known else None
+        return base, standing, checkpoint.position
+
+    def _made(self, name: TableName, since: Position, until: Position) -> Position | None:
+        """Where the last statement stands that made the table, or gave it its name: no row of it is older."""
+        said = (one for one in self._statements.about(name, since) if one.position < until)
+        return max((one.position for one in said if _makes(one, name)), default=None)
+
+    @staticmethod
+    def _complete(until: Position) -> Complete:
+        """A server's definitions are of the names that tables have now; here they have those from before."""
+
+        def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
+            if not logged.named():
+                raise TableStopped(
+                    f"{logged.name}: neither the log (binlog_row_metadata is not FULL) nor a statement names the "
+                    f"columns that it had before {until}, where it was given another name"
+                )
+            return logged
+
+        return complete
+
+
+def _makes(said: Said, name: TableName) -> bool:
+    text = said.statement.plain
+    try:
+        if said.statement.verb.startswith("CREATE"):
+            is_maybe = "IF NOT EXISTS" in " ".join(text.upper().split())
+            return not is_maybe and target(text, said.database) == name
+        return may_rename(said.statement) and renamed(text, said.database).get(name, name) not in (None, name)
+    except (DecodeError, IndexError):
+        return False  # where it may be about the table, the table's course says so
+
+
+def made_at(found: Survey, name: TableName, since: Position) -> Position | None:
+    """Where the table was made, or named, that has a name in the end; None where none has, or it is not in the log."""
+    place = None
+    for said in found.about(name, since):
+        if _makes(said, name):
+            place = said.position
+        elif _ends(said, name):
+            place = None
+    return place
+
+
+def _ends(said: Said, name: TableName) -> bool:
+    text = said.statement.plain
+    try:
+        if said.statement.verb.startswith("DROP"):
+            return bool(said.statement.schemas) or name in dropped(text, said.database)
+        return may_rename(said.statement) and renamed(text, said.database).get(name, name) is None
+    except (DecodeError, IndexError):
+        return False
+
+
+def given(found: Survey) -> Iterator[TableName]:
+    """The names that statements give to tables, as far as they can be read."""
+    for said in found.statements:
+        if may_rename(said.statement):
+            yield from _given(said)
+
+
+def _given(said: Said) -> Iterable[TableName]:
+    try:
+        return [new for new, old in renamed(said.statement.plain, said.database).items() if old not in (None, new)]
+    except (DecodeError, IndexError):
+        return []  # its tables' courses say so
