@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import checkpoint
+from assets.backfill import register_files
 from assets.lineage import Lineage
 from assets.standing import backlog, settled
 from assets.steps import (
@@ -74,6 +75,7 @@ def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Line
         head = table.head()
         comparison = compared(context, {key: head.position if head else None})[key]
         extracted = extract_source(spark.session(), pipeline, lineage.source) if spark else None
+        register_files(context.instance, pipeline, lineage.source)
     if extracted and extracted.stretch and extracted.stretch.endpoint:
         context.instance.add_run_tags(context.run_id, {ENDPOINT_TAG: extracted.stretch.endpoint})
     if extracted and (extracted.range or not head):

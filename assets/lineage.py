@@ -62,7 +62,12 @@ class Lineage:
         return published_key(self.source)
 
     @property
+    def backfill(self) -> dg.AssetKey:
+        return backfill_key(self.source)
+
+    @property
     def keys(self) -> list[dg.AssetKey]:
+        """What a run of the source makes."""
         return [self.bronze, *(one.key for one in (*self.silver, *self.downstream)), self.published]
 
 
@@ -80,6 +85,10 @@ def downstream_key(name: Name) -> dg.AssetKey:
 
 def published_key(source: str) -> dg.AssetKey:
     return dg.AssetKey(["published", source])
+
+
+def backfill_key(source: str) -> dg.AssetKey:
+    return dg.AssetKey(["backfill", source])
 
 
 def lineages(pipeline: Pipeline, tables: Iterable[Seen]) -> list[Lineage]:

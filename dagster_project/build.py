@@ -12,11 +12,12 @@ from typing import Any
 
 import dagster as dg
 
+from assets.backfill import backfill_asset
 from assets.lineage import lineages
 from assets.source import pool, source_assets
 from assets.steps import HANDED_ON
 from assets.verify import verify_checks
-from dagster_project.jobs import all_sources, load_tables, maintenance, one_source, verification
+from dagster_project.jobs import all_sources, backfill_range, load_tables, maintenance, one_source, verification
 from dagster_project.resources import HandedOn, SparkSessions
 from dagster_project.schedules import maintenance_schedule, schedules, verify_schedule
 from dagster_project.sensors import binlog_sensor
@@ -35,9 +36,19 @@ def build_defs(config: Path | Pipeline, resources: Mapping[str, Any] | None = No
     verifying = verification(pipeline, graph) if checks else None
     own = {"spark": SparkSessions(configuration=str(pipeline.path)), HANDED_ON: HandedOn()}
     return dg.Definitions(
-        assets=[source_assets(pipeline, lineage) for lineage in graph],
+        assets=[
+            *(source_assets(pipeline, lineage) for lineage in graph),
+            *(backfill_asset(pipeline, lineage, pool(lineage.source)) for lineage in graph),
+        ],
         asset_checks=checks,
-        jobs=[everything, *by_source, *loads, upkeep, *([verifying] if verifying else [])],
+        jobs=[
+            everything,
+            *by_source,
+            *loads,
+            backfill_range(pipeline, graph),
+            upkeep,
+            *([verifying] if verifying else []),
+        ],
         sensors=[binlog_sensor(pipeline, lineage, job) for lineage, job in zip(graph, by_source, strict=True)],
         schedules=[
             *schedules(graph, everything),

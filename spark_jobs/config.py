@@ -55,6 +55,15 @@ def _downstream(text: str) -> str:
     return text
 
 
+_OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+def _owner(text: str) -> str:
+    if not _OWNER.fullmatch(text):
+        raise ValueError(f"{text!r} must be an email address, or team:NAME")
+    return text
+
+
 _DURATION = re.compile(r"(\d+)([dhm])")
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
@@ -211,6 +220,7 @@ class Pipeline(_Model):
     compat: Literal["full", "plain"] = "full"
     on_drop: Literal["keep", "drop"] = "keep"
     verify: bool = False
+    owners: tuple[Annotated[str, AfterValidator(_owner)], ...] = ()
 
     @property
     def scope(self) -> Scope:
