@@ -205,11 +205,11 @@ def _chosen(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) 
 def check_step(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.OpDefinition:
     """The first step of ``backfill_range``: takes the form, says what is wrong with it, hands over to its source's."""
     names = [lineage.source for lineage in lineages]
-    only = {"default_value": names[0]} if len(names) == 1 else {}
+    sources = dg.Enum("BackfillSource", list(map(dg.EnumValue, names)))
     form = {
-        "source": dg.Field(
-            dg.Enum("BackfillSource", list(map(dg.EnumValue, names))), description="The source.", **only
-        ),
+        "source": dg.Field(sources, description="The source.")
+        if len(names) > 1
+        else dg.Field(sources, default_value=names[0], description="The source; there is one."),
         "from": dg.Field(
             str,
             description="Where the range begins: a position like mysql-bin.000042:1337, a GTID set, or a time and its "
@@ -258,7 +258,8 @@ def range_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
         pool=pool,
     )
     def step(context: dg.OpExecutionContext, spark: dg.ResourceParam[Sessions]) -> None:
-        request = _request(context.run_config["ops"][FORM]["config"], source)
+        ops: Any = context.run_config["ops"]
+        request = _request(ops[FORM]["config"], source)
         with failing():
             wanted = request.range(spark.session(), pipeline)
         done = _Backfill(context, pipeline, request, wanted).run(spark)
@@ -354,8 +355,9 @@ class _Backfill:
             metadata = checkpoint.of_compacted(one, lake.silver(source, *name))
             self._log(silver_key(source, name), Done(one.head.position or one.range.stop, metadata), one.head.version)
         for merged in outcome.merged:
-            into = target(self._pipeline.route_list, merged.name.schema, merged.name.table)
-            metadata = checkpoint.of_merged(merged, lake.downstream(*into), None)
+            name = (merged.name.schema, merged.name.table)
+            into = target(self._pipeline.route_list, *name)
+            metadata = checkpoint.of_merged(merged, lake.downstream(*into), lake.silver(source, *name), None)
             self._log(downstream_key(into), Done(merged.range.stop, metadata), merged.head.version)
 
     def _log(self, key: dg.AssetKey, done: Done, version: int) -> None:

@@ -54,6 +54,10 @@ class Lineage:
     """Where tables of several sources are routed to one downstream table, it stands with the first of them."""
 
     @property
+    def origin(self) -> dg.AssetKey:
+        return origin_key(self.source)
+
+    @property
     def bronze(self) -> dg.AssetKey:
         return bronze_key(self.source)
 
@@ -69,6 +73,10 @@ class Lineage:
     def keys(self) -> list[dg.AssetKey]:
         """What a run of the source makes."""
         return [self.bronze, *(one.key for one in (*self.silver, *self.downstream)), self.published]
+
+
+def origin_key(source: str) -> dg.AssetKey:
+    return dg.AssetKey(["source", source])
 
 
 def bronze_key(source: str) -> dg.AssetKey:

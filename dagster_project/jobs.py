@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from assets.audit import audit_keys
 from assets.backfill import branch, check_step, range_step
 from assets.lineage import Lineage
 from assets.load import load_step
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # Dagster has no public name for what define_asset_job return
 ALL = "sync"
 MAINTENANCE = "maintenance"
 VERIFY = "verify"
+AUDIT = "audit"
 BACKFILL = "backfill_range"
 
 
@@ -113,3 +115,13 @@ def backfill_range(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.JobDef
             step(checked if len(steps) == 1 else getattr(checked, branch(source)))
 
     return job
+
+
+def audit(lineages: Sequence[Lineage]) -> "UnresolvedAssetJobDefinition":
+    """The cheap checks of all sources, and nothing else."""
+    keys = [key for lineage in lineages for key in audit_keys(lineage)]
+    return dg.define_asset_job(
+        AUDIT,
+        selection=dg.AssetSelection.checks(*keys),
+        description="Checks that positions touch, keys are unique, and lag and retention margin are within limits.",
+    )

@@ -489,7 +489,9 @@ def backfill(
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.backfill import LAYERS, Redone, Request
     from spark_jobs.backfill import backfill as do_again
+    from spark_jobs.place import require_places
 
+    require_places(start, stop)
     request = Request(source, start, stop, tables, layers or LAYERS)
     request.require_valid(load(path))
 

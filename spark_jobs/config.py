@@ -220,6 +220,7 @@ class Pipeline(_Model):
     compat: Literal["full", "plain"] = "full"
     on_drop: Literal["keep", "drop"] = "keep"
     verify: bool = False
+    max_lag: Duration | None = None
     owners: tuple[Annotated[str, AfterValidator(_owner)], ...] = ()
 
     @property
