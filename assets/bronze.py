@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import checkpoint
+from assets.backfill import register_files
 from assets.lineage import Lineage
 from assets.standing import backlog, settled
 from assets.steps import (
+    FROM_TAG,
     HANDED_ON,
     RETRY,
+    SOURCE_TAG,
+    TO_TAG,
     Done,
     Events,
     Sessions,
@@ -24,11 +28,14 @@ from assets.steps import (
     mended,
 )
 from spark_jobs.config import Pipeline
+from spark_jobs.position import Range
 
 if TYPE_CHECKING:  # imports pyspark
     from spark_jobs.lake import Head
 
 BRONZE = "bronze"
+LOG = "log"
+"""Input: nothing is handed over, it draws the arrow from the source."""
 ENDPOINT_TAG = "stratalog/endpoint"
 """Of a run: the server that was read."""
 IDLE = "idle"
@@ -42,6 +49,7 @@ def extract_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
     @dg.op(
         name=f"extract_{source}",
         description=f"Reads the log of {source} from bronze's head to its end, whole transactions, byte for byte.",
+        ins={LOG: dg.In(dg.Nothing)},
         out={
             BRONZE: dg.Out(dg.Nothing, is_required=False),
             IDLE: dg.Out(bool, is_required=False, io_manager_key=HANDED_ON),
@@ -55,6 +63,7 @@ def extract_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
             with failing():
                 ahead = backlog(pipeline, source)
             moved = ahead.moved
+            observe(context, lineage, checkpoint.of_backlog(ahead))
             yield from _extracted(context, pipeline, lineage, spark if moved else None)
             if not moved:
                 context.log.info("%s: nothing new; the log ends at %s", source, ahead.end)
@@ -74,13 +83,30 @@ def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Line
         head = table.head()
         comparison = compared(context, {key: head.position if head else None})[key]
         extracted = extract_source(spark.session(), pipeline, lineage.source) if spark else None
+        register_files(context.instance, pipeline, lineage.source)
     if extracted and extracted.stretch and extracted.stretch.endpoint:
         context.instance.add_run_tags(context.run_id, {ENDPOINT_TAG: extracted.stretch.endpoint})
     if extracted and (extracted.range or not head):
+        tag_range(context, lineage.source, extracted.range)
+        observe(context, lineage, checkpoint.of_read_source(extracted))
         done = Done(extracted.range.stop, checkpoint.of_extracted(extracted, table), _version(extracted.head))
         yield materialized(key, done, comparison)
     else:
         yield from mended(key, comparison, head, table, _version(head))
+
+
+def observe(context: dg.OpExecutionContext, lineage: Lineage, said: checkpoint.Metadata) -> None:
+    """Says something of the source, on its own page."""
+    context.log_event(dg.AssetObservation(lineage.origin, metadata=said))
+
+
+def tag_range(context: dg.OpExecutionContext, source: str, done: Range) -> None:
+    """What a run of one source read, as its tags; a run of several has a tag for each."""
+    if context.run.tags.get(SOURCE_TAG) == source:
+        tags = {FROM_TAG: str(done.start), TO_TAG: str(done.stop)}
+    else:
+        tags = {f"range/{source}": str(done)}
+    context.instance.add_run_tags(context.run_id, tags)
 
 
 def _version(head: "Head | None") -> str | None:

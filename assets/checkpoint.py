@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from assets.lineage import silver_key
 from spark_jobs.errors import ConfigError
 from spark_jobs.position import Position, Range
 
 if TYPE_CHECKING:  # these import pyspark
+    from assets.standing import Backlog
     from spark_jobs.compact import Compacted
     from spark_jobs.extract import Extracted
     from spark_jobs.lake import Head, Table
@@ -47,6 +49,11 @@ BYTES_PER_SECOND = "run/bytes_per_second"
 CHANGES_PER_SECOND = "run/changes_per_second"
 ENDPOINT = "source/endpoint"
 STRETCH = "source/stretch"
+BACKLOG = "source/backlog_bytes"
+LOG_END = "source/log_end"
+HELD = "source/bronze"
+ROWS_PER_SECOND = "run/rows_per_second"
+LINEAGE = "dagster/column_lineage"
 VERSION = "delta/version"
 COUNTER = "delta/counter"
 PATH = "delta/path"
@@ -137,6 +144,18 @@ def version_tag(version: str) -> dict[str, str]:
     return {DATA_VERSION: version}
 
 
+def of_backlog(ahead: "Backlog") -> Metadata:
+    """What a source says of itself before a run: where its log ends, and how much of it bronze has not."""
+    held = {HELD: str(ahead.bronze)} if ahead.bronze else {}
+    return {LOG_END: str(ahead.end), BACKLOG: number(ahead.bytes), **held}
+
+
+def of_read_source(extracted: "Extracted") -> Metadata:
+    """What a source says of itself after a run: how near it was to purging what the run read."""
+    held = {LOG_END: str(extracted.range.stop), HELD: str(extracted.range.stop), BACKLOG: 0}
+    return {**held, **_origin(extracted.stretch), **lag(extracted.committed_at), **_margin(extracted.margin)}
+
+
 def of_extracted(extracted: "Extracted", table: "Table") -> Metadata:
     """What a bronze commit says."""
     return {
@@ -164,14 +183,15 @@ def of_compacted(compacted: "Compacted", table: "Table") -> Metadata:
         UPDATED: number(compacted.updates),
         DELETED: number(compacted.deletes),
         **lag(compacted.committed_at),
+        **_log_bytes(compacted.head),
         **_pace(CHANGES_PER_SECOND, compacted.changes, compacted.seconds),
         **of_head(compacted.head, table),
         **_columns(table),
     }
 
 
-def of_merged(merged: "Merged", table: "Table", committed_at: datetime | None) -> Metadata:
-    """What a downstream commit says; ``committed_at`` is that of the newest change of its source table."""
+def of_merged(merged: "Merged", table: "Table", silver: "Table", committed_at: datetime | None) -> Metadata:
+    """What a downstream commit says; ``committed_at`` is that of the newest change of its source table, ``silver``."""
     return {
         **of_range(merged.range),
         INSERTED: number(merged.inserted),
@@ -179,9 +199,10 @@ def of_merged(merged: "Merged", table: "Table", committed_at: datetime | None) -
         DELETED: number(merged.deleted),
         **({REDONE: merged.redone} if merged.redone else {}),
         **lag(committed_at),
-        SECONDS: round(merged.seconds, 3),
+        **_pace(ROWS_PER_SECOND, merged.inserted + merged.updated + merged.deleted, merged.seconds),
         **of_head(merged.head, table),
         **_columns(table),
+        **_column_lineage(merged, silver, table),
     }
 
 
@@ -240,6 +261,20 @@ def _margin(left: "Margin | None") -> Metadata:
 def _pace(key: str, amount: int, seconds: float) -> Metadata:
     pace = {key: round(amount / seconds, 1)} if seconds else {}
     return {SECONDS: round(seconds, 3), **pace}
+
+
+def _log_bytes(head: "Head") -> Metadata:
+    """Bytes of log that a window's rows were decoded from."""
+    said = head.checkpoint.notes.get("log_bytes") if head.checkpoint else None
+    return {} if said is None else {BYTES: number(said)}
+
+
+def _column_lineage(merged: "Merged", silver: "Table", table: "Table") -> Metadata:
+    """Each downstream column comes from that of its name in silver."""
+    key = silver_key(merged.source, (merged.name.schema, merged.name.table))
+    there = silver.columns()
+    deps = {name: [dg.TableColumnDep(key, name)] for name in table.columns() if name in there}
+    return {LINEAGE: dg.TableColumnLineage(deps)} if deps else {}
 
 
 def _columns(table: "Table") -> Metadata:

@@ -72,11 +72,11 @@ def _worked_on(outcome: "Outcome | None") -> set[Name]:
 def _done(pipeline: Pipeline, outcome: "Outcome | None") -> dict[dg.AssetKey, Done]:
     from spark_jobs.pipeline import lake_of
 
-    found = {}
+    found, lake = {}, lake_of(pipeline)
     newest = {entry.name: entry.committed_at for entry in outcome.entries} if outcome else {}
     for one in outcome.merged if outcome else ():
         name = (one.name.schema, one.name.table)
         into = target(pipeline.route_list, *name)
-        metadata = checkpoint.of_merged(one, lake_of(pipeline).downstream(*into), newest.get(name))
+        metadata = checkpoint.of_merged(one, lake.downstream(*into), lake.silver(one.source, *name), newest.get(name))
         found[downstream_key(into)] = Done(one.range.stop, metadata)
     return found

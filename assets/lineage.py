@@ -54,6 +54,10 @@ class Lineage:
     """Where tables of several sources are routed to one downstream table, it stands with the first of them."""
 
     @property
+    def origin(self) -> dg.AssetKey:
+        return origin_key(self.source)
+
+    @property
     def bronze(self) -> dg.AssetKey:
         return bronze_key(self.source)
 
@@ -62,8 +66,17 @@ class Lineage:
         return published_key(self.source)
 
     @property
+    def backfill(self) -> dg.AssetKey:
+        return backfill_key(self.source)
+
+    @property
     def keys(self) -> list[dg.AssetKey]:
+        """What a run of the source makes."""
         return [self.bronze, *(one.key for one in (*self.silver, *self.downstream)), self.published]
+
+
+def origin_key(source: str) -> dg.AssetKey:
+    return dg.AssetKey(["source", source])
 
 
 def bronze_key(source: str) -> dg.AssetKey:
@@ -80,6 +93,10 @@ def downstream_key(name: Name) -> dg.AssetKey:
 
 def published_key(source: str) -> dg.AssetKey:
     return dg.AssetKey(["published", source])
+
+
+def backfill_key(source: str) -> dg.AssetKey:
+    return dg.AssetKey(["backfill", source])
 
 
 def lineages(pipeline: Pipeline, tables: Iterable[Seen]) -> list[Lineage]:

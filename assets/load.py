@@ -92,7 +92,7 @@ def _report(context: dg.OpExecutionContext, pipeline: Pipeline, source: str, don
         head = silver.head()
         if head and head.position:
             _log(context, silver_key(source, name), Done(head.position, checkpoint.of_head(head, silver)))
-        metadata = checkpoint.of_merged(one, lake.downstream(*into), None)
+        metadata = checkpoint.of_merged(one, lake.downstream(*into), silver, None)
         _log(context, downstream_key(into), Done(one.range.stop, metadata))
 
 

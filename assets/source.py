@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.bronze import BRONZE, extract_step
+from assets.bronze import BRONZE, LOG, extract_step
 from assets.downstream import MERGED, merge_step
 from assets.lineage import Lineage, TableAsset, silver_key
 from assets.published import PUBLISHED, publish_step
@@ -25,13 +25,27 @@ def source_assets(pipeline: Pipeline, lineage: Lineage) -> dg.AssetsDefinition:
     keys = {BRONZE: lineage.bronze, **{one.output: one.key for one in tables}, PUBLISHED: lineage.published}
     return dg.AssetsDefinition.from_graph(
         _chain(pipeline, lineage),
+        keys_by_input_name={LOG: lineage.origin},
         keys_by_output_name=keys,
         internal_asset_deps=_arrows(lineage),
         group_name=lineage.source,
         descriptions_by_output_name=_descriptions(pipeline, lineage),
         tags_by_output_name=_kinds(pipeline, lineage),
+        owners_by_output_name={output: [*pipeline.owners] for output in keys},
         check_specs=[one.check for one in tables if one.check],
         can_subset=True,
+    )
+
+
+def origin_asset(pipeline: Pipeline, lineage: Lineage) -> dg.AssetSpec:
+    """Where the log comes from. Nothing makes it; what a run finds there is observed of it."""
+    return dg.AssetSpec(
+        lineage.origin,
+        group_name=lineage.source,
+        description=f"The log of {_origin(pipeline, lineage.source)}: how far ahead of bronze it is, and how much it "
+        "still has before what is to be read next.",
+        kinds={"source", "mysql" if pipeline.sources[lineage.source].mysql else "file"},
+        owners=pipeline.owners,
     )
 
 
@@ -47,8 +61,8 @@ def _chain(pipeline: Pipeline, lineage: Lineage) -> dg.GraphDefinition:
     merge = merge_step(*made_by).alias("merge")
     publish = publish_step(*made_by).alias("publish")
 
-    def chain() -> dict[str, Any]:
-        extracted = extract()
+    def chain(log: Any) -> dict[str, Any]:
+        extracted = extract(log)
         compacted = compact(extracted.idle)
         merged = merge(extracted.idle, _output(compacted, COMPACTED))
         outputs = {name: getattr(compacted, name) for name in _names(lineage.silver)}
@@ -56,7 +70,9 @@ def _chain(pipeline: Pipeline, lineage: Lineage) -> dg.GraphDefinition:
         return {BRONZE: extracted.bronze, **outputs, PUBLISHED: publish(_output(merged, MERGED))}
 
     names = [BRONZE, *_names(lineage.silver), *_names(lineage.downstream), PUBLISHED]
-    return dg.graph(name=f"source_{lineage.source}", out={name: dg.GraphOut() for name in names})(chain)
+    return dg.graph(
+        name=f"source_{lineage.source}", ins={LOG: dg.GraphIn()}, out={name: dg.GraphOut() for name in names}
+    )(chain)
 
 
 def _output(invoked: Any, name: str) -> Any:
@@ -70,7 +86,7 @@ def _names(tables: tuple[TableAsset, ...]) -> list[str]:
 
 
 def _arrows(lineage: Lineage) -> dict[str, set[dg.AssetKey]]:
-    arrows: dict[str, set[dg.AssetKey]] = {BRONZE: set()}
+    arrows: dict[str, set[dg.AssetKey]] = {BRONZE: {lineage.origin}}
     arrows |= {one.output: {lineage.bronze} for one in lineage.silver}
     for one in lineage.downstream:
         arrows[one.output] = {silver_key(lineage.source, name) for name in one.origins}

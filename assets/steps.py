@@ -26,6 +26,11 @@ if TYPE_CHECKING:  # these import pyspark
 HANDED_ON = "handed_on"
 """Key of the IO manager that carries a step's outcome to the next one of the same run."""
 
+SOURCE_TAG = "stratalog/source"
+FROM_TAG = "stratalog/from"
+TO_TAG = "stratalog/to"
+"""Tags of a run: its source, and the part of the log that it is about."""
+
 RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """A lost connection and a lost race pass; what does not pass says so (``failing``)."""
 

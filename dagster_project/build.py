@@ -12,13 +12,15 @@ from typing import Any
 
 import dagster as dg
 
+from assets.audit import audit_checks
+from assets.backfill import backfill_asset
 from assets.lineage import lineages
-from assets.source import pool, source_assets
+from assets.source import origin_asset, pool, source_assets
 from assets.steps import HANDED_ON
 from assets.verify import verify_checks
-from dagster_project.jobs import all_sources, load_tables, maintenance, one_source, verification
+from dagster_project.jobs import all_sources, audit, backfill_range, load_tables, maintenance, one_source, verification
 from dagster_project.resources import GivenSparkSessions, HandedOn, SparkSessions
-from dagster_project.schedules import maintenance_schedule, schedules, verify_schedule
+from dagster_project.schedules import audit_schedule, maintenance_schedule, schedules, verify_schedule
 from dagster_project.sensors import binlog_sensor
 from spark_jobs import seen
 from spark_jobs.config import Pipeline, load
@@ -41,17 +43,31 @@ def build_defs(
     loads = [load_tables(pipeline, lineage) for lineage in graph if pipeline.sources[lineage.source].mysql]
     checks = [one for lineage in graph if (one := verify_checks(pipeline, lineage, pool(lineage.source)))]
     verifying = verification(pipeline, graph) if checks else None
+    auditing = audit(graph)
     is_made = isinstance(config, Pipeline)
     spark = GivenSparkSessions(pipeline.spark) if is_made else SparkSessions(configuration=str(pipeline.path))
     own = {"spark": spark, HANDED_ON: HandedOn()}
     return dg.Definitions(
-        assets=[source_assets(pipeline, lineage) for lineage in graph],
-        asset_checks=checks,
-        jobs=[everything, *by_source, *loads, upkeep, *([verifying] if verifying else [])],
+        assets=[
+            *(origin_asset(pipeline, lineage) for lineage in graph),
+            *(source_assets(pipeline, lineage) for lineage in graph),
+            *(backfill_asset(pipeline, lineage, pool(lineage.source)) for lineage in graph),
+        ],
+        asset_checks=[*checks, *(audit_checks(pipeline, lineage) for lineage in graph)],
+        jobs=[
+            everything,
+            *by_source,
+            *loads,
+            backfill_range(pipeline, graph),
+            upkeep,
+            auditing,
+            *([verifying] if verifying else []),
+        ],
         sensors=[binlog_sensor(pipeline, lineage, job) for lineage, job in zip(graph, by_source, strict=True)],
         schedules=[
             *schedules(graph, everything),
             maintenance_schedule(graph, upkeep),
+            audit_schedule(auditing),
             *([verify_schedule(graph, verifying)] if verifying else []),
         ],
         resources={**own, **(resources or {})},

@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from assets.audit import audit_keys
+from assets.backfill import branch, check_step, range_step
 from assets.lineage import Lineage
 from assets.load import load_step
 from assets.maintenance import maintain_step
 from assets.source import pool
+from assets.steps import SOURCE_TAG
 from assets.verify import check_keys
 from spark_jobs.config import Pipeline
 
 if TYPE_CHECKING:  # Dagster has no public name for what define_asset_job returns
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-SOURCE_TAG = "stratalog/source"
 ALL = "sync"
 MAINTENANCE = "maintenance"
 VERIFY = "verify"
+AUDIT = "audit"
+BACKFILL = "backfill_range"
 
 
 def sync_name(source: str) -> str:
@@ -92,4 +96,32 @@ def verification(pipeline: Pipeline, lineages: Sequence[Lineage]) -> "Unresolved
         VERIFY,
         selection=dg.AssetSelection.checks(*keys),
         description="Compares every downstream table of live sources with the source's own rows, while writes go on.",
+    )
+
+
+def backfill_range(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.JobDefinition:
+    """A range of one source's log done again, by places; the form names the source, and its step waits in its pool."""
+    check = check_step(pipeline, lineages)
+    steps = {lineage.source: range_step(pipeline, lineage, pool(lineage.source)) for lineage in lineages}
+
+    @dg.job(
+        name=BACKFILL,
+        description="Does a range of a source's log again from bronze, through silver and downstream, for all tables "
+        "or some: what `stratalog backfill` does. Other runs of the source take turns with it.",
+    )
+    def job() -> None:
+        checked = check()
+        for source, step in steps.items():
+            step(checked if len(steps) == 1 else getattr(checked, branch(source)))
+
+    return job
+
+
+def audit(lineages: Sequence[Lineage]) -> "UnresolvedAssetJobDefinition":
+    """The cheap checks of all sources, and nothing else."""
+    keys = [key for lineage in lineages for key in audit_keys(lineage)]
+    return dg.define_asset_job(
+        AUDIT,
+        selection=dg.AssetSelection.checks(*keys),
+        description="Checks that positions touch, keys are unique, and lag and retention margin are within limits.",
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.lineage import Lineage
-from dagster_project.jobs import ALL, MAINTENANCE, VERIFY
+from dagster_project.jobs import ALL, AUDIT, MAINTENANCE, VERIFY
 from dagster_project.runs import jobs_of, under_way
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ TIMES = {
     "sync_daily": ("0 3 * * *", "At three in the morning, UTC, all sources."),
 }
 MAINTENANCE_TIME = ("30 4 * * *", "At half past four in the morning, UTC; passes over a run that is not done yet.")
+AUDIT_TIME = ("0 * * * *", "Every hour, the cheap checks of all sources; passes over a run that is not done yet.")
 VERIFY_TIME = (
     "30 5 * * 0",
     "On Sundays at half past five in the morning, UTC; passes over a run that is not done yet.",
@@ -40,6 +41,11 @@ def maintenance_schedule(lineages: Sequence[Lineage], job: dg.JobDefinition) -> 
 def verify_schedule(lineages: Sequence[Lineage], job: "UnresolvedAssetJobDefinition") -> dg.ScheduleDefinition:
     """Off until it is switched on."""
     return _schedule("verify_weekly", *VERIFY_TIME, [*_syncing(lineages), VERIFY], job)
+
+
+def audit_schedule(job: "UnresolvedAssetJobDefinition") -> dg.ScheduleDefinition:
+    """Off until it is switched on. It writes nothing, so it waits for no run but its own."""
+    return _schedule("audit_hourly", *AUDIT_TIME, [AUDIT], job)
 
 
 def _syncing(lineages: Sequence[Lineage]) -> list[str]:

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from assets.backfill import register_files
 from assets.lineage import Lineage
 from assets.standing import Backlog, backlog
-from dagster_project.jobs import SOURCE_TAG
+from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG
 from dagster_project.runs import jobs_of, under_way, wait_after_failures
 from spark_jobs.config import Pipeline
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-FROM_TAG = "stratalog/from"
-TO_TAG = "stratalog/to"
 _INTERVAL = 30
 
 
@@ -39,6 +38,7 @@ def binlog_sensor(pipeline: Pipeline, lineage: Lineage, job: "UnresolvedAssetJob
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         now = backlog(pipeline, source)
         if not now.moved and not now.left_behind:
+            register_files(context.instance, pipeline, source)  # runs of the command line may have brought some
             return dg.SkipReason(f"{source} has not moved: its log ends at {now.end}, and bronze holds it up to there")
         reason = not_now(context.instance, source)
         return reason or dg.RunRequest(tags=request_tags(source, now))

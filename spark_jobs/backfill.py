@@ -1,7 +1,8 @@
 """A range of the log done again from bronze: its windows in silver replaced by what the log says now.
 
-Put here: which windows a range means, and replacing them. Not here: what follows downstream; the next merge sees the
-replaced windows in silver's history and applies them (merge.py).
+Put here: what is asked for and what is wrong with it, which windows a range means, and replacing them. Not here: what
+follows downstream; the next merge sees the replaced windows in silver's history and applies them (merge.py); or who
+asks (cli.py, assets/backfill.py).
 
 A range is snapped outward to whole windows. What decodes to the rows that are there already is not written again.
 """
@@ -11,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
+from typing import Literal, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,17 +24,146 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Net, Window, Work, carried_rows, net_changes, total
 from spark_jobs.config import Pipeline
 from spark_jobs.course import Content, Rules, Standing, Turn, course, first_rows, onwards
-from spark_jobs.errors import LakeError, StratalogError, about
+from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, about
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch
+from spark_jobs.landed import Where, range_in
 from spark_jobs.merge import REDO
 from spark_jobs.pipeline import Outcome, lake_of, merge_source, publish
+from spark_jobs.place import require_places
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
+from spark_jobs.rules import Pattern
 from spark_jobs.schema import definitions
 from spark_jobs.stretches import Stretch, stretches
 from spark_jobs.survey import survey
 
 log = logging.getLogger(__name__)
+
+
+Layer = Literal["silver", "downstream"]
+SILVER: Layer = "silver"
+DOWNSTREAM: Layer = "downstream"
+LAYERS: tuple[Layer, ...] = (SILVER, DOWNSTREAM)
+"""``silver``: windows are decoded again, and replaced where they differ. ``downstream``: what was replaced is merged;
+without ``silver``, the keys of the windows are merged again from silver as it is."""
+_TRIES = 3
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be done again: [start, stop) of a source's log, as places; no tables means all of them."""
+
+    source: str
+    start: Where
+    stop: Where
+    tables: tuple[str, ...] = ()
+    layers: tuple[Layer, ...] = LAYERS
+
+    def require_valid(self, pipeline: Pipeline) -> None:
+        """What can be known to be wrong without Spark. Raises ConfigError with all of it, LakeError for no bronze."""
+        problems: dict[str, str] = {}
+        texts = [place if isinstance(place, str) else str(place or "") for place in (self.start, self.stop)]
+        problems |= {key: "missing" for key, text in zip(("from", "to"), texts, strict=True) if not text.strip()}
+        try:
+            require_places(*texts)
+        except ConfigError as error:
+            problems |= error.problems
+        problems |= self._wrong_layers()
+        if self.source not in pipeline.sources:
+            problems["source"] = f"no source {self.source!r}; there are {', '.join(pipeline.sources)}"
+        else:
+            problems |= self._wrong_tables(_in_scope(pipeline, self.source))
+        if problems:
+            raise ConfigError(problems)
+
+    def _wrong_layers(self) -> dict[str, str]:
+        unknown = [repr(one) for one in self.layers if one not in LAYERS]
+        if unknown or not self.layers:
+            return {"layers": f"{', '.join(unknown) or 'none'}: choose among {', '.join(LAYERS)}"}
+        return {}
+
+    def _wrong_tables(self, known: list[TableName]) -> dict[str, str]:
+        problems = {}
+        for at, text in enumerate(self.tables):
+            try:
+                pattern = Pattern.parse(text)
+            except ConfigError as error:
+                problems[f"tables[{at}]"] = str(error)
+                continue
+            if not any(pattern.matches(one.schema, one.table) for one in known):
+                listed = ", ".join(map(str, sorted(known)[:_LISTED])) or "none"
+                more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+                problems[f"tables[{at}]"] = f"{text} is no table of {self.source} that a run has seen: {listed}{more}"
+        return problems
+
+    def wants(self, name: TableName) -> bool:
+        """Whether a table is to be done again."""
+        patterns = map(Pattern.parse, self.tables)
+        return not self.tables or any(one.matches(name.schema, name.table) for one in patterns)
+
+    def range(self, spark: SparkSession, pipeline: Pipeline) -> Range:
+        """Where the places lie in bronze. Raises SourceError, ConfigError, LakeError."""
+        return range_in(spark, lake_of(pipeline), self.source, self.start, self.stop)
+
+
+_LISTED = 20
+"""Tables that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Rows of some windows by what the log says now, beside those that silver holds.
+
+    new: those that silver did not have so. gone: those of silver that are not among them. A row that changed is both.
+    """
+
+    rows: int = 0
+    new: int = 0
+    gone: int = 0
+
+    @property
+    def any(self) -> bool:
+        return bool(self.new or self.gone)
+
+
+@dataclass(frozen=True, slots=True)
+class Redone:
+    """What became of one table: its windows in the range, what differed in them, and what was replaced if anything did.
+
+    found: None where silver was left alone.
+    """
+
+    name: TableName
+    windows: tuple[Range, ...] = ()
+    found: Difference | None = None
+    compacted: Compacted | None = None
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        if not self.windows:
+            return f"{self.name}: has no window in the range"
+        windows = f"{self.name}: windows: {len(self.windows)}"
+        if self.found is None:
+            return f"{windows}, merged again as they are"
+        said = "nothing differs" if not self.found.any else f"{self.found.new:,} new, {self.found.gone:,} gone"
+        return f"{windows}, rows: {self.found.rows:,}, {said} ({self.seconds:.1f} s)"
+
+
+Said = Callable[[Redone, int, int], None]
+"""What a caller hears of each table: what became of it, the how manyth it is, and of how many."""
+
+
+def _unsaid(_: Redone, __: int, ___: int) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a range is done again: through which layers, and who is told of each table."""
+
+    layers: tuple[Layer, ...] = LAYERS
+    said: Said = _unsaid
 
 
 def windows(
@@ -51,11 +182,13 @@ def windows(
     return tuple(sorted((one for one in found if one.overlaps(wanted)), key=lambda one: one.start.order))
 
 
-def redo(spark: SparkSession, work: Work) -> Compacted | None:
-    """Decodes the window's ranges again and replaces them where a row differs, else None. Raises LostRace."""
+def redo(spark: SparkSession, work: Work) -> Redone:
+    """Decodes the window's ranges again and replaces them where a row differs. Raises LostRace."""
     began = time.monotonic()
     assert work.head is not None
     assert work.head.checkpoint is not None
+    landed: Head | None = None
+    bag: list[Compacted] = []
     with about(str(work)):
         columns = silver.stored_columns(work.table, work.head)
         renames = _renames(work)
@@ -65,18 +198,21 @@ def redo(spark: SparkSession, work: Work) -> Compacted | None:
         rows = reduce(DataFrame.unionByName, [*(part for _, part in parts), *carried]).persist()
         whole = replace(work, window=replace(work.window, ranges=ranges))
         try:
-            if _same(rows, work, work.head, columns):
-                log.info("%s: nothing differs in %s", work, whole.window.whole)
-                return None
-            again = {"ranges": [[str(one.start), str(one.stop)] for one in ranges]}
-            standing = Standing.from_notes(work.head.checkpoint.notes)
-            notes = work.notes(ranges[0].start, standing, columns) | again
-            checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
-            landed = work.table.replace(rows, _within(work.window.ranges, renames), work.head, checkpoint)
-            bag = [_counted(rows, whole, landed)] if columns.is_bag or renames else []
+            found = _difference(rows, work, work.head, columns)
+            if found.any:
+                again = {"ranges": [[str(one.start), str(one.stop)] for one in ranges]}
+                standing = Standing.from_notes(work.head.checkpoint.notes)
+                notes = work.notes(ranges[0].start, standing, columns) | again
+                checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
+                landed = work.table.replace(rows, _within(work.window.ranges, renames), work.head, checkpoint)
+                bag = [_counted(rows, whole, landed)] if columns.is_bag or renames else []
         finally:
             rows.unpersist()
-    return total(whole, landed, bag or [net.summary(work, landed) for net, _ in parts], time.monotonic() - began)
+    seconds = time.monotonic() - began
+    compacted = None
+    if landed:
+        compacted = total(whole, landed, bag or [net.summary(work, landed) for net, _ in parts], seconds)
+    return Redone(work.name, ranges, found, compacted, seconds)
 
 
 def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
@@ -152,13 +288,26 @@ def _within(ranges: Sequence[Range], renames: Sequence[Turn] = ()) -> str:
     return " OR ".join(found)
 
 
-def _same(rows: DataFrame, work: Work, head: Head, columns: silver.Columns) -> bool:
-    """Whether silver holds these rows already. Maps do not compare; their entries do."""
+def _difference(rows: DataFrame, work: Work, head: Head, columns: silver.Columns) -> Difference:
+    """These rows beside those that silver holds already. Maps do not compare; their entries do."""
     there = work.table.read(rows.sparkSession, head.version).where(_within(work.window.ranges, _renames(work)))
     plain = [name for name in columns.stored if name != "_raw"]
     chosen = [*(F.col(identifier(name)) for name in plain), F.expr("map_entries(_raw)").alias("_raw")]
-    ours, theirs = rows.select(*chosen), there.select(*chosen)
-    return ours.exceptAll(theirs).isEmpty() and theirs.exceptAll(ours).isEmpty()
+    ours, theirs = rows.select(*chosen, F.lit(1).alias(_SIDE)), there.select(*chosen, F.lit(-1).alias(_SIDE))
+    both = ours.union(theirs)
+    sides = both.groupBy(*(identifier(name) for name in columns.stored)).agg(
+        F.sum(_SIDE).alias("net"), F.sum(F.expr(f"IF({_SIDE} > 0, 1, 0)")).alias("ours")
+    )
+    counted = sides.selectExpr(
+        "coalesce(sum(ours), 0) AS rows",
+        "coalesce(sum(greatest(net, 0)), 0) AS new",
+        "coalesce(sum(greatest(-net, 0)), 0) AS gone",
+    )
+    return Difference(**counted.collect()[0].asDict())
+
+
+_SIDE = "_side"
+"""Which rows one is of while both are counted: 1 for those that the log gives now, -1 for those that are there."""
 
 
 def _position(place: Sequence[int], like: Range, known: Sequence[Stretch] = ()) -> Position:
@@ -170,28 +319,72 @@ def _position(place: Sequence[int], like: Range, known: Sequence[Stretch] = ()) 
     return Position(f"{base}.{number:0{len(digits)}d}", offset, stretch)
 
 
+def backfill(spark: SparkSession, pipeline: Pipeline, request: Request, said: Said = _unsaid) -> Outcome:
+    """Does what a request asks for. Raises ConfigError, SourceError, LakeError."""
+    request.require_valid(pipeline)
+    wanted = request.range(spark, pipeline)
+    manner = Manner(request.layers, said)
+    return backfill_source(spark, pipeline, request.source, wanted, request.wants, manner)
+
+
 def backfill_source(
-    spark: SparkSession, pipeline: Pipeline, name: str, wanted: Range, chosen: Callable[[TableName], bool]
+    spark: SparkSession,
+    pipeline: Pipeline,
+    name: str,
+    wanted: Range,
+    chosen: Callable[[TableName], bool],
+    manner: Manner = Manner(),
 ) -> Outcome:
-    """Does a range again for the chosen tables in scope, through silver and downstream. Raises LakeError."""
+    """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
     lake = lake_of(pipeline)
     held = _Held.of(lake, name, wanted)
-    names = [TableName(*one.name) for one in published.read(lake, name) if pipeline.scope.holds(*one.name)]
-    chosen_names = frozenset(filter(chosen, names))
-    done: list[Compacted] = []
+    names = sorted(filter(chosen, _in_scope(pipeline, name)))
+    done: list[Redone] = []
     stopped: dict[TableName, str] = {}
-    for table_name in sorted(chosen_names):
+    for at, table_name in enumerate(names, 1):
+        work = partial(_one, spark, lake, held, table_name, wanted)
         try:
-            work = _work(spark, lake, held, table_name, wanted)
-            found = redo(spark, work) if work else None
+            found = _patiently(partial(work, replaces=SILVER in manner.layers))
         except StratalogError as error:
             log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
             stopped[table_name] = str(error)
         else:
-            done += [found] if found else []
-    outcome = merge_source(spark, pipeline, name, tables=chosen_names - stopped.keys())
+            done.append(found)
+            manner.said(found, at, len(names))
+    replaced = [one.compacted for one in done if one.compacted]
+    if DOWNSTREAM not in manner.layers:
+        return Outcome(published.read(lake, name), published.surveyed(lake, name), replaced, stopped=stopped)
+    again = {} if SILVER in manner.layers else {one.name: one.windows for one in done}
+    tables = frozenset(names) - stopped.keys()
+    outcome = _patiently(lambda: merge_source(spark, pipeline, name, tables=tables, again=again))
     publish(spark, pipeline, name, outcome)
-    return replace(outcome, compacted=done, stopped=outcome.stopped | stopped)
+    return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
+
+
+def _one(spark: SparkSession, lake: Lake, held: "_Held", name: TableName, wanted: Range, *, replaces: bool) -> Redone:
+    """One table; planned anew each time, since another writer may have moved its head."""
+    if not replaces:
+        table = lake.silver(held.source, name.schema, name.table)
+        head = table.head()
+        return Redone(name, windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ())
+    work = _work(spark, lake, held, name, wanted)
+    return redo(spark, work) if work else Redone(name)
+
+
+def _patiently(do: Callable[[], Result]) -> Result:
+    """Raises LostRace where another writer wins every time."""
+    for _ in range(_TRIES - 1):
+        try:
+            return do()
+        except LostRace as error:
+            log.info("%s; planned anew", error)
+    return do()
+
+
+def _in_scope(pipeline: Pipeline, name: str) -> list[TableName]:
+    """Tables of a source that a run has seen."""
+    entries = published.read(lake_of(pipeline), name)
+    return [TableName(*one.name) for one in entries if pipeline.scope.holds(*one.name)]
 
 
 @dataclass(frozen=True, slots=True)

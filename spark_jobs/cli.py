@@ -28,6 +28,7 @@ from spark_jobs.errors import ConfigError, LakeError, StratalogError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_jobs.backfill import Layer
     from spark_jobs.binlog import TableName
     from spark_jobs.maintenance import Upkeep
     from spark_jobs.pipeline import Outcome
@@ -525,8 +526,9 @@ def _bronze_changes(
     path: Path, source: str | None, start: str | None, stop: str | None, wanted: Any, read: Any
 ) -> Iterator[str]:
     from spark_jobs.pipeline import lake_of
+    from spark_jobs.place import require_places
 
-    _require_places(start, stop)
+    require_places(start, stop)
     pipeline = load(path)
     names = _chosen(pipeline, source)
     if len(names) != 1:
@@ -565,23 +567,35 @@ def export(path: Path, source: str, folder: Path) -> None:
 @click.option(
     "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
 )
-def backfill(path: Path, source: str, start: str, stop: str, tables: tuple[str, ...]) -> None:
+@click.option(
+    "--layer",
+    "layers",
+    multiple=True,
+    type=click.Choice(["silver", "downstream"]),
+    help="Only this layer; without it both. downstream alone merges the range's keys again from silver as it is.",
+)
+def backfill(
+    path: Path, source: str, start: str, stop: str, tables: tuple[str, ...], layers: tuple["Layer", ...]
+) -> None:
     """Do a range again from bronze, through silver and downstream.
 
     \b
     Example: stratalog backfill -c pipeline.yaml --source shop \\
                  --from mysql-bin.000001:4 --to mysql-bin.000003:4
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.backfill import backfill_source
-    from spark_jobs.changes import wanted_tables
-    from spark_jobs.landed import range_in
-    from spark_jobs.pipeline import lake_of
+    from spark_jobs.backfill import LAYERS, Redone, Request
+    from spark_jobs.backfill import backfill as do_again
+    from spark_jobs.place import require_places
 
-    _require_places(start, stop)
+    require_places(start, stop)
+    request = Request(source, start, stop, tables, layers or LAYERS)
+    request.require_valid(load(path))
+
+    def said(one: Redone, at: int, of: int) -> None:
+        _ERRORS.print(f"{at}/{of} {one}", markup=False, highlight=False)
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        wanted = range_in(spark, lake_of(pipeline), name, start, stop)
-        outcome = backfill_source(spark, pipeline, name, wanted, wanted_tables(tables))
+        outcome = do_again(spark, pipeline, request, said)
         _say_outcome(name, outcome)
         return outcome
 
@@ -730,20 +744,6 @@ def main() -> None:
     except StratalogError as error:
         _ERRORS.print(str(error), style="red", markup=False, highlight=False)
         sys.exit(error.exit_status)
-
-
-def _require_places(start: str | None, stop: str | None) -> None:
-    """What can be known to be wrong before Spark is started. Raises ConfigError."""
-    from spark_jobs.place import parse_place
-    from spark_jobs.position import Position, Range
-
-    places = [parse_place(place) for place in (start, stop) if place]
-    positions = [place for place in places if isinstance(place, Position)]
-    # Without its stretch in front, a position is told by its file's name alone; bronze says of which stretch that is.
-    if len(positions) == 2 and positions[0].file.rpartition(".")[0] == positions[1].file.rpartition(".")[0]:
-        first, last = positions
-        if (start or "").partition(":")[0].count("/") == (stop or "").partition(":")[0].count("/"):
-            Range(first, last)
 
 
 def _chosen(pipeline: Pipeline, source: str | None) -> list[str]:

@@ -62,6 +62,15 @@ def _downstream(text: str) -> str:
     return text
 
 
+_OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+def _owner(text: str) -> str:
+    if not _OWNER.fullmatch(text):
+        raise ValueError(f"{text!r} must be an email address, or team:NAME")
+    return text
+
+
 _DURATION = re.compile(r"(\d+)([dhm])")
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
@@ -271,6 +280,10 @@ class Pipeline(_Model):
     """How tables are told that tools for online schema changes only work with."""
     verify: bool = False
     """Whether Dagster has a check ``equals_source`` for every downstream table, which compares it with the source."""
+    max_lag: Duration | None = None
+    """How far bronze may be behind its source before Dagster's check of it warns; nothing is asked of it without."""
+    owners: tuple[Annotated[str, AfterValidator(_owner)], ...] = ()
+    """Owners of all assets in Dagster: mail addresses, or ``team:NAME``."""
 
     @property
     def scope(self) -> Scope:

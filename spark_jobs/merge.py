@@ -68,6 +68,8 @@ class Work:
     origin: Table
     pinned: Head
     target: Table
+    again: tuple[Range, ...] = ()
+    """Windows whose keys are to be merged again although silver has not replaced them."""
 
     def __str__(self) -> str:
         return f"{self.source}: {self.name}"
@@ -182,7 +184,7 @@ class News:
     steps: list[str]
     """What was done to its columns, and is still to be done downstream."""
     redone: list[Range]
-    """Windows replaced."""
+    """Windows replaced, or to be merged again."""
     size: int
     """Bytes of log that all of them were decoded from."""
     is_loaded: bool = False
@@ -196,10 +198,11 @@ def _news(work: Work, head: Head) -> News:
     altered = int(head.checkpoint.notes.get("altered", merged)) if head.checkpoint else work.pinned.version
     changes = [one for version, one in reversed(new) if version > altered and one.kind == silver.CHANGE]
     redone = [] if merged < 0 else [pair for one in found if one.kind == REDO for pair in one.notes["ranges"]]
+    again = () if merged < 0 else work.again
     return News(
         windows=sum(one.kind != silver.CHANGE or silver.CARRIED in one.notes for one in found),
         steps=[step for one in changes for step in one.notes["steps"]],
-        redone=[Range(Position.parse(start), Position.parse(stop)) for start, stop in redone],
+        redone=[*(Range(Position.parse(start), Position.parse(stop)) for start, stop in redone), *again],
         size=sum(one.notes["log_bytes"] for one in found),
         is_loaded=any(one.kind == silver.LOAD for one in found),
     )

@@ -5,7 +5,7 @@ Not here: the work on one table (compact.py, merge.py), or who asked for it (cli
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -124,14 +124,19 @@ def merge_source(
     before: Outcome | None = None,
     *,
     tables: frozenset[TableName] | None = None,
+    again: Mapping[TableName, tuple[Range, ...]] | None = None,
 ) -> Outcome:
-    """Silver -> downstream for every table in scope (of ``tables``, where given), up to silver's checkpoint."""
+    """Silver -> downstream for every table in scope (of ``tables``, where given), up to silver's checkpoint.
+
+    again: windows of tables whose keys are merged although silver has not replaced them.
+    """
     lake = lake_of(pipeline)
     entries = before.entries if before else published.read(lake, name)
     scope = pipeline.scope
     stopped = dict(before.stopped) if before else {}
     chosen = [one for one in entries if scope.holds(*one.name) and one.position and _is_in(tables, one)]
-    targets = [Target(spark, pipeline, lake, name, TableName(*one.name)) for one in chosen]
+    names = [TableName(*one.name) for one in chosen]
+    targets = [Target(spark, pipeline, lake, name, one, (again or {}).get(one, ())) for one in names]
     brought = {one.name: one for one in each_table(targets, Target.bring, stopped)}
     after = [_after_merge(entry, brought.get(TableName(*entry.name)), stopped) for entry in entries]
     done = [one.merged for one in brought.values() if one.merged]
@@ -325,6 +330,7 @@ class Target:
     lake: Lake
     source: str
     name: TableName
+    again: tuple[Range, ...] = ()
 
     def bring(self) -> Brought:
         """Merges what is new. Raises TableStopped, LakeError, LostRace."""
@@ -334,7 +340,7 @@ class Target:
         if pinned is None or pinned.checkpoint is None:
             return Brought(self.name, into, None, None, None)
         columns = silver.stored_columns(origin, pinned)
-        merged = merge(self.spark, MergeWork(self.source, self.name, columns, origin, pinned, into))
+        merged = merge(self.spark, MergeWork(self.source, self.name, columns, origin, pinned, into, self.again))
         return Brought(self.name, into, pinned, merged.head if merged else into.head(), merged)
 
     def _into(self) -> Table:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.gtid import DomainGtids, Gtids, MysqlGtids, parse_gtids
-from spark_jobs.position import Position
+from spark_jobs.position import Position, Range
 
 Place = Position | MysqlGtids | DomainGtids | datetime
 """A position; a GTID set: before the first transaction that is not in it; a time: where the last one before it ends."""
@@ -44,6 +44,26 @@ def parse_start(text: str) -> Start:
             return parse_place(text)
 
 
+def require_places(start: str | None, stop: str | None) -> None:
+    """What can be known of two places to be wrong without looking for them. Raises ConfigError."""
+    problems: dict[str, str] = {}
+    positions: list[Position] = []
+    for key, text in (("from", start), ("to", stop)):
+        try:
+            place = parse_place(text) if text else None
+        except ConfigError as error:
+            problems[key] = str(error)
+        else:
+            positions += [place] if isinstance(place, Position) else []
+    if problems:
+        raise ConfigError(problems)
+    # Without its stretch in front, a position is told by its file's name alone; bronze says of which stretch that is.
+    if len(positions) == 2 and positions[0].file.rpartition(".")[0] == positions[1].file.rpartition(".")[0]:
+        first, last = positions
+        if (start or "").partition(":")[0].count("/") == (stop or "").partition(":")[0].count("/"):
+            Range(first, last)
+
+
 def parse_time(text: str) -> datetime:
     """A time of RFC 3339, to the microsecond. Raises ConfigError."""
     found = _TIME.fullmatch(text)
@@ -57,4 +77,4 @@ def parse_time(text: str) -> datetime:
         raise ConfigError(f"{text!r} is not a time: {error}") from error
 
 
-__all__ = ["Gtids", "Place", "Start", "parse_place", "parse_start", "parse_time"]
+__all__ = ["Gtids", "Place", "Start", "parse_place", "parse_start", "parse_time", "require_places"]

@@ -43,6 +43,7 @@ class Ran:
     materialized: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Metadata by asset, in the order of the events."""
     versions: dict[str, str | None] = field(default_factory=dict)
+    observed: dict[str, dict[str, Any]] = field(default_factory=dict)
     checks: dict[str, tuple[bool, str | None]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     """What failed steps said."""
@@ -84,6 +85,28 @@ class CodeLocation:
         )
         return _ran(result, self.instance)
 
+    def run_config(self, job: str, config: dict[str, Any]) -> Ran:
+        """A run with a configuration, as the launchpad starts it."""
+        definition = self.defs().resolve_job_def(job)
+        result = definition.execute_in_process(instance=self.instance, run_config=config, raise_on_error=False)
+        return _ran(result, self.instance)
+
+    def backfill(self, first: str, last: str, **config: Any) -> Ran:
+        """The run that the Backfill dialog starts for a range of files."""
+        tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+        result = (
+            self.defs()
+            .resolve_implicit_global_asset_job_def()
+            .execute_in_process(
+                instance=self.instance,
+                asset_selection=[dg.AssetKey(["backfill", "shop"])],
+                tags=tags,
+                run_config={"ops": {"backfill_shop": {"config": config}}},
+                raise_on_error=False,
+            )
+        )
+        return _ran(result, self.instance)
+
     def latest(self, asset: str) -> dict[str, Any]:
         """Metadata of an asset's newest materialization."""
         entry = self.instance.get_latest_materialization_event(dg.AssetKey.from_user_string(asset))
@@ -105,6 +128,9 @@ def _ran(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance) -> Ran
             asset = made.asset_key.to_user_string()
             ran.materialized[asset] = {key: value.value for key, value in made.metadata.items()}
             ran.versions[asset] = (made.tags or {}).get("dagster/data_version")
+        elif event.event_type == dg.DagsterEventType.ASSET_OBSERVATION:
+            seen = event.asset_observation_data.asset_observation
+            ran.observed[seen.asset_key.to_user_string()] = {key: one.value for key, one in seen.metadata.items()}
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             found = event.asset_check_evaluation_data
             ran.checks[found.asset_key.to_user_string()] = (found.passed, found.description)

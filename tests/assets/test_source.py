@@ -58,6 +58,13 @@ def test_positions_and_numbers_are_published_and_an_idle_run_publishes_nothing(s
     silver = first.materialized[SILVER_ORDERS]
     assert (silver["rows/changes"], silver["rows/inserted"], silver["rows/updated"]) == (2, 1, 0)
     assert [column.name for column in silver["dagster/column_schema"].columns][:2] == ["id", "note"]
+    downstream = first.materialized[ORDERS]
+    (came_from,) = downstream["dagster/column_lineage"].deps_by_column["note"]
+    assert (came_from.asset_key.to_user_string(), came_from.column_name) == (SILVER_ORDERS, "note")
+    assert silver["binlog/bytes"] > 0
+    source = first.observed["source/shop"]
+    assert (source["source/log_end"], source["source/bronze"], source["source/backlog_bytes"]) == (end, end, 0)
+    assert first.run.tags["range/shop"] == f"[mysql-bin.000001:4, {end})"
     assert first.materialized[PUBLISHED]["tables/shown_after_reload"] == "shop.lines, shop.orders"
     assert first.run.tags["found/shop"] == "changes: 3, tables merged: 2"
     assert merged(shop, "orders") == [(1, "b")]
@@ -65,6 +72,7 @@ def test_positions_and_numbers_are_published_and_an_idle_run_publishes_nothing(s
     nothing = idle(shop).run()
     assert nothing.success
     assert (nothing.materialized, nothing.checks) == ({}, {})
+    assert nothing.observed["source/shop"]["source/backlog_bytes"] == 0
     assert nothing.run.tags["found/shop"] == "nothing new"
 
 
@@ -175,8 +183,13 @@ def test_what_a_run_left_behind_is_done_by_the_next_although_the_log_has_not_mov
     assert merged(shop, "orders") == [(1, "b")]
 
 
+OWNERS = ("team:data", "ann@example.com")
+
+
 def assets(name: str) -> dg.AssetsDefinition:
-    pipeline = Pipeline(path=Path("pipeline.yaml"), lake="lake", sources={name: Source(files=Path("binlogs"))})
+    pipeline = Pipeline(
+        path=Path("pipeline.yaml"), lake="lake", sources={name: Source(files=Path("binlogs"))}, owners=OWNERS
+    )
     (lineage,) = lineages(pipeline, [(name, "shop", "orders"), (name, "shop", "odd name")])
     return source_assets(pipeline, lineage)
 
@@ -188,7 +201,7 @@ def test_lineage_runs_from_the_log_to_what_is_published() -> None:
         spec.key.to_user_string(): sorted(dep.asset_key.to_user_string() for dep in spec.deps) for spec in made.specs
     }
     assert arrows == {
-        BRONZE: [],
+        BRONZE: ["source/shop"],
         SILVER_ORDERS: [BRONZE],
         "silver/shop/shop/odd name": [BRONZE],
         ORDERS: [SILVER_ORDERS],
@@ -196,6 +209,7 @@ def test_lineage_runs_from_the_log_to_what_is_published() -> None:
         PUBLISHED: ["downstream/shop/odd name", ORDERS],
     }
     assert all(spec.group_name == "shop" and spec.description and "delta" in spec.kinds for spec in made.specs)
+    assert all(tuple(spec.owners) == OWNERS for spec in made.specs)
     chain = made.node_def
     assert isinstance(chain, dg.GraphDefinition)
     steps = chain.node_dict

@@ -15,6 +15,9 @@ from tests.code_location import CodeLocation, location
 pytestmark = pytest.mark.dagster
 
 
+OF_A_SOURCE = {"source/shop", "bronze/shop", "published/shop", "backfill/shop"}
+
+
 def seen(made: CodeLocation, *tables: str) -> None:
     listed = [{"source": "shop", "schema": "shop", "table": table} for table in tables]
     made.pipeline.tables_file.write_text(json.dumps({"tables": listed}))
@@ -29,12 +32,13 @@ def test_it_loads_without_a_lake_and_without_the_source(tmp_path: Path) -> None:
         seen(made, "orders")
         defs = build_defs(made.pipeline.path)
     dg.Definitions.validate_loadable(defs)
-    assert keys(defs) == {"bronze/shop", "silver/shop/shop/orders", "downstream/shop/orders", "published/shop"}
+    tables = {"silver/shop/shop/orders", "downstream/shop/orders"}
+    assert keys(defs) == tables | OF_A_SOURCE
 
 
 def test_tables_come_from_the_list_and_the_configuration(tmp_path: Path) -> None:
     with location(tmp_path, tables=["shop.*", "!shop.audit"]) as made:
-        assert keys(made.defs()) == {"bronze/shop", "published/shop"}
+        assert keys(made.defs()) == OF_A_SOURCE
         seen(made, "orders", "audit", "odd/näme")
         found = keys(made.defs())
         dg.Definitions.validate_loadable(made.defs())
@@ -48,9 +52,11 @@ def test_a_sensor_and_a_job_a_source_and_a_job_over_all(tmp_path: Path) -> None:
         defs = made.defs()
     assert {sensor.name for sensor in defs.sensors or []} == {"binlog_sensor_shop", "binlog_sensor_archive"}
     assert {schedule.name for schedule in defs.schedules or []} == {
-        *("sync_every_5_minutes", "sync_daily", "maintenance_daily"),
+        *("sync_every_5_minutes", "sync_daily", "maintenance_daily", "audit_hourly"),
     }
-    assert {job.name for job in defs.jobs or []} == {"sync", "sync_shop", "sync_archive", "maintenance"}
+    assert {job.name for job in defs.jobs or []} == {
+        *("sync", "sync_shop", "sync_archive", "maintenance", "backfill_range", "audit"),
+    }
 
 
 def test_tests_bring_their_own_resources(tmp_path: Path) -> None:
@@ -64,7 +70,7 @@ def test_a_pipeline_made_in_python_needs_no_file_and_shows_no_settings(tmp_path:
     made = from_keys({"lake": "./lake", "sources": {"shop": {"files": "."}}, "spark": spark}, tmp_path / "any.yaml")
     defs = build_defs(made)
     dg.Definitions.validate_loadable(defs)
-    assert keys(defs) == {"bronze/shop", "published/shop"}
+    assert keys(defs) == {"source/shop", "bronze/shop", "published/shop", "backfill/shop"}
     own = (defs.resources or {})["spark"]
     assert isinstance(own, GivenSparkSessions)
     assert not isinstance(own, dg.ConfigurableResource)
@@ -88,4 +94,4 @@ def test_a_list_of_tables_that_is_broken_says_what_to_do(tmp_path: Path) -> None
 def test_two_hundred_tables_load_in_seconds(tmp_path: Path) -> None:
     with location(tmp_path) as made:
         seen(made, *(f"table_{number}" for number in range(200)))
-        assert len(keys(made.defs())) == 402
+        assert len(keys(made.defs())) == 404

@@ -78,7 +78,8 @@ def test_what_is_wrong_with_the_configuration_is_said_first(folder: Path, name: 
 def test_all_three_commands_show_the_same(folder: Path) -> None:
     listed = json.loads(run(["dg", "list", "defs", "--json"], folder).stdout)
     assets = sorted(_names(listed["assets"], "asset_key"))
-    assert assets == ["bronze/shop", "downstream/shop/orders", "published/shop", "silver/shop/shop/orders"]
+    tables = ["downstream/shop/orders", "published/shop", "silver/shop/shop/orders", "source/shop"]
+    assert assets == ["backfill/shop", "bronze/shop", *tables]
     with development_server(folder) as ask:
         (location,) = ask("{workspaceOrError {... on Workspace {locationEntries {name}}}}")["workspaceOrError"][
             "locationEntries"

@@ -1,0 +1,160 @@
+"""Checks of what a source has in the lake: cheap ones, which ask no server for rows.
+
+Put here: the checks, and what they say. Not here: how the lake is looked at (spark_jobs/audit.py, status.py), the
+comparison with the source's rows (verify.py), or the job that runs them (dagster_project/jobs.py).
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets import checkpoint
+from assets.checkpoint import Metadata
+from assets.lineage import Lineage, TableAsset
+from assets.steps import RETRY, Sessions, failing
+from spark_jobs.config import Pipeline
+
+if TYPE_CHECKING:  # imports pyspark
+    from spark_jobs.status import SourceStatus
+
+POSITIONS_TOUCH = "positions_touch"
+LAG = "lag"
+MARGIN = "retention_margin"
+KEYS_UNIQUE = "keys_unique"
+BREAKS = "binlog/breaks"
+KEYS = "rows/repeated_keys"
+_SAID = {
+    POSITIONS_TOUCH: "Whether the log in bronze has no gap and no overlap, from its beginning to its position.",
+    LAG: "Whether bronze is no further behind the source than max_lag in pipeline.yaml allows.",
+    MARGIN: "Whether the source has as much log left before bronze's position as retention.margin wants.",
+}
+_SHOWN = 20
+
+
+def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefinition:
+    """The checks of a source's bronze and downstream tables, in one step; Spark starts where keys are asked for."""
+    source, tables = lineage.source, keyed_tables(lineage)
+
+    @dg.multi_asset_check(
+        name=f"audit_{source}",
+        description=f"Looks at what the lake has of {source}: positions, keys, lag and retention margin.",
+        specs=[*(_of_bronze(lineage, name) for name in _SAID), *map(_of_keys, tables)],
+        can_subset=True,
+        retry_policy=RETRY,
+    )
+    def audit(
+        context: dg.AssetCheckExecutionContext, spark: dg.ResourceParam[Sessions]
+    ) -> Iterator[dg.AssetCheckResult]:
+        asked = context.selected_asset_check_keys
+        on_bronze = {key.name for key in asked if key.asset_key == lineage.bronze}
+        if POSITIONS_TOUCH in on_bronze:
+            with failing():
+                yield _positions(pipeline, lineage)
+        if on_bronze & {LAG, MARGIN}:
+            with failing():
+                found = _status(pipeline, source)
+            if LAG in on_bronze:
+                yield _lag(pipeline, lineage, found)
+            if MARGIN in on_bronze:
+                yield _margin(lineage, found)
+        chosen = [one for one in tables if _of_keys(one).key in asked]
+        if chosen:
+            yield from _keys(pipeline, lineage, chosen, spark)
+
+    return audit
+
+
+def keyed_tables(lineage: Lineage) -> list[TableAsset]:
+    """The downstream tables whose keys can be checked."""
+    return [one for one in lineage.downstream if one.check and len(one.origins) == 1]
+
+
+def audit_keys(lineage: Lineage) -> list[dg.AssetCheckKey]:
+    """Names of the checks."""
+    return [
+        spec.key for spec in (*(_of_bronze(lineage, name) for name in _SAID), *map(_of_keys, keyed_tables(lineage)))
+    ]
+
+
+def _of_bronze(lineage: Lineage, name: str) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(name, asset=lineage.bronze, description=_SAID[name])
+
+
+def _of_keys(table: TableAsset) -> dg.AssetCheckSpec:
+    said = "Whether every key of the source's table stands in one row."
+    return dg.AssetCheckSpec(KEYS_UNIQUE, asset=table.key, description=said, blocking=True)
+
+
+def _positions(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
+    from spark_jobs.audit import breaks
+    from spark_jobs.pipeline import lake_of
+
+    table = lake_of(pipeline).bronze(lineage.source)
+    head = table.head()
+    if head is None or head.position is None:
+        return _result(lineage, POSITIONS_TOUCH, "", {}, "bronze holds nothing yet")
+    found = breaks(table, head)
+    more = f"\n… and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    metadata = {BREAKS: len(found), **checkpoint.of_position(head.position)}
+    return _result(lineage, POSITIONS_TOUCH, "\n".join(found[:_SHOWN]) + more, metadata)
+
+
+def _status(pipeline: Pipeline, source: str) -> "SourceStatus":
+    from spark_jobs.pipeline import lake_of
+    from spark_jobs.status import status
+
+    return status(pipeline, lake_of(pipeline), source)
+
+
+def _lag(pipeline: Pipeline, lineage: Lineage, found: "SourceStatus") -> dg.AssetCheckResult:
+    limit = pipeline.max_lag.total_seconds() if pipeline.max_lag else None
+    lag, backlog = found.lag_seconds, found.backlog_bytes
+    metadata: Metadata = {} if lag is None else {checkpoint.LAG: lag}
+    metadata |= {} if backlog is None else {checkpoint.BACKLOG: checkpoint.number(backlog)}
+    problem = found.error or ""
+    if not problem and limit is not None and lag is not None and lag > limit:
+        problem = f"bronze was at the source's end {lag:,.0f} s ago, and max_lag is {limit:,.0f} s"
+    return _result(lineage, LAG, problem, metadata, "" if limit is not None else "max_lag is not set", warns=True)
+
+
+def _margin(lineage: Lineage, found: "SourceStatus") -> dg.AssetCheckResult:
+    margin, hours = found.retention_margin_bytes, found.retention_margin_hours
+    metadata: Metadata = {} if margin is None else {checkpoint.MARGIN_BYTES: checkpoint.number(margin)}
+    metadata |= {} if hours is None else {checkpoint.MARGIN_HOURS: hours}
+    return _result(lineage, MARGIN, found.error or found.warning or "", metadata)
+
+
+def _keys(
+    pipeline: Pipeline, lineage: Lineage, tables: list[TableAsset], spark: Sessions
+) -> Iterator[dg.AssetCheckResult]:
+    from spark_jobs.audit import repeated_keys
+    from spark_jobs.binlog import TableName
+
+    names = {one.key: TableName(*one.origins[0]) for one in tables}
+    with failing():
+        found = repeated_keys(spark.session(), pipeline, lineage.source, list(names.values()))
+    for one in tables:
+        repeated = found.get(names[one.key])
+        said = {
+            None: "the table has no key, or no row yet",
+            0: None,
+        }.get(repeated, f"{repeated} keys stand in several rows: somebody else wrote to the table")
+        metadata = {} if repeated is None else {KEYS: checkpoint.number(repeated)}
+        yield dg.AssetCheckResult(
+            asset_key=one.key, check_name=KEYS_UNIQUE, passed=not repeated, description=said, metadata=metadata
+        )
+
+
+def _result(
+    lineage: Lineage, name: str, problem: str, metadata: Metadata, said: str = "", *, warns: bool = False
+) -> dg.AssetCheckResult:
+    severity = dg.AssetCheckSeverity.WARN if warns else dg.AssetCheckSeverity.ERROR
+    return dg.AssetCheckResult(
+        asset_key=lineage.bronze,
+        check_name=name,
+        passed=not problem,
+        severity=severity,
+        description=problem or said or None,
+        metadata=metadata,
+    )
