@@ -7,7 +7,7 @@ Delta is the truth and Dagster holds a copy: events are wiped, reported by hand,
 and its event. So every step compares the two before it works, and says on the next materialization what it found.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -44,6 +44,8 @@ CHANGES = "rows/changes"
 INSERTED = "rows/inserted"
 UPDATED = "rows/updated"
 DELETED = "rows/deleted"
+LEFT_OUT = "rows/left_out"
+"""Changes and statements that rules left out; behind it, one key a rule with its name."""
 SECONDS = "run/seconds"
 BYTES_PER_SECOND = "run/bytes_per_second"
 CHANGES_PER_SECOND = "run/changes_per_second"
@@ -182,6 +184,7 @@ def of_compacted(compacted: "Compacted", table: "Table") -> Metadata:
         INSERTED: number(compacted.inserts),
         UPDATED: number(compacted.updates),
         DELETED: number(compacted.deletes),
+        **_left_out(compacted.left_out),
         **lag(compacted.committed_at),
         **_log_bytes(compacted.head),
         **_pace(CHANGES_PER_SECOND, compacted.changes, compacted.seconds),
@@ -242,6 +245,12 @@ def _said(position: Position | None) -> str:
 def lag(committed_at: datetime | None) -> Metadata:
     """Seconds from the newest change's commit on its server to now; 0 where that server's clock is ahead of ours."""
     return {LAG: round(max((datetime.now(UTC) - committed_at).total_seconds(), 0.0), 3)} if committed_at else {}
+
+
+def _left_out(by_rule: Mapping[str, int]) -> Metadata:
+    """Empty where rules left out nothing."""
+    each = {f"{LEFT_OUT}/{rule}": number(count) for rule, count in sorted(by_rule.items())}
+    return {LEFT_OUT: number(sum(by_rule.values()))} | each if each else {}
 
 
 def _origin(stretch: "Stretch | None") -> Metadata:

@@ -5,30 +5,35 @@ follows downstream; the next merge sees the replaced windows in silver's history
 asks (cli.py, assets/backfill.py).
 
 A range is snapped outward to whole windows. What decodes to the rows that are there already is not written again.
+
+A table under rules may have no row of a window of which they left out all changes: what lies between the windows that
+silver shows is done again too. Where rules about columns changed, or which statements are left out, all of the table is
+done again and its rows are replaced, columns and all, in one commit: what a fresh run would have.
 """
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial, reduce
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import bronze, published, silver
+from spark_jobs import bronze, masks, published, silver
 from spark_jobs.ancestry import Ancestry
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.compact import Compacted, Net, Window, Work, carried_rows, net_changes, total
+from spark_jobs.compact import LEFT_OUT, RULES, Compacted, Net, Window, Work, carried_rows, marker, net_changes, total
 from spark_jobs.config import Pipeline
-from spark_jobs.course import Content, Rules, Standing, Turn, course, first_rows, onwards
+from spark_jobs.course import Content, Rows, Rules, Standing, Step, Turn, course, first_rows, onwards
 from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, about
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch
+from spark_jobs.lake import Checkpoint, Design, Head, Lake, Table, identifier, new_batch
 from spark_jobs.landed import Where, range_in
-from spark_jobs.merge import REDO
-from spark_jobs.pipeline import Outcome, lake_of, merge_source, publish
+from spark_jobs.merge import REDO, RENEWED
+from spark_jobs.pipeline import Outcome, filters_of, lake_of, merge_source, publish
 from spark_jobs.place import require_places
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
@@ -193,34 +198,91 @@ def redo(spark: SparkSession, work: Work) -> Redone:
         columns = silver.stored_columns(work.table, work.head)
         renames = _renames(work)
         ranges = tuple(sorted((*work.window.ranges, *(one.range for one in renames)), key=lambda one: one.start.order))
+        shape = _shape(work, columns)
         parts = list(_parts(spark, work, columns))
         carried = (_carried(spark, work, columns, one) for one in renames)
         rows = reduce(DataFrame.unionByName, [*(part for _, part in parts), *carried]).persist()
         whole = replace(work, window=replace(work.window, ranges=ranges))
+        left_out = _left_out(work, [net for net, _ in parts])
+        said = {"ranges": [[str(one.start), str(one.stop)] for one in ranges]}
         try:
-            found = _difference(rows, work, work.head, columns)
-            if found.any:
-                again = {"ranges": [[str(one.start), str(one.stop)] for one in ranges]}
+            is_renewed = work.is_ruled and (work.is_reshaped or _is_emptied_elsewhere(spark, work))
+            found = _all(spark, rows, work) if is_renewed else _difference(rows, work, work.head, columns)
+            if is_renewed:
+                landed = _renewed(spark, work, rows, shape, said | {LEFT_OUT: left_out})
+            elif found.any:
                 standing = Standing.from_notes(work.head.checkpoint.notes)
-                notes = work.notes(ranges[0].start, standing, columns) | again
+                notes = work.notes(ranges[0].start, standing, columns, left_out) | said
                 checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
                 landed = work.table.replace(rows, _within(work.window.ranges, renames), work.head, checkpoint)
-                bag = [_counted(rows, whole, landed)] if columns.is_bag or renames else []
+            if landed and (columns.is_bag or is_renewed or renames):
+                bag = [_counted(rows, whole, landed)]
         finally:
             rows.unpersist()
     seconds = time.monotonic() - began
     compacted = None
     if landed:
-        compacted = total(whole, landed, bag or [net.summary(work, landed) for net, _ in parts], seconds)
+        done = total(whole, landed, bag or [net.summary(work, landed) for net, _ in parts], seconds)
+        compacted = replace(done, left_out=left_out)
     return Redone(work.name, ranges, found, compacted, seconds)
 
 
-def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
-    """What was done, by what is left of it: of rows that are kept behind a shuffle Spark observes nothing.
+def _left_out(work: Work, parts: Sequence[Net]) -> dict[str, int]:
+    turns = [turn.left_out_by for turn in work.steps if isinstance(turn, Turn) and turn.left_out_by]
+    return dict(sum((Counter(net.left_out) for net in parts), Counter(turns)))
 
-    A bag's changes are copies that came or went, net.
+
+def _shape(work: Work, columns: silver.Columns) -> silver.Columns:
+    """The columns that silver is to have. Raises LakeError where rules changed them, and not all is done again."""
+    if not work.is_reshaped:
+        return columns
+    if not work.is_whole:
+        raise LakeError("the rules about its columns changed; do all of its log again, not a part")
+    known = next((one.standing.definition for one in reversed(work.steps) if one.standing.definition), None)
+    return work.shape(known).columns if known else columns
+
+
+def _is_emptied_elsewhere(spark: SparkSession, work: Work) -> bool:
+    """Whether other statements empty the table than those that silver has, as far as all of it is done again."""
+    if not work.is_whole:
+        return False
+    assert work.head is not None
+    rows = work.table.read(spark, work.head.version).where(f"_op = '{silver.TRUNCATE}'")
+    there = {tuple(row["_window_start"]) for row in rows.select("_window_start").collect()}
+    return there != {turn.range.start.order for turn in _emptying(work)}
+
+
+def _emptying(work: Work) -> list[Turn]:
+    return [step for step in work.steps if isinstance(step, Turn) and step.empties]
+
+
+def _renewed(spark: SparkSession, work: Work, rows: DataFrame, columns: silver.Columns, said: dict[str, Any]) -> Head:
+    """Replaces all rows, and the columns by those that rules leave. Raises LakeError where rows were loaded."""
+    assert work.head is not None
+    assert work.head.checkpoint is not None
+    there = work.table.read(spark, work.head.version)
+    if not there.where(f"_op = '{silver.LOAD}'").isEmpty():
+        raise LakeError(
+            f"{work.table.path} has rows that were loaded, which no log tells again; under other rules it cannot be "
+            "done again"
+        )
+    stored = columns.stored
+    markers = [marker(spark, stored, turn) for turn in _emptying(work)]
+    whole = reduce(DataFrame.unionByName, [rows, *markers])
+    standing = work.steps[-1].standing
+    notes = work.notes(work.window.whole.start, standing, columns) | said | {RENEWED: True}
+    checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
+    return work.table.renew(Design(stored, {}).of(whole), work.head, checkpoint)
+
+
+def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
+    """What was done to a bag, or to a table that was renewed, by the rows that are left.
+
+    Of rows that are kept behind a shuffle, or written whole, Spark observes nothing. A bag's changes are copies that
+    came or went, net, and those of a key one.
     """
-    copies = F.sum(F.abs(F.col(silver.COPIES)) if silver.COPIES in rows.columns else F.lit(1)).alias("copies")
+    each = F.abs(F.col(silver.COPIES)) if silver.COPIES in rows.columns else F.lit(1)
+    copies = F.sum(each).alias("copies")
     newest = F.max(F.unix_micros("_committed_at")).alias("micros")
     found = rows.groupBy("_op").agg(F.count("*").alias("rows"), copies, newest).collect()
     counts = {row["_op"]: row["rows"] for row in found}
@@ -249,11 +311,23 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
         definition = _keyed(work, columns, step.definition, ranges[-1])
         net = net_changes(spark, work, replace(work.window, ranges=ranges), definition)
         later = [one for one in work.steps[at:] if isinstance(one, Turn)]
-        now = onwards(silver.columns(definition).types, later)
-        names = columns.stored
+        now = _led_on(work, definition, later)
+        names = _shape(work, columns).stored
         yield net, net.rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
     if left:
         raise LakeError(f"the definition of rows in {left[0]} is not known; begin the range earlier")
+
+
+def _led_on(work: Work, definition: TableDefinition, later: Sequence[Turn]) -> dict[str, str]:
+    """Rows of a definition as silver has them behind all later statements. Raises TableStopped."""
+    columns = work.shape(definition).columns
+    found = onwards(columns.types, later, lambda one: work.shape(one).columns)
+    for turn in later:
+        if turn.standing.definition and turn.origins is not None:
+            after = work.shape(turn.standing.definition).columns
+            masks.origins_seen(work.filters.columns, turn.origins, columns, after)
+            masks.fills_seen(work.filters.columns, turn.fills, after)
+    return found
 
 
 def _keyed(work: Work, columns: silver.Columns, logged: TableDefinition, window: Range) -> TableDefinition:
@@ -286,6 +360,13 @@ def _within(ranges: Sequence[Range], renames: Sequence[Turn] = ()) -> str:
     found = [f"({silver.within(one)})" for one in ranges]
     found += [f"({silver.within(turn.range)} AND _op = '{silver.RENAME}')" for turn in renames]
     return " OR ".join(found)
+
+
+def _all(spark: SparkSession, rows: DataFrame, work: Work) -> Difference:
+    """These rows in the place of all that silver holds."""
+    assert work.head is not None
+    count = rows.count()
+    return Difference(count, count, work.table.read(spark, work.head.version).count())
 
 
 def _difference(rows: DataFrame, work: Work, head: Head, columns: silver.Columns) -> Difference:
@@ -342,7 +423,7 @@ def backfill_source(
     done: list[Redone] = []
     stopped: dict[TableName, str] = {}
     for at, table_name in enumerate(names, 1):
-        work = partial(_one, spark, lake, held, table_name, wanted)
+        work = partial(_one, spark, pipeline, held, table_name, wanted)
         try:
             found = _patiently(partial(work, replaces=SILVER in manner.layers))
         except StratalogError as error:
@@ -361,13 +442,15 @@ def backfill_source(
     return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
 
 
-def _one(spark: SparkSession, lake: Lake, held: "_Held", name: TableName, wanted: Range, *, replaces: bool) -> Redone:
+def _one(
+    spark: SparkSession, pipeline: Pipeline, held: "_Held", name: TableName, wanted: Range, *, replaces: bool
+) -> Redone:
     """One table; planned anew each time, since another writer may have moved its head."""
     if not replaces:
-        table = lake.silver(held.source, name.schema, name.table)
+        table = lake_of(pipeline).silver(held.source, name.schema, name.table)
         head = table.head()
         return Redone(name, windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ())
-    work = _work(spark, lake, held, name, wanted)
+    work = _work(spark, pipeline, held, name, wanted)
     return redo(spark, work) if work else Redone(name)
 
 
@@ -413,39 +496,46 @@ class _Held:
         return cls(source, table, head.version, head.checkpoint)
 
 
-def _work(spark: SparkSession, lake: Lake, held: _Held, name: TableName, wanted: Range) -> Work | None:
+def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName, wanted: Range) -> Work | None:
+    lake, filters = lake_of(pipeline), pipeline.filters
     table = lake.silver(held.source, name.schema, name.table)
     head = table.head()
-    known = stretches(held.checkpoint)
-    ranges = windows(spark, table, head, wanted, known) if head else ()
-    named = _named(spark, table, head, wanted, known) if head else None
-    if head is None or (not ranges and named is None):
+    own = filters_of(filters, held.source, name)
+    touched = _touched(spark, held, table, head, wanted, is_ruled=bool(own))
+    named = _named(spark, table, head, wanted, stretches(held.checkpoint)) if head else None
+    if head is None or (touched is None and named is None):
         log.info("%s: %s: has no window in %s", held.source, name, wanted)
         return None
     if head.position is None or (head.checkpoint and head.checkpoint.kind == ALTERING):
         raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
-    first = min(one.start for one in (*ranges, *([named] if named else [])))
-    bronze.require_held(held.source, held.checkpoint, first)
-    onward = Range(first, head.position)
+    touched = touched or _Touched(())
+    begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
+    bronze.require_held(held.source, held.checkpoint, begin)
+    onward = Range(begin, head.position)
     slices = bronze.read(spark, held.table, held.version, onward)
-    found = survey(slices)
+    seen = survey(slices)
     with about(f"{held.source}: {name}"):
-        is_bag = silver.stored_columns(table, head).is_bag
         ancestry = Ancestry(spark, lake, held.source, held.table, held.version, bronze.oldest(held.checkpoint), True)
         rules = Rules(
             lambda logged, last: definitions.named(lake, held.source, logged, last),
             first_rows(slices),
-            is_bag=is_bag,
+            on_drop_empties=pipeline.on_drop == "drop",
+            is_bag=silver.stored_columns(table, head).is_bag,
             contents=ancestry.contents,
+            filters=filters,
         )
-        steps = course(found, name, onward, None, rules)
+        steps = course(seen, name, onward, None, rules)
         carried = next((one.carried for one in steps if isinstance(one, Turn) and one.range == named), None)
         again = named if carried and _since(name, carried, wanted) < wanted.stop else None
+    ranges = sorted((*touched.windows, *_between(touched.gaps, steps)), key=lambda one: one.start.order)
     if not ranges and again is None:
+        log.info("%s: %s: has no row in %s", held.source, name, wanted)
         return None
-    window = Window(held.table, held.version, ranges)
-    seen = found.tables.get(name)
-    return Work(held.source, name, window, steps, table, head, seen.size if seen else 0, again=again)
+    window = Window(held.table, held.version, tuple(ranges))
+    size = seen.tables[name].size if name in seen.tables else 0
+    return Work(
+        held.source, name, window, steps, table, head, size, again=again, filters=own, is_whole=touched.is_whole
+    )
 
 
 def _since(name: TableName, carried: Content, wanted: Range) -> Position:
@@ -470,3 +560,50 @@ def _named(spark: SparkSession, table: Table, head: Head, wanted: Range, known: 
     ends = rows.where(f"_window_start = {silver.place_sql(emptied)}").select("_window_stop").limit(1).collect()
     found = [Range(emptied, _position(row["_window_stop"], wanted, known)) for row in ends]
     return next((one for one in found if wanted.start < one.stop), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """What a range touches of a table: windows that silver shows, and of tables under rules what lies between them.
+
+    is_whole: it is all that the table has of the log.
+    """
+
+    windows: tuple[Range, ...]
+    gaps: tuple[Range, ...] = ()
+    is_whole: bool = False
+
+
+def _touched(
+    spark: SparkSession, held: _Held, table: Table, head: Head | None, wanted: Range, *, is_ruled: bool
+) -> _Touched | None:
+    """None where the range touches nothing."""
+    if head is None or head.position is None:
+        return _Touched((wanted,)) if head else None
+    known = stretches(held.checkpoint)
+    if not is_ruled and RULES not in (head.checkpoint.notes if head.checkpoint else {}):
+        found = windows(spark, table, head, wanted, known)
+        return _Touched(found) if found else None
+    begin, oldest = bronze.begin(held.checkpoint), bronze.oldest(held.checkpoint)
+    every = windows(spark, table, head, Range(begin, max(head.position, begin)), known)
+    gaps = _gaps(every, Range(oldest, max(head.position, oldest)))
+    touched = tuple(one for one in every if one.overlaps(wanted))
+    between = tuple(one for one in gaps if one.overlaps(wanted))
+    is_whole = len(touched) + len(between) == len(every) + len(gaps) and all(one.start >= oldest for one in every)
+    return _Touched(touched, between, is_whole) if touched or between else None
+
+
+def _gaps(found: Sequence[Range], whole: Range) -> list[Range]:
+    """What lies between windows, of a part of the log."""
+    starts, stops = [whole.start, *(one.stop for one in found)], [*(one.start for one in found), whole.stop]
+    between = ((max(start, whole.start), stop) for start, stop in zip(starts, stops, strict=True))
+    return [Range(start, stop) for start, stop in between if start < stop]
+
+
+def _between(gaps: Sequence[Range], steps: Sequence[Step]) -> Iterator[Range]:
+    """The parts of gaps that have rows of one definition each."""
+    for gap in gaps:
+        for step in (one for one in steps if isinstance(one, Rows)):
+            start, stop = max(gap.start, step.range.start), min(gap.stop, step.range.stop)
+            if start < stop:
+                yield Range(start, stop)

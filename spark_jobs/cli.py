@@ -90,6 +90,8 @@ def check(path: Path, *, connect: bool) -> None:
         for name, (found, _) in asked.items()
         for at, text in enumerate(found)
     }
+    if connect and not problems:
+        problems = _rule_problems(pipeline)
     if problems:
         raise ConfigError(problems)
     for name, (_, said) in asked.items():
@@ -110,6 +112,21 @@ def _asked(pipeline: Pipeline, name: str) -> tuple[list[str], str | None]:
         return found, None if found else require_readable(pipeline, lake_of(pipeline), name)
     except StratalogError as error:
         return [str(error).removeprefix(f"{name}: ")], None
+
+
+def _rule_problems(pipeline: Pipeline) -> dict[str, str]:
+    """What is wrong with rules about the tables that the servers have now, by key."""
+    from spark_jobs.rule_check import problems_of_rules
+    from spark_jobs.schema.definitions import on_server
+    from spark_jobs.source.open import open_source
+    from spark_jobs.source.server import Server
+
+    if not pipeline.event_rules and not pipeline.row_rules and not pipeline.column_rules:
+        return {}
+    sources = [open_source(name, one) for name, one in pipeline.sources.items()]
+    servers = [one for one in sources if isinstance(one, Server)]
+    definitions = [definition for server in servers for definition in on_server(server).values()]
+    return problems_of_rules(pipeline, definitions, is_all=len(servers) == len(sources))
 
 
 def _problems(source: "Source", *, several: bool) -> list[str]:
@@ -858,6 +875,10 @@ def _say_outcome(source: str, outcome: "Outcome") -> None:
         for one in outcome.compacted
     ]
     _print_grid(["silver", "changes", "insert", "update", "delete", "position", "seconds"], rows)
+    left = [
+        [str(one.name), rule, str(count)] for one in outcome.compacted for rule, count in sorted(one.left_out.items())
+    ]
+    _print_grid(["silver", "left out by", "events"], left)
     merged = [
         [
             str(one.name),

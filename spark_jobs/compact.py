@@ -1,32 +1,38 @@
 """Bronze -> silver: the net change per key of a window of the log.
 
 Put here: windows, the decoding task, and the reduction to one row a key. Not here: how bytes become columns (binlog/),
-or what becomes of silver rows (merge.py).
+which changes rules leave out (row_filters.py), or what becomes of silver rows (merge.py).
 
 A table's windows run from its checkpoint to bronze's end, cut where a statement changes the table. Their slices are
 decoded where they lie, reduced to one row a key inside the task, and only what is left is shuffled; a small window is
 one task's, and nothing is. Last and first are told by position, not by arrival.
 
 A table without a key is a bag: its images are counted, by all that is in them, and neither first nor last matters.
+
+Where rules judge a table's changes, each is judged by itself, as a row of Spark's between decoding and reducing.
+Columns are left out and masked behind the reduction in the task, before anything is shuffled or written.
 """
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from functools import reduce as folded
-from typing import Any
+from itertools import chain
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import bronze, reshape, silver
-from spark_jobs.binlog import Decoder, TableDefinition, TableName
+from spark_jobs import bronze, masks, reshape, row_filters, silver
+from spark_jobs.binlog import Changes, Decoder, TableDefinition, TableName
 from spark_jobs.course import Base, Content, Rows, Standing, Step, Turn, onwards, origins_of
-from spark_jobs.errors import about
+from spark_jobs.errors import TableStopped, about
+from spark_jobs.filters import TableFilters
 from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch, quoted
 from spark_jobs.net import Place, image_rows, net_rows, reduce, settle
 from spark_jobs.position import Position, Range
@@ -38,6 +44,11 @@ _REDUCE_AT = 1 << 19
 _PIECES = 256
 """Decoded pieces held at once: each has buffers made for more rows than a small slice fills them with."""
 _BATCH = 1 << 16
+RULES = "rule_prints"
+"""Note of a silver commit: digests of the rules that its rows were made by."""
+LEFT_OUT = "left_out"
+"""Note of a silver commit: how many changes and statements rules left out, by rule."""
+_KNOWN = "columns_known"
 _ONE_TASK = 64 << 20
 """Bytes of a table's slices up to which one task decodes and reduces all of them.
 
@@ -59,6 +70,8 @@ class Compacted:
     deletes: int = 0
     committed_at: datetime | None = None
     seconds: float = 0.0
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Changes and statements that rules left out, by rule; ``changes`` does not count them."""
 
     @property
     def rows(self) -> int:
@@ -72,6 +85,8 @@ class Window:
     table: Table
     version: int
     ranges: tuple[Range, ...]
+    oldest: Position | None = None
+    """Where the log begins that bronze holds."""
 
     @property
     def whole(self) -> Range:
@@ -90,6 +105,9 @@ class Work:
     head: Head | None
     size: int
     """Bytes of log that the table's slices hold."""
+    filters: TableFilters = field(default_factory=TableFilters)
+    is_whole: bool = False
+    """Whether it is all that the table has of the log, done again."""
     carried: int = 0
     """Bytes that rows are made of which come with other tables' names."""
     again: Range | None = None
@@ -105,10 +123,57 @@ class Work:
     def part(self, range_: Range) -> Window:
         return replace(self.window, ranges=(range_,))
 
-    def notes(self, start: Position, standing: Standing, columns: silver.Columns) -> dict[str, Any]:
-        """What a silver commit says besides its position."""
+    def notes(
+        self, start: Position, standing: Standing, columns: silver.Columns, left_out: Mapping[str, int] | None = None
+    ) -> dict[str, Any]:
+        """What a silver commit says besides its position; left_out: what rules left out, by rule."""
         said = {"start": str(start), "bronze_version": self.window.version, "log_bytes": self.size}
-        return said | {"key": list(columns.key)} | standing.to_notes()
+        return said | {"key": list(columns.key)} | self._of_rules(left_out or {}) | standing.to_notes()
+
+    def _of_rules(self, left_out: Mapping[str, int]) -> dict[str, Any]:
+        if not self.is_ruled:
+            return {}
+        said = {"rules": self.filters.names(), RULES: self.filters.prints(), _KNOWN: sorted(self.known)}
+        return said | ({LEFT_OUT: dict(left_out)} if left_out else {})
+
+    @property
+    def is_ruled(self) -> bool:
+        """Whether the table is, or was, under rules: then a window need not have left rows in silver."""
+        before = self.head.checkpoint.notes if self.head and self.head.checkpoint else {}
+        return bool(self.filters) or RULES in before
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Names, in small letters, of the columns that the table has or had, as far as silver was told of rules."""
+        before = self.head.checkpoint.notes if self.head and self.head.checkpoint else {}
+        found = set(before.get(_KNOWN, ()))
+        standings = [step.standing for step in self.steps] + [Standing.from_notes(before)]
+        for definition in (one.definition for one in standings):
+            found |= {str(column.name).casefold() for column in definition.columns} if definition else set()
+        return frozenset(found)
+
+    @property
+    def is_reshaped(self) -> bool:
+        """Whether silver's rows were made by other rules about the columns."""
+        before = self.head.checkpoint.notes if self.head and self.head.checkpoint else {}
+        had, has = before.get(RULES, {}), self.filters.prints()
+        return bool(had.get("columns") != has.get("columns"))
+
+    def shape(self, definition: TableDefinition) -> masks.Shape:
+        """What is seen of the table's columns. Raises TableStopped."""
+        wrong = masks.missing(self.filters.columns, self.known)
+        if wrong:
+            raise TableStopped(f"{wrong}: {definition}")
+        return masks.shape(definition, self.filters.columns)
+
+    def require_same_shape(self) -> None:
+        """Raises TableStopped where silver's rows were made by other rules about the columns."""
+        if self.head and self.head.checkpoint and self.is_reshaped:
+            raise TableStopped(
+                f"the rules about its columns are others than those that {self.table.path} was made by; do all of it "
+                f"again: stratalog backfill --source {self.source} --from {self.window.oldest} "
+                f"--to {self.window.whole.stop} --table {self.name}"
+            )
 
 
 def compact(spark: SparkSession, work: Work) -> Compacted:
@@ -120,6 +185,7 @@ def compact(spark: SparkSession, work: Work) -> Compacted:
     done: list[Compacted] = []
     head = work.head
     with about(str(work)):
+        work.require_same_shape()
         for step in work.steps:
             if isinstance(step, Rows):
                 done.append(_window(spark, work, head, step))
@@ -128,28 +194,43 @@ def compact(spark: SparkSession, work: Work) -> Compacted:
             else:
                 assert head is not None
                 head = _turn(spark, work, head, step)
+                done.append(Compacted(work.source, work.name, step.range, head, left_out=_by_rule(step)))
                 continue
             head = done[-1].head
     assert head is not None
     return total(work, head, done, time.monotonic() - began)
 
 
+def _by_rule(turn: Turn) -> dict[str, int]:
+    return {turn.left_out_by: 1} if turn.left_out_by else {}
+
+
 def total(work: Work, head: Head, done: Sequence[Compacted], seconds: float) -> Compacted:
     """What was done to a table in all."""
     counts = {name: sum(getattr(one, name) for one in done) for name in ("changes", "inserts", "updates", "deletes")}
     newest = max((one.committed_at for one in done if one.committed_at), default=None)
-    return Compacted(work.source, work.name, work.window.whole, head, committed_at=newest, seconds=seconds, **counts)
+    left_out = sum((Counter(one.left_out) for one in done), Counter())
+    return Compacted(
+        source=work.source,
+        name=work.name,
+        range=work.window.whole,
+        head=head,
+        committed_at=newest,
+        seconds=seconds,
+        left_out=dict(left_out),
+        **counts,
+    )
 
 
 def _window(spark: SparkSession, work: Work, head: Head | None, rows: Rows) -> Compacted:
     """Appends what is left of the changes between two statements."""
-    columns = silver.columns(rows.definition)
+    columns = work.shape(rows.definition).columns
     wanted = columns.stored
     if head is None:
         head = work.table.new(wanted, silver.properties(work.table))
     silver.require_same_columns(work.table, wanted, str(work.name))
     net = net_changes(spark, work, work.part(rows.range), rows.definition)
-    said = work.notes(rows.range.start, rows.standing, columns)
+    said = work.notes(rows.range.start, rows.standing, columns, net.left_out)
     landed = work.table.append(net.rows, head, Checkpoint(rows.range.stop, new_batch(), notes=said))
     return net.summary(work, landed)
 
@@ -160,7 +241,7 @@ def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
     The commit that moves it holds all steps; from it the merge learns what to do downstream.
     """
     head, checkpoint = _reshaped(spark, work, head, turn)
-    return work.table.append(_marker(spark, work.table.columns(), turn), head, checkpoint)
+    return work.table.append(marker(spark, work.table.columns(), turn), head, checkpoint)
 
 
 def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: Turn) -> Compacted:
@@ -172,7 +253,7 @@ def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: Turn) -> 
     counted = Observation()
     rows = carried_rows(spark, work, turn)
     inserts, newest = F.count(F.lit(1)).alias("inserts"), F.max(F.unix_micros("_committed_at")).alias("micros")
-    rows = rows.observe(counted, inserts, newest).unionByName(_marker(spark, stored, turn))
+    rows = rows.observe(counted, inserts, newest).unionByName(marker(spark, stored, turn))
     landed = work.table.append(rows.select(*map(identifier, stored)), head, checkpoint)
     found = counted.get
     at = None if found["micros"] is None else datetime.fromtimestamp(found["micros"] / 1e6, UTC)
@@ -183,18 +264,23 @@ def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[
     """The table with the columns that a statement left, and the checkpoint behind it."""
     known = turn.standing.definition
     before = silver.stored_columns(work.table, head) if head.checkpoint else silver.columns(_told(turn))
-    after = silver.columns(known) if known else before
+    after = work.shape(known).columns if known else before
+    if turn.keeps and before.key != after.key:
+        raise TableStopped(
+            f"was created again at {turn.range.start} with another key, and a rule keeps the rows that it had"
+        )
     place = str(turn.range.start)
     notes = head.checkpoint.notes if head.checkpoint else {}
     if notes.get("turn") == place:
         steps, left = notes["steps"], notes["left"]
     else:
-        origins = origins_of(turn, before.types, after.types)
-        steps = reshape.steps(before.types, after.types, origins, turn.fills)
+        rule = work.filters.columns
+        origins = masks.origins_seen(rule, origins_of(turn, before.types, after.types), before, after)
+        steps = reshape.steps(before.types, after.types, origins, masks.fills_seen(rule, turn.fills, after))
         left = [*steps, *_of_silver_alone(before, after)]
     head = reshape.carry_out(spark, work.table, head, left, {"turn": place, "steps": steps})
     size = turn.carried.size if turn.carried else 0
-    said = work.notes(turn.range.start, turn.standing, after) | {"log_bytes": size, "steps": steps}
+    said = work.notes(turn.range.start, turn.standing, after, _by_rule(turn)) | {"log_bytes": size, "steps": steps}
     said |= {silver.CARRIED: str(turn.carried.name)} if turn.carried else {}
     return head, Checkpoint(turn.range.stop, new_batch(), silver.CHANGE, said)
 
@@ -267,8 +353,8 @@ def _of_silver_alone(before: silver.Columns, after: silver.Columns) -> list[str]
     return [f"ADD COLUMN ({name} {after.added[silver.COPIES]})" if after.is_bag else f"DROP COLUMN {name}"]
 
 
-def _marker(spark: SparkSession, types: Mapping[str, str], turn: Turn) -> DataFrame:
-    """The row of a statement that empties the table; none for another statement."""
+def marker(spark: SparkSession, types: Mapping[str, str], turn: Turn) -> DataFrame:
+    """The row of a statement that empties the table; none for another statement. types: of silver's columns."""
     start, stop = (silver.place_sql(place) for place in (turn.range.start, turn.range.stop))
     at = turn.said.committed_at if turn.said else None
     given = {
@@ -289,6 +375,7 @@ class Net:
     rows: DataFrame
     counted: Observation
     decoded: Observation
+    left_out: dict[str, int]
 
     def summary(self, work: Work, head: Head) -> Compacted:
         """What was done, once the rows were written."""
@@ -303,22 +390,47 @@ class Net:
             updates=counts["update"],
             deletes=counts["delete"],
             committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
+            left_out=self.left_out,
         )
 
 
 def net_changes(spark: SparkSession, work: Work, window: Window, definition: TableDefinition) -> Net:
-    """Silver rows of the window's ranges: one row a key and range."""
+    """Silver rows of the window's ranges: one row a key and range.
+
+    Where rules judge changes of rows, the range is decoded twice: their commit says how many each has left out.
+    """
     counted, decoded = Observation(), Observation()
     alone = work.size <= _ONE_TASK
-    columns = silver.columns(definition)
+    whole, seen = silver.columns(definition), work.shape(definition)
     slices = _slices(spark, window, work.name)
-    task = decoding_task(definition, columns, alone=alone)
-    changes = (slices.coalesce(1) if alone else slices).mapInArrow(task, _decoded_ddl(columns))
+    slices = slices.coalesce(1) if alone else slices
+    left_out: dict[str, int] = {}
+    if work.filters.judges_rows:
+        judged = slices.mapInArrow(partial(_as_rows, definition), row_filters.ddl(definition))
+        verdict = F.expr(row_filters.left_out_by(work.filters, definition, work.known))
+        judged = judged.withColumn(row_filters.LEFT_OUT_BY, verdict)
+        found = judged.where(f"{row_filters.LEFT_OUT_BY} IS NOT NULL").groupBy(row_filters.LEFT_OUT_BY).count()
+        left_out = {row[row_filters.LEFT_OUT_BY]: row["count"] for row in work.table.collect(found)}
+        slices = judged.where(f"{row_filters.LEFT_OUT_BY} IS NULL").drop(row_filters.LEFT_OUT_BY)
+        task = judged_task(definition, whole, alone=alone)
+    else:
+        task = decoding_task(definition, whole, alone=alone)
+    changes = slices.mapInArrow(_salted(task, seen.salt), _decoded_ddl(whole, seen.salt))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
+    changes, columns = _seen(changes, whole, seen), seen.columns
     settled = _counted(changes, columns) if columns.is_bag else changes if alone else _last_per_key(changes, columns)
     rows = _silver_rows(settled, columns, window.ranges)
     by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in ("insert", "update", "delete"))
-    return Net(rows.observe(counted, *by_operation), counted, decoded)
+    return Net(rows.observe(counted, *by_operation), counted, decoded, left_out)
+
+
+def _seen(changes: DataFrame, whole: silver.Columns, seen: masks.Shape) -> DataFrame:
+    """The changes with the columns that are seen."""
+    if seen.columns == whole and all(cell == identifier(name) for name, cell in seen.cells.items()):
+        return changes
+    own = {name for name in changes.columns if name in {*_DECODED, *_OF_KEYS, *_OF_BAGS, "_window"}} - {"_raw"}
+    names = [*seen.columns.types, "_raw", *sorted(own)]
+    return changes.selectExpr(*(f"{seen.cells.get(name, identifier(name))} AS {identifier(name)}" for name in names))
 
 
 def _slices(spark: SparkSession, window: Window, name: TableName) -> DataFrame:
@@ -382,8 +494,9 @@ _OF_KEYS = {"_existed": "BOOLEAN", "_exists": "BOOLEAN"}
 _OF_BAGS = {silver.COPIES: "BIGINT"}
 
 
-def _decoded_ddl(columns: silver.Columns) -> str:
+def _decoded_ddl(columns: silver.Columns, salt: str | None = None) -> str:
     types = columns.types | {"_window": "INT"} | (_OF_BAGS if columns.is_bag else _OF_KEYS) | _DECODED
+    types |= {masks.SALT: "STRING"} if salt else {}
     return ", ".join(f"{identifier(name)} {kind}" for name, kind in types.items())
 
 
@@ -395,14 +508,32 @@ def decoding_task(definition: TableDefinition, columns: silver.Columns, *, alone
 
     ``alone``: it gets all slices of the window; then it gives one row a key and window.
     """
-    if columns.is_bag:
-        return partial(_images, definition, columns)
-    finish = settle if alone else reduce
+    before: Literal["key", "all"] = "all" if columns.is_bag else "key"
+    return _net_task(lambda slices: _decoded(Decoder(definition, before=before), slices), columns, alone=alone)
 
-    def run(slices: Batches) -> Batches:
+
+def judged_task(definition: TableDefinition, columns: silver.Columns, *, alone: bool) -> Callable[[Batches], Batches]:
+    """The same from changes as rows, those that rules have left."""
+    names = definition.column_names()
+    return _net_task(
+        lambda rows: chain.from_iterable(row_filters.as_changes(one, names) for one in rows), columns, alone=alone
+    )
+
+
+def _net_task(
+    read: Callable[[Batches], Iterator[tuple[Changes, Place]]], columns: silver.Columns, *, alone: bool
+) -> Callable[[Batches], Batches]:
+    names, finish = list(columns.types), settle if alone else reduce
+
+    def images(batches: Batches) -> Batches:
+        for changes, place in read(batches):
+            for rows in image_rows(changes, place, names):
+                yield from rows.to_batches(_BATCH)
+
+    def run(batches: Batches) -> Batches:
         gathered: list[pa.Table] = []
         most = _REDUCE_AT
-        for rows in _decoded(Decoder(definition), slices, columns):
+        for rows in (rows for changes, place in read(batches) for rows in net_rows(changes, place, names, columns.key)):
             gathered.append(rows)
             if sum(map(len, gathered)) >= most or len(gathered) >= _PIECES:
                 gathered = [reduce(pa.concat_tables(gathered), columns.key)]
@@ -412,16 +543,27 @@ def decoding_task(definition: TableDefinition, columns: silver.Columns, *, alone
         if gathered:
             yield from finish(pa.concat_tables(gathered), columns.key).combine_chunks().to_batches(_BATCH)
 
+    return images if columns.is_bag else run
+
+
+def _salted(task: Callable[[Batches], Batches], salt: str | None) -> Callable[[Batches], Batches]:
+    """The task with the salt beside its rows; in the task's own code it stands in no query that Spark shows."""
+    if salt is None:
+        return task
+
+    def run(batches: Batches) -> Batches:
+        for rows in task(batches):
+            yield rows.append_column(masks.SALT, pa.repeat(pa.scalar(salt), len(rows)))
+
     return run
 
 
-def _images(definition: TableDefinition, columns: silver.Columns, slices: Batches) -> Batches:
-    for rows in _decoded(Decoder(definition, before="all"), slices, columns):
-        yield from rows.to_batches(_BATCH)
+def _as_rows(definition: TableDefinition, slices: Batches) -> Batches:
+    for changes, place in _decoded(Decoder(definition, before="all"), slices):
+        yield row_filters.as_rows(changes, place)
 
 
-def _decoded(decoder: Decoder, slices: Batches, columns: silver.Columns) -> Iterator[pa.Table]:
-    names = list(columns.types)
+def _decoded(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place]]:
     for batch in slices:
         for cells in ({name: batch.column(name)[at] for name in batch.schema.names} for at in range(batch.num_rows)):
             given = {name: cells[name].as_py() for name in ("file", "stretch", "number", "window")}
@@ -431,8 +573,4 @@ def _decoded(decoder: Decoder, slices: Batches, columns: silver.Columns) -> Iter
                 "committed_us": cells["committed_at"].value,
             }
             for changes in decoder.decode(given["file"], start, context, cells["payload"].as_buffer(), **begun):
-                place = Place(**given)
-                if columns.is_bag:
-                    yield from image_rows(changes, place, names)
-                else:
-                    yield from net_rows(changes, place, names, columns.key)
+                yield changes, Place(**given)

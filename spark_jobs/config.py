@@ -25,12 +25,15 @@ from pydantic import (
 )
 
 from spark_jobs.errors import ConfigError
+from spark_jobs.expressions import Condition
+from spark_jobs.filters import Action, ColumnRule, EventFilter, Filters, Mask, RowFilter, problem_of_events
 from spark_jobs.place import parse_start
 from spark_jobs.rules import Helpers, Pattern, Route, Scope
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
 _SOURCE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RULE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def _start(text: str) -> str:
@@ -218,6 +221,137 @@ class RouteRule(_Model):
         return Route(Pattern.parse(self.source), target.schema, target.table)
 
 
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+    return text
+
+
+def _condition(text: str) -> str:
+    try:
+        Condition.parse(text)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+def _small(text: object) -> object:
+    return " ".join(text.casefold().split()) if isinstance(text, str) else text
+
+
+Patterns = Annotated[tuple[Annotated[str, AfterValidator(_pattern)], ...], Field(min_length=1)]
+Expression = Annotated[str, AfterValidator(_condition)]
+ColumnName = Annotated[str, BeforeValidator(_small), Field(min_length=1)]
+
+
+class EventRule(_Model):
+    """One of ``filters:``: which events of tables are left out, by their kind or a statement's text."""
+
+    tables: Patterns
+    """Patterns of the tables that it is about; the last that matches decides."""
+    events: tuple[Annotated[str, BeforeValidator(_small)], ...] = ()
+    """Kinds of events: ``insert``, ``update``, ``delete``, ``truncate table``, ``all ddl`` …"""
+    sql_pattern: tuple[Annotated[str, AfterValidator(_regex)], ...] = Field((), alias="sql-pattern")
+    """Regular expressions that are looked for in a statement's text."""
+    action: Action = "ignore"
+    """``ignore``: what matches is left out. ``do``: what does not match is. ``stop``: a statement that matches stops
+    its table."""
+
+    @model_validator(mode="after")
+    def _carried_out(self) -> Self:
+        problem = problem_of_events(self.events, self.action, has_patterns=bool(self.sql_pattern))
+        if problem:
+            raise ValueError(problem)
+        return self
+
+    def rule(self, name: str) -> EventFilter:
+        patterns = tuple(re.compile(one, re.IGNORECASE) for one in self.sql_pattern)
+        return EventFilter(name, Scope.parse(self.tables), self.events, patterns, self.action)
+
+
+class RowRule(_Model):
+    """One of ``row_filters:``: which changes of rows are left out, by their values."""
+
+    tables: Patterns
+    """Patterns of the tables that it is about; the last that matches decides."""
+    insert: Expression | None = Field(None, alias="insert-value-expr")
+    """SQL over an inserted row; where it is true, the change is left out."""
+    update_old: Expression | None = Field(None, alias="update-old-value-expr")
+    """SQL over the row before an update; with ``update-new-value-expr``, both must be true."""
+    update_new: Expression | None = Field(None, alias="update-new-value-expr")
+    """SQL over the row after an update."""
+    delete: Expression | None = Field(None, alias="delete-value-expr")
+    """SQL over a deleted row."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not any((self.insert, self.update_old, self.update_new, self.delete)):
+            keys = ", ".join(str(one.alias) for one in type(self).model_fields.values() if one.alias)
+            raise ValueError(f"needs one of {keys}")
+        return self
+
+    def rule(self, name: str) -> RowFilter:
+        asked = (self.insert, self.update_old, self.update_new, self.delete)
+        return RowFilter(name, Scope.parse(self.tables), *(Condition.parse(one) if one else None for one in asked))
+
+
+class MaskRule(_Model):
+    """What stands in the place of a column's values: exactly one of the three."""
+
+    hash: SecretStr | None = None
+    """The salt of a SHA-256 of the value: write ``${NAME}``, which reads the environment."""
+    truncate: int | None = Field(None, ge=0)
+    """How many characters or bytes of the value's beginning are kept."""
+    constant: str | int | None = None
+    """A value that stands in the place of all others."""
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("needs exactly one of hash, truncate and constant")
+        if "constant" not in self.model_fields_set and self.hash is None and self.truncate is None:
+            raise ValueError("needs a value")
+        return self
+
+    def mask(self) -> Mask:
+        if self.hash is not None:
+            return Mask("hash", salt=self.hash.get_secret_value())
+        if self.truncate is not None:
+            return Mask("truncate", length=self.truncate)
+        return Mask("constant", constant=self.constant)
+
+
+class ColumnsRule(_Model):
+    """One of ``columns:``: which columns are left out of tables, and which are masked."""
+
+    tables: Patterns
+    """Patterns of the tables that it is about; the last that matches decides."""
+    include: tuple[ColumnName, ...] | None = Field(None, min_length=1)
+    """The columns that are seen; all others are left out."""
+    exclude: tuple[ColumnName, ...] = ()
+    """The columns that are left out."""
+    mask: dict[ColumnName, MaskRule] = {}
+    """What stands in the place of columns' values."""
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        if self.include is None and not self.exclude and not self.mask:
+            raise ValueError("needs include, exclude or mask")
+        if self.include is not None and self.exclude:
+            raise ValueError("has include and exclude; all that include does not name is left out")
+        gone = next((name for name in self.mask if self.rule("").is_left_out(name)), None)
+        if gone is not None:
+            raise ValueError(f"masks {gone}, which it leaves out")
+        return self
+
+    def rule(self, name: str) -> ColumnRule:
+        include = None if self.include is None else frozenset(self.include)
+        masks = {column: one.mask() for column, one in self.mask.items()}
+        return ColumnRule(name, Scope.parse(self.tables), include, frozenset(self.exclude), masks)
+
+
 class Spark(_Model):
     """Where Spark runs: ``master`` in this process (the default), or ``remote``, a Spark Connect address."""
 
@@ -266,6 +400,12 @@ class Pipeline(_Model):
     system schemas."""
     routes: tuple[RouteRule, ...] = ()
     """Other names downstream than the source's own."""
+    event_rules: dict[str, EventRule] = Field({}, alias="filters")
+    """Rules, by name, about which events are left out."""
+    row_rules: dict[str, RowRule] = Field({}, alias="row_filters")
+    """Rules, by name, about which changes are left out by their values."""
+    column_rules: dict[str, ColumnsRule] = Field({}, alias="columns")
+    """Rules, by name, about which columns are left out, and which are masked."""
     spark: Spark = Spark()
     """Where Spark runs."""
     retention: Retention = Retention()
@@ -293,6 +433,15 @@ class Pipeline(_Model):
     @property
     def route_list(self) -> tuple[Route, ...]:
         return tuple(rule.route() for rule in self.routes)
+
+    @property
+    def filters(self) -> Filters:
+        """The rules over events, rows and columns."""
+        return Filters(
+            tuple(one.rule(name) for name, one in self.event_rules.items()),
+            tuple(one.rule(name) for name, one in self.row_rules.items()),
+            tuple(one.rule(name) for name, one in self.column_rules.items()),
+        )
 
     @property
     def endpoints_file(self) -> Path:
@@ -352,6 +501,7 @@ def from_keys(keys: Mapping[str, Any], path: Path, environment: Mapping[str, str
     except ValidationError as error:
         problems = {**_problems(error), **problems}
     problems |= dict(_cross_problems(values))
+    problems |= {key: text for key, text in _rule_problems(dict(keys), environment) if key not in problems}
     if "path" in values:  # the model's own, not a key of the file
         problems["path"] = "no such key"
     if problems or pipeline is None:
@@ -432,6 +582,59 @@ def _cross_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for j, earlier in known[:at]:
             if pattern.meets(earlier):
                 yield f"routes[{i}].from", f"a table can match routes[{j}].from too; a table has at most one route"
+
+
+def _rule_problems(raw: dict[str, Any], environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What is wrong with rules beside their own keys: names, tables out of scope, tables with two, open salts."""
+    scope = _scope(raw.get("tables"))
+    for kind in ("filters", "row_filters", "columns"):
+        for name, rule in _items(raw.get(kind)):
+            if not _RULE_NAME.fullmatch(str(name)):
+                yield f"{kind}.{name}", "a rule's name is made of letters, digits, _ and -"
+            tables = rule.get("tables") if isinstance(rule, dict) else None
+            for at, text in enumerate(tables if isinstance(tables, list) else ()):
+                found = _pattern_text(text)
+                one = Pattern.parse(found) if found and not set(found) & set("*?!") else None
+                if one and scope and not scope.holds(one.schema, one.table):
+                    yield f"{kind}.{name}.tables[{at}]", f"{text} is out of scope, by tables:"
+    yield from _meeting_rules(raw.get("columns"))
+    for name, rule in _items(raw.get("columns")):
+        for column, mask in _items(rule.get("mask") if isinstance(rule, dict) else None):
+            salt = mask.get("hash") if isinstance(mask, dict) else None
+            variable = _VARIABLE.fullmatch(salt) if isinstance(salt, str) else None
+            key = f"columns.{name}.mask.{column}.hash"
+            if salt is not None and not variable:
+                yield key, "must be a variable of the environment, like ${MASK_SALT}: what stands in a file is no salt"
+            elif variable and environment.get(variable[1]) == "":
+                yield key, f"the variable {variable[1]} of the environment is empty"
+
+
+def _meeting_rules(rules: Any) -> Iterator[tuple[str, str]]:
+    """Rules about columns that may be about one table: what each says of its columns would be half of it."""
+    known = [(name, list(_wanted(rule))) for name, rule in _items(rules)]
+    for at, (name, patterns) in enumerate(known):
+        for earlier, others in known[:at]:
+            if any(one.meets(other) for one in patterns for other in others):
+                yield f"columns.{name}.tables", f"a table can match columns.{earlier} too; a table has at most one"
+
+
+def _wanted(rule: Any) -> Iterator[Pattern]:
+    """The valid patterns of a rule that do not exclude."""
+    tables = rule.get("tables") if isinstance(rule, dict) else None
+    for text in tables if isinstance(tables, list) else ():
+        found = _pattern_text(text)
+        if found and not found.startswith("!"):
+            yield Pattern.parse(found)
+
+
+def _items(value: Any) -> list[tuple[Any, Any]]:
+    return list(value.items()) if isinstance(value, dict) else []
+
+
+def _scope(tables: Any) -> Scope | None:
+    """What ``tables:`` says, where it is valid."""
+    listed = tables if isinstance(tables, list) else []
+    return Scope.parse(listed) if all(map(_pattern_text, listed)) else None
 
 
 def _route_pattern(rule: Any) -> Pattern | None:

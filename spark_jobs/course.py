@@ -14,6 +14,17 @@ from spark_jobs import bronze, silver
 from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, definitions_of
 from spark_jobs.binlog.types.charsets import UTF8, charset_of
 from spark_jobs.errors import DecodeError, TableStopped, Unsupported
+from spark_jobs.filters import (
+    ALTER_TABLE,
+    CREATE_TABLE,
+    DROP_DATABASE,
+    DROP_TABLE,
+    FOLLOWED,
+    RENAME_TABLE,
+    TRUNCATE_TABLE,
+    Action,
+    Filters,
+)
 from spark_jobs.lake import Table, identifier
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.alter import (
@@ -48,13 +59,14 @@ class Standing:
     definition: None where it is not known before the next row. is_dropped: the table is gone. emptied: where its last
     TRUNCATE stands, or the CREATE that made it anew: what was written before counts no more. is_complete: whether all
     rows that the table has are known: since it was made or emptied in the log, or because what it held before was
-    loaded.
+    loaded. is_kept: a rule left its DROP out, so that its rows stay when it is created again.
     """
 
     definition: TableDefinition | None
     is_dropped: bool = False
     emptied: Position | None = None
     is_complete: bool = False
+    is_kept: bool = False
 
     def to_notes(self) -> dict[str, Any]:
         """As it stands in a silver commit."""
@@ -63,7 +75,7 @@ class Standing:
             "dropped": self.is_dropped,
             "emptied": self.emptied and str(self.emptied),
             COMPLETE: self.is_complete,
-        }
+        } | ({"kept": True} if self.is_kept else {})
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any]) -> "Standing":
@@ -73,6 +85,7 @@ class Standing:
             notes.get("dropped", False),
             emptied and Position.parse(emptied),
             notes.get(COMPLETE, emptied is not None),
+            notes.get("kept", False),
         )
 
 
@@ -96,7 +109,8 @@ class Turn:
     empties: no row that was there counts any more. origins: from which column each one of the definition comes, by
     name, None for new ones; no origins at all where the table is another one. fills: what rows that were there have in
     new columns, as SQL literals; absent for NULL. carried: what the table holds whose name this is from here on, under
-    the name that it had before.
+    the name that it had before. left_out_by: the rule that leaves the statement out. keeps: the table was made anew,
+    and a rule keeps the rows that it had.
     """
 
     range: Range
@@ -106,6 +120,8 @@ class Turn:
     origins: dict[str, str | None] | None = None
     fills: dict[str, str] = field(default_factory=dict)
     carried: "Content | None" = None
+    left_out_by: str | None = None
+    keeps: bool = False
 
 
 Step = Rows | Turn
@@ -186,7 +202,7 @@ class Rules:
 
     on_drop_empties: whether DROP TABLE takes the rows away. is_bag: rows are told apart by all columns, whatever the
     log says: silver has them so. contents: of other tables, for those that take their names or definitions; without it
-    a name that another table takes stops its table.
+    a name that another table takes stops its table. filters: which statements are not carried out.
     """
 
     complete: Complete
@@ -194,6 +210,17 @@ class Rules:
     on_drop_empties: bool = False
     is_bag: bool = False
     contents: Contents | None = None
+    filters: Filters = field(default_factory=Filters)
+
+
+_EVENTS = {
+    "TRUNCATE": TRUNCATE_TABLE,
+    "CREATE": CREATE_TABLE,
+    "ALTER": ALTER_TABLE,
+    "RENAME": RENAME_TABLE,
+    "DROP": DROP_TABLE,
+}
+"""Statements as rules name them, by their verb."""
 
 
 def course(found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> list[Step]:
@@ -340,8 +367,20 @@ class _Course:
             return
         self.standing = standing
         carried = None if content.is_empty else content
+        if carried:
+            self._require_no_rules(said, was)
         place = Range(said.position, said.stop)
         self.done.append(Turn(place, standing, said, empties=True, carried=carried))
+
+    def _require_no_rules(self, said: Said, was: TableName) -> None:
+        """Raises TableStopped where rules are about rows that come with a name, or that the name had."""
+        of = self.rules.filters.of
+        rules = sorted({rule for one in (was, self.name) for rule in of(one.schema, one.table).names()})
+        if rules:
+            raise self._refused(
+                said,
+                f"gives the table the rows of {was}, and {', '.join(rules)} would have to judge them: not done yet",
+            )
 
     def _altered(self, content: Content, said: Said, logged: TableDefinition | None) -> Content:
         """What a table holds behind the other operations of the ALTER that gives it its new name."""
@@ -371,14 +410,16 @@ class _Course:
             if verb == "RENAME":
                 return
             if verb == "CREATE":
-                self._create(said, None)
+                self._create(said, None, None)
             elif verb == "ALTER" and self.standing.definition is not None:
                 definition = moved(self.standing.definition, self._operations(said)).definition
                 self.standing = replace(self.standing, definition=definition)
             elif verb == "TRUNCATE":
-                self.standing = replace(self.standing, is_complete=True)
+                is_complete = self.standing.is_complete or not self._is_left_out(said)
+                self.standing = replace(self.standing, is_complete=is_complete)
             elif verb != "ALTER":
-                self.standing = Standing(None, is_complete=self._is_dropped_by(said))
+                is_complete = self._is_dropped_by(said) and not self._is_left_out(said)
+                self.standing = Standing(None, is_complete=is_complete)
         except (TableStopped, DecodeError):
             self.standing = replace(self.standing, definition=None)
 
@@ -426,7 +467,9 @@ class _Course:
             self._require_same(known, definition, part)
         standing = replace(self.standing, definition=definition)
         if known is None and not self._is_first():
-            self.done.append(Turn(Range(part.start, part.start), standing))
+            keeps = standing.is_kept
+            standing = replace(standing, is_kept=False)
+            self.done.append(Turn(Range(part.start, part.start), standing, keeps=keeps))
         self.standing = standing
         before = self.done[-1] if self.done else None
         if isinstance(before, Rows) and before.standing == standing:  # what stood between changed nothing
@@ -509,15 +552,21 @@ class _Course:
         place = Range(said.position, said.stop)
         was = self._was(said)
         if was is not None and was != self.name:
+            self._left_out_by(said)
             self._carry(said, logged, was)
-        elif self._is_early(said):
-            self._early(said, is_gone=was is None)
-        elif not self._cuts(said):  # it was about a table without rows, as long as others' had not come into it
             return
-        elif verb == "CREATE":
-            self._create(said, logged)
+        if self._is_early(said):
+            self._early(said, is_gone=was is None)
+            return
+        if not self._cuts(said):  # it was about a table without rows, as long as others' had not come into it
+            return
+        left_out_by = self._left_out_by(said)
+        if verb == "CREATE":
+            self._create(said, logged, left_out_by)
         elif self.standing.is_dropped or (verb == "RENAME" and was is not None):
             return
+        elif left_out_by:
+            self._leave_out(said, left_out_by)
         elif verb == "TRUNCATE":
             self.standing = replace(self.standing, emptied=said.position, is_complete=True)
             self.done.append(Turn(place, self.standing, said, empties=True))
@@ -530,7 +579,34 @@ class _Course:
         elif self.standing.definition is not None:
             self._alter(said, logged, self.standing.definition)
 
-    def _create(self, said: Said, logged: TableDefinition | None) -> None:
+    def _judged(self, said: Said) -> tuple[str, Action] | None:
+        """The rule that is about a statement, and what it wants."""
+        own = self.rules.filters.of(self.name.schema, self.name.table)
+        return own.statement(_event(said), said.statement.text)
+
+    def _is_left_out(self, said: Said) -> bool:
+        found = self._judged(said)
+        return found is not None and found[1] == "ignore"
+
+    def _left_out_by(self, said: Said) -> str | None:
+        """The rule that leaves a statement out. Raises TableStopped where one stops the table."""
+        found = self._judged(said)
+        if found is None:
+            return None
+        name, action = found
+        if action == "stop":
+            raise self._refused(said, f"is to stop the table, by {name}")
+        if _event(said) in FOLLOWED:
+            raise self._refused(said, f"is left out by {name}, and cannot be: the rows behind it have its columns")
+        return name
+
+    def _leave_out(self, said: Said, name: str) -> None:
+        """The rows stay; of a table that is dropped no definition does."""
+        if said.statement.verb.startswith("DROP"):
+            self.standing = replace(self.standing, definition=None, is_dropped=True, is_kept=True)
+        self.done.append(Turn(Range(said.position, said.stop), self.standing, said, left_out_by=name))
+
+    def _create(self, said: Said, logged: TableDefinition | None, left_out_by: str | None) -> None:
         is_there = not self.standing.is_dropped and not self.is_new
         is_maybe = "IF NOT EXISTS" in " ".join(said.statement.text.upper().split())
         if is_there and is_maybe:
@@ -545,6 +621,11 @@ class _Course:
             definition = self._settled(logged, stated, is_last=True, is_new=True)
         if self._is_first():
             self.standing = Standing(definition, is_complete=self.standing.is_complete or not is_maybe)
+            return
+        if left_out_by or self.standing.is_kept:
+            place, is_known = Range(said.position, said.stop), definition is not None
+            self.standing = replace(self.standing, definition=definition, is_dropped=False, is_kept=not is_known)
+            self.done.append(Turn(place, self.standing, said, left_out_by=left_out_by, keeps=is_known))
             return
         self.standing = Standing(definition, emptied=said.position, is_complete=True)
         self.done.append(Turn(Range(said.position, said.stop), self.standing, said, empties=True))
@@ -619,6 +700,11 @@ class _Course:
             )
 
 
+def _event(said: Said) -> str:
+    """A statement's kind, as rules name it."""
+    return DROP_DATABASE if said.statement.schemas else _EVENTS[said.statement.verb.split()[0]]
+
+
 def _require_plain(said: Said) -> None:
     """Raises Unsupported for a text whose literals read otherwise in the session that it was said in."""
     text, session = said.statement.text, said.session
@@ -673,10 +759,14 @@ def _listed(definition: TableDefinition) -> str:
     )
 
 
-def onwards(columns: Mapping[str, str], turns: Sequence[Turn]) -> dict[str, str]:
+def onwards(
+    columns: Mapping[str, str],
+    turns: Sequence[Turn],
+    seen: Callable[[TableDefinition], silver.Columns] = silver.columns,
+) -> dict[str, str]:
     """Rows of an older definition as the present one has them: by present column and ``_raw``, SQL over the older ones.
 
-    columns: names and types at the rows' time.
+    columns: names and types at the rows' time. seen: the columns that a definition has in silver.
     """
     now = {name: identifier(name) for name in columns}
     raw = "_raw"
@@ -684,8 +774,9 @@ def onwards(columns: Mapping[str, str], turns: Sequence[Turn]) -> dict[str, str]
     for turn in turns:
         if turn.standing.definition is None:
             continue
-        after = silver.columns(turn.standing.definition).types
-        origins = origins_of(turn, types, after)
+        after = seen(turn.standing.definition).types
+        found = origins_of(turn, types, after)
+        origins = {name: origin if (origin := found[name]) in types else None for name in after}
         kept = {origin: name for name, origin in origins.items() if origin is not None}
         if kept != {name: name for name in types}:
             raw = silver.raw_sql(raw, {name: kept.get(name) for name in types})

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace, TableStopped
 from spark_jobs.position import Position
@@ -187,6 +187,11 @@ class Table:
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         reader = spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)
+
+    def collect(self, rows: DataFrame) -> list[Row]:
+        """The rows of a small query on the way to the table. Raises what a task raised, LostRace, LakeError."""
+        with _Translated(self.path):
+            return list(rows.collect())
 
     def new(self, columns: dict[str, str], properties: dict[str, str]) -> Head:
         """The head to plan upon where there is no table yet. Nothing is written."""

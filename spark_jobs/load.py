@@ -35,6 +35,7 @@ from spark_jobs.pipeline import (
     compact_source,
     each_table,
     extract_source,
+    filters_of,
     lake_of,
     merge_source,
     publish,
@@ -249,6 +250,12 @@ class _Work:
     def _require_loadable(self, declared: TableDefinition, before: Outcome) -> None:
         """Raises TableStopped, with what to do."""
         name = declared.name
+        ruled = filters_of(self.pipeline.filters, self.source, name).names()
+        if ruled:
+            raise TableStopped(
+                f"cannot be loaded while {ruled[0]} is about it: what a filter would have left out before the log "
+                "began is not known, and rows that are loaded are not masked yet"
+            )
         if not self.pipeline.scope.holds(name.schema, name.table):
             why = self.pipeline.scope.why_helper(name.schema, name.table)
             raise TableStopped(f"is {why or 'not in scope; add it to tables: in the configuration'}")

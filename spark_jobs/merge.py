@@ -13,6 +13,9 @@ folded over all of silver and written where the content differs: a mended decode
 changes nothing, and no key goes back, because the fold holds the newest state. The same is done with the keys of rows
 that were **loaded**: they count as older than all that the log says behind where the load began.
 
+Where silver was **renewed** (by other rules about its columns, or about which statements empty the table), all of
+silver is folded and replaces the target, columns and all, in one commit.
+
 A **bag** (a table without a key) has as many copies of a row as silver's windows add up to: for each image that the
 merge is about the sum over all of silver is taken and set, whatever the target holds. So live and done again are alike.
 """
@@ -38,6 +41,9 @@ log = logging.getLogger(__name__)
 
 REDO = "redo"
 """Kind of a silver commit that replaced windows; its notes name them as ``ranges``."""
+
+RENEWED = "renewed"
+"""Note of such a commit: all rows and the columns were replaced."""
 
 ADDED = {"_position": silver.CHANGE_PLACE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
 
@@ -93,7 +99,8 @@ def merge(spark: SparkSession, work: Work) -> Merged | None:
         if stop is None or start is None or (start >= stop and not (news.redone or news.is_loaded)):
             return None
         taken = Range(start, max(start, stop))
-        bring = _merged if head.checkpoint or not work.target.empty() else _appended
+        is_first = head.checkpoint is None and work.target.empty()
+        bring = _appended if is_first else _renewed if news.is_renewed else _merged
         landed, done = bring(session_over(spark, news.size), work, head, news, _checkpoint(work, taken))
     return Merged(
         source=work.source,
@@ -130,6 +137,17 @@ def _appended(
     return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
 
 
+def _renewed(
+    spark: SparkSession, work: Work, head: Head, _news: "News", checkpoint: Checkpoint
+) -> tuple[Head, dict[str, int]]:
+    """Replaces the table by what all of silver folds to."""
+    counted = Observation()
+    rows = Origin(spark, work).whole().where("NOT _gone").select(*_named([*work.columns.types, *ADDED]))
+    rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
+    landed = work.target.renew(rows, head, checkpoint)
+    return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
+
+
 def _merged(
     spark: SparkSession, work: Work, head: Head, news: "News", checkpoint: Checkpoint
 ) -> tuple[Head, dict[str, int]]:
@@ -163,6 +181,8 @@ def _prepared(spark: SparkSession, work: Work) -> tuple[Head, "News"]:
             "downstream table are not handled yet: route them to tables of their own"
         )
     news = _news(work, head)
+    if news.is_renewed:
+        return head, news
     altered = {"altered": work.pinned.version}
     head = carry_out(spark, work.target, head, [*notes.get("left", ()), *news.steps], altered)
     silver.require_same_columns(work.target, wanted, str(work.name))
@@ -189,6 +209,8 @@ class News:
     """Bytes of log that all of them were decoded from."""
     is_loaded: bool = False
     """Whether rows were loaded since something was merged."""
+    is_renewed: bool = False
+    """Whether all rows and the columns were replaced."""
 
 
 def _news(work: Work, head: Head) -> News:
@@ -205,6 +227,7 @@ def _news(work: Work, head: Head) -> News:
         redone=[*(Range(Position.parse(start), Position.parse(stop)) for start, stop in redone), *again],
         size=sum(one.notes["log_bytes"] for one in found),
         is_loaded=any(one.kind == silver.LOAD for one in found),
+        is_renewed=merged >= 0 and any(one.notes.get(RENEWED) for one in found),
     )
 
 
@@ -231,6 +254,13 @@ class Origin:
         rows = _with_gone(rows, self.columns)
         return rows if news.windows == 1 else _newest(rows, self.columns)
 
+    def whole(self) -> DataFrame:
+        """The state of every key by all of silver; of a bag every copy."""
+        rows = self._alive("TRUE")
+        if self.columns.is_bag:
+            return self._copies(_identified(rows, self.columns).distinct(), self._rows("FALSE"))
+        return _newest(_with_gone(rows, self.columns), self.columns)
+
     def again(self, head: Head, news: News) -> DataFrame:
         """The state, by all of silver, of every key that replaced windows had or have, of loaded and pending ones."""
         if news.steps:  # the old rows' columns may have had other names
@@ -250,10 +280,11 @@ class Origin:
         found = touched.alias("one").join(state.alias("other"), _same_identity(touched), how="left")
         return found.select("one.*", *(F.col(f"other.{identifier(name)}") for name in names)).withColumn("_gone", gone)
 
-    def _copies(self, touched: DataFrame) -> DataFrame:
+    def _copies(self, touched: DataFrame, held: DataFrame | None = None) -> DataFrame:
         """For each of these images of a bag: rows to insert, and one to delete all of the target's where it has more.
 
-        Raises TableStopped, in the statement, where more copies went than the lake ever saw come.
+        held: the rows that count as the target's, instead of its own. Raises TableStopped, in the statement, where more
+        copies went than the lake ever saw come.
         """
         image = touched.columns[0]
         rows = _with_gone(self._alive("TRUE"), self.columns, silver.COPIES)
@@ -263,7 +294,8 @@ class Origin:
             .groupBy(image)
             .agg(F.max_by(last, "_position").alias("last"), F.sum(silver.COPIES).alias("wanted"))
         )
-        there = _among(_identified(self._held(), self.columns), touched).groupBy(image).agg(F.count("*").alias("there"))
+        held = self._held() if held is None else held
+        there = _among(_identified(held, self.columns), touched).groupBy(image).agg(F.count("*").alias("there"))
         counts = touched.join(wanted, on=image, how="left").join(there, on=image, how="left")
         counts = counts.selectExpr(image, "last", self._sum("wanted"), "coalesce(there, 0) AS there")
         nths = "IF(there > wanted, sequence(0L, wanted), sequence(1L, wanted - there))"

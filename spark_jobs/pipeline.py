@@ -21,6 +21,7 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import COMPLETE, Rules, Standing, Turn, course, first_rows
 from spark_jobs.errors import ConfigError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
+from spark_jobs.filters import Filters, TableFilters
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.merge import Merged, merge
 from spark_jobs.merge import Work as MergeWork
@@ -206,8 +207,13 @@ class Planner:
         slices = bronze.read(spark, self.bronze, self.head.version, Range(start, self.end))
         found = self._with_beginnings(spark, survey(slices), entries, start)
         ancestry = Ancestry(spark, self.lake, self.source, self.bronze, self.head.version, self.oldest)
-        drops = self.pipeline.on_drop == "drop"
-        rules = Rules(self._complete, first_rows(slices), on_drop_empties=drops, contents=ancestry.contents)
+        rules = Rules(
+            self._complete,
+            first_rows(slices),
+            on_drop_empties=self.pipeline.on_drop == "drop",
+            contents=ancestry.contents,
+            filters=self.pipeline.filters,
+        )
         planned = Plan(self._with_new(entries, found), [], {})
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
             try:
@@ -270,13 +276,14 @@ class Planner:
         if since < self.oldest:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
         whole = Range(since, self.end)
+        filters = filters_of(rules.filters, self.source, name)
         standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint else None
         with about(f"{self.source}: {name}"):
             steps = course(found, name, whole, standing, rules)
-        window = Window(self.bronze, self.head.version, (whole,))
+        window = Window(self.bronze, self.head.version, (whole,), self.oldest)
         carried = sum(step.carried.size for step in steps if isinstance(step, Turn) and step.carried)
         size = seen_here.size if seen_here else 0
-        return Work(self.source, name, window, steps, table, head, size, carried) if steps else None
+        return Work(self.source, name, window, steps, table, head, size, filters, carried=carried) if steps else None
 
     def _complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         return named(self.lake, self.source, logged, last_change)
@@ -348,6 +355,14 @@ class Target:
             return self.lake.downstream(*target(self.pipeline.route_list, self.name.schema, self.name.table))
         except ConfigError as error:
             raise TableStopped(f"{self.source}: {self.name}: {error}") from error
+
+
+def filters_of(filters: Filters, source: str, name: TableName) -> TableFilters:
+    """The rules about a table. Raises TableStopped where two of them cannot both be."""
+    try:
+        return filters.of(name.schema, name.table)
+    except ConfigError as error:
+        raise TableStopped(f"{source}: {error}") from error
 
 
 def is_complete(head: Head) -> bool:

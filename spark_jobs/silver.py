@@ -232,7 +232,8 @@ def copies_sql(name: str, table: str) -> str:
     """SQL: the copies of a bag's image. Raises TableStopped, in the statement, where more went than ever came."""
     why = (
         f"spark_jobs.errors.TableStopped: {table}: the table has no key, and more copies of a row were deleted "
-        "than the lake has seen written; the log has to begin where the table was empty\n\n"
+        "than the lake has seen written; the log has to begin where the table was empty, and a filter that leaves out "
+        "copies where they are written must leave them out where they are deleted\n\n"
     )
     return f"IF({name} < 0, CAST(raise_error({quoted(why)}) AS BIGINT), coalesce({name}, 0))"
 

@@ -1,5 +1,6 @@
 """A pipeline over the run's server. Put here: the fixture, and comparing tables. Not here: what a test does with it."""
 
+import os
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -40,7 +41,7 @@ class Shop:
         } | keys
         path = self.folder / "pipeline.yaml"
         path.write_text(yaml.safe_dump(said), encoding="utf-8")
-        return load(path, {"SHOP_PASSWORD": server.password})
+        return load(path, {**os.environ, "SHOP_PASSWORD": server.password})
 
     def run(self, pipeline: Pipeline) -> tuple[Extracted, Outcome]:
         return run_source(self.spark, pipeline, SOURCE)

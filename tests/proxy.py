@@ -38,7 +38,11 @@ class Proxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._upstream)
+                try:
+                    server = socket.create_connection(self._upstream)
+                except OSError:  # the server is down, and may come back
+                    client.close()
+                    continue
                 _Connection(self, client, server, next(self._cuts, None) if self._whole else None).start()
 
     def begun(self) -> int | None:

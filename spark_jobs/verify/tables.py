@@ -23,7 +23,16 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import Standing
 from spark_jobs.errors import ConfigError, DecodeError, LostRace, SourceError, TableStopped, about
 from spark_jobs.lake import Head, Table
-from spark_jobs.pipeline import Outcome, compact_source, endpoints_of, extract_source, lake_of, merge_source, publish
+from spark_jobs.pipeline import (
+    Outcome,
+    compact_source,
+    endpoints_of,
+    extract_source,
+    filters_of,
+    lake_of,
+    merge_source,
+    publish,
+)
 from spark_jobs.position import Position
 from spark_jobs.published import Entry
 from spark_jobs.rules import target
@@ -315,6 +324,9 @@ class _Table:
 
     def verdict(self, begun: Position) -> dict[str, Any]:
         """The fields of the Verdict. Raises TableStopped where the table cannot be compared."""
+        ruled = filters_of(self.source.pipeline.filters, self.source.name, self.name).names()
+        if ruled:
+            raise TableStopped(f"has other rows or columns than the source, by {', '.join(ruled)}: it is not compared")
         entry = self.source.entries.get(self.name)
         if entry and entry.state == "stopped":
             raise TableStopped(entry.reason or "it has stopped")

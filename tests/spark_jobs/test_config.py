@@ -355,3 +355,59 @@ def test_without_endpoints_mysql_is_the_server(tmp_path: Path) -> None:
 )
 def test_mistakes_about_endpoints(tmp_path: Path, keys: str, key: str, said: str) -> None:
     assert problems(tmp_path, f"lake: /lake\nsources: {{shop: {{{keys}}}}}\n") == {f"sources.shop{key}": said}
+
+
+RULES = """
+filters:
+  misspelt: {tables: [shop.orders], events: [delet]}
+  columns_follow: {tables: [shop.orders], events: [all ddl]}
+  no_regex: {tables: [shop.orders], sql-pattern: ["("]}
+  no tables: {tables: [], events: [insert]}
+  out_of_scope: {tables: [other.t], events: [insert]}
+row_filters:
+  wrong:
+    tables: [shop.orders]
+    insert-value-expr: "id = (SELECT 1)"
+    update-old-value-expr: "id ="
+    update-new-value-expr: "NOW() > at"
+    delete-value-expr: "1 = 1"
+  nothing: {tables: [shop.orders]}
+columns:
+  open_salt: {tables: ["shop.c*"], mask: {a: {hash: pepper}, b: {truncate: 1, constant: 2}}}
+  no_salt: {tables: [shop.customers], mask: {a: {hash: "${SALT}"}}, include: [a], exclude: [b]}
+  empty_salt: {tables: [shop.d], mask: {A: {hash: "${EMPTY}"}}}
+  twice: {tables: [shop.e], exclude: [A], mask: {a: {truncate: 1}}}
+"""
+
+
+def test_every_wrong_rule_is_a_problem_of_its_own(tmp_path: Path) -> None:
+    found = problems(tmp_path, f"{LEAST}tables: [shop.*]\n{RULES}", EMPTY="")
+    assert {key: text[:60] for key, text in found.items()} == {
+        "columns.empty_salt.mask.A.hash": "the variable EMPTY of the environment is empty",
+        "columns.no_salt": "has include and exclude; all that include does not name is l",
+        "columns.no_salt.mask.a.hash": "the environment has no variable SALT",
+        "columns.no_salt.tables": "a table can match columns.open_salt too; a table has at most",
+        "columns.open_salt.mask.a.hash": "must be a variable of the environment, like ${MASK_SALT}: wh",
+        "columns.open_salt.mask.b": "needs exactly one of hash, truncate and constant",
+        "columns.twice": "masks a, which it leaves out",
+        "filters.columns_follow": "leaves out alter table and rename table, which is followed a",
+        "filters.misspelt": "'delet' is no event; known are insert, update, delete, creat",
+        "filters.no tables": "a rule's name is made of letters, digits, _ and -",
+        "filters.no tables.tables": "must hold at least one",
+        "filters.no_regex.sql-pattern[0]": "'(' is no regular expression: missing ), unterminated subpat",
+        "filters.out_of_scope.tables[0]": "other.t is out of scope, by tables:",
+        "row_filters.nothing": "needs one of insert-value-expr, update-old-value-expr, updat",
+        "row_filters.wrong.delete-value-expr": "'1 = 1' names no column, and so says nothing about a row",
+        "row_filters.wrong.insert-value-expr": "`(SELECT 1)` is a subquery, and a filter looks at its row al",
+        "row_filters.wrong.update-new-value-expr": "`NOW()` is no function that a filter may use",
+        "row_filters.wrong.update-old-value-expr": "'id =' is no expression of MySQL: Required keyword: 'express",
+    }
+
+
+def test_a_salt_does_not_print(tmp_path: Path) -> None:
+    text = f'{LEAST}columns:\n  c: {{tables: [shop.d], mask: {{A: {{hash: "${{SALT}}"}}}}}}\n'
+    pipeline = load(written(tmp_path, text), {"SALT": "pepper"})
+    rule = pipeline.filters.of("shop", "d").columns
+    assert rule is not None
+    assert rule.masks["a"].salt == "pepper"
+    assert "pepper" not in f"{pipeline!r}{pipeline.filters!r}"

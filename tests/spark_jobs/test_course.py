@@ -1,3 +1,4 @@
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,7 +19,9 @@ from spark_jobs.course import (
     origins_of,
 )
 from spark_jobs.errors import TableStopped
+from spark_jobs.filters import Action, EventFilter, Filters
 from spark_jobs.position import Position, Range
+from spark_jobs.rules import Scope
 from spark_jobs.schema.statements import judge
 from spark_jobs.survey import Said, Seen, Survey
 
@@ -501,3 +504,72 @@ def test_a_server_s_unique_index_is_believed_where_no_statement_may_have_made_it
     assert keys(steps(maps=((100, UNNAMED),), rules=rules)) == [(0,)]
     for statement in ("CREATE UNIQUE INDEX u ON t (id)", "ALTER TABLE t ADD UNIQUE u (id)", "DROP INDEX w ON t"):
         assert keys(steps((500, statement), maps=((100, UNNAMED),), rules=rules)) == [()]
+
+
+def ruled(*events: str, action: Action = "ignore", empties: bool = False) -> Rules:
+    rule = EventFilter("r", Scope.parse(["shop.*"]), events, (re.compile("nightly"),), action)
+    return Rules(as_logged, nowhere, on_drop_empties=empties, filters=Filters((rule,)))
+
+
+ANEW = (500, "DROP TABLE t"), (600, "CREATE TABLE t (id INT PRIMARY KEY)")
+
+
+@pytest.mark.parametrize(
+    "found, wanted, left_out",
+    [
+        (steps((500, "TRUNCATE t"), rules=ruled("truncate table")), ["10-500 id,v", "at 500 id,v"], [500]),
+        (steps((500, "TRUNCATE t -- nightly"), rules=ruled()), ["10-500 id,v", "at 500 id,v"], [500]),
+        (steps((500, "TRUNCATE t"), rules=ruled("drop table")), ["10-500 id,v", "at 500 empties id,v"], []),
+        (
+            steps((500, "DROP TABLE t"), last=400, rules=ruled("drop table", empties=True)),
+            ["10-500 id,v", "at 500 dropped ?"],
+            [500],
+        ),
+        (
+            steps((500, "DROP DATABASE shop"), last=400, rules=ruled("drop database", empties=True)),
+            ["10-500 id,v", "at 500 dropped ?"],
+            [500],
+        ),
+        (steps(*ANEW, last=400, rules=ruled("drop table")), ["10-500 id,v", "at 500 dropped ?", "at 600 id"], [500]),
+        (steps(*ANEW, last=400, rules=ruled("create table")), ["10-500 id,v", "at 500 dropped ?", "at 600 id"], [600]),
+        (
+            steps((500, "DROP TABLE t"), (600, "CREATE TABLE t LIKE u"), last=400, rules=ruled("drop table")),
+            ["10-500 id,v", "at 500 dropped ?", "at 600 ?"],
+            [500],
+        ),
+    ],
+)
+def test_a_statement_that_is_left_out_takes_no_row_away(
+    found: list[Step], wanted: list[str], left_out: list[int]
+) -> None:
+    assert shown(found) == wanted
+    turns = [one for one in found if isinstance(one, Turn)]
+    assert [one.range.start.offset for one in turns if one.left_out_by == "filters.r"] == left_out
+    assert all(one.standing.emptied is None for one in turns if one.range.start.offset in left_out)
+
+
+def test_a_table_made_anew_after_a_drop_that_was_left_out_keeps_its_rows_in_a_later_run() -> None:
+    before = steps(ANEW[0], last=400, rules=ruled("drop table"))[-1].standing
+    again = Standing.from_notes(before.to_notes())
+    (turn,) = steps(ANEW[1], maps=(), standing=again, rules=ruled("drop table"))
+    assert isinstance(turn, Turn)
+    assert (turn.keeps, turn.empties, turn.standing.is_kept) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    "statement, rules, why",
+    [
+        ("TRUNCATE t", ruled("all ddl", action="stop"), "is to stop the table, by filters.r: TRUNCATE t"),
+        ("ALTER TABLE t ADD x INT", ruled("alter table", action="stop"), "is to stop the table, by filters.r"),
+        ("ALTER TABLE t ADD x INT -- nightly", ruled(), "is left out by filters.r, and cannot be: the rows behind it"),
+    ],
+)
+def test_a_statement_that_a_rule_stops_or_must_not_leave_out(statement: str, rules: Rules, why: str) -> None:
+    with pytest.raises(TableStopped) as error:
+        steps((500, statement), rules=rules)
+    assert why in str(error.value)
+
+
+def test_a_truncate_before_the_first_row_that_is_left_out_makes_no_table_complete() -> None:
+    assert steps((50, "TRUNCATE t"))[-1].standing.is_complete
+    assert not steps((50, "TRUNCATE t"), rules=ruled("truncate table"))[-1].standing.is_complete

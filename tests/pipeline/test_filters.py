@@ -1,0 +1,180 @@
+"""Rules over events, rows and columns: the pairs in tests/filters, on a real server, and rules that change.
+
+All cases of all files are tables of one schema, under one configuration, in two runs.
+"""
+
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from spark_jobs.backfill import backfill_source
+from spark_jobs.binlog import TableName
+from spark_jobs.compact import LEFT_OUT
+from spark_jobs.config import Pipeline
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.pipeline import Outcome, lake_of
+from spark_jobs.position import Range
+from tests.fix_mysql import Database
+from tests.fix_pipeline import SOURCE, Shop, rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.slow]
+
+FILES = sorted((Path(__file__).parents[1] / "filters").glob("*.yaml"))
+CASES: list[dict[str, Any]] = [case for path in FILES for case in yaml.safe_load(path.read_text(encoding="utf-8"))]
+KINDS = ("filters", "row_filters", "columns")
+
+
+def table_of(case: dict[str, Any]) -> str:
+    return str(case["log"].split()[2])
+
+
+@dataclass(frozen=True)
+class Done:
+    shop: Shop
+    pipeline: Pipeline
+    first: Outcome
+    second: Outcome
+
+
+def execute(shop: Shop, script: str) -> None:
+    """Statements on a connection of their own, so that what they set of its session is theirs."""
+    with shop.database.server.connect() as connection, connection.cursor() as cursor:
+        connection.select_db(shop.database.name)
+        for statement in filter(str.strip, script.split(";\n")):
+            cursor.execute(statement)
+
+
+def pipeline_of(shop: Shop, monkeypatch: pytest.MonkeyPatch, rules: dict[str, Any], lake: str = "lake") -> Pipeline:
+    monkeypatch.setenv("SALT", "pepper")
+    said = yaml.safe_load(yaml.safe_dump(rules).replace("shop.", f"{shop.database.name}."))
+    return shop.pipeline(lake=str(shop.folder / lake), **said)
+
+
+@pytest.fixture(scope="module")
+def done(spark: SparkSession, mysql: MySQLServer, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with mysql.connect() as connection, pytest.MonkeyPatch.context() as patched:
+        database = Database("test_filters", mysql, connection)
+        database.execute("CREATE DATABASE test_filters")
+        shop = Shop(spark, database, tmp_path_factory.mktemp("filters"), position(database))
+        rules: dict[str, Any] = {
+            kind: {name: rule for case in CASES for name, rule in case["rules"].get(kind, {}).items()} for kind in KINDS
+        }
+        pipeline = pipeline_of(shop, patched, rules)
+        for case in CASES:
+            execute(shop, case["log"])
+        _, first = shop.run(pipeline)
+        for case in CASES:
+            execute(shop, case.get("then", ""))
+        _, second = shop.run(pipeline)
+        yield Done(shop, pipeline, first, second)
+        database.execute("DROP DATABASE test_filters")
+
+
+def position(database: Database) -> Any:
+    return Shop.end(Shop(None, database, Path(), None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("case", CASES, ids=table_of)
+def test_case(done: Done, case: dict[str, Any]) -> None:
+    table = table_of(case)
+    name = TableName(done.shop.database.name, table)
+    if "stopped" in case:
+        assert case["stopped"] in done.second.stopped[name]
+        return
+    assert name not in done.second.stopped, done.second.stopped[name]
+    found = rows(lake_of(done.pipeline).downstream(name.schema, table).read(done.shop.spark))
+    assert [[told(cell) for cell in row] for row in found] == [[told(cell) for cell in row] for row in case["rows"]]
+    assert counted(done, name) == case.get("left_out", {})
+    if "raw" in case:
+        kept = lake_of(done.pipeline).downstream(name.schema, table).read(done.shop.spark).orderBy("id")
+        assert [row["_raw"] for row in kept.collect()] == case["raw"]
+
+
+def told(cell: Any) -> Any:
+    return str(cell) if isinstance(cell, date) else cell
+
+
+def counted(done: Done, name: TableName) -> dict[str, int]:
+    """What both runs left out, which the commits' notes say too."""
+    found: dict[str, int] = {}
+    for outcome in (done.first, done.second):
+        for one in (one for one in outcome.compacted if one.name == name):
+            found = {rule: found.get(rule, 0) + one.left_out.get(rule, 0) for rule in {*found, *one.left_out}}
+    noted: dict[str, int] = {}
+    for _, commit in lake_of(done.pipeline).silver(SOURCE, name.schema, name.table).since(-1):
+        for rule, count in commit.notes.get(LEFT_OUT, {}).items():
+            noted[rule] = noted.get(rule, 0) + count
+    assert noted == found
+    return found
+
+
+BEFORE: dict[str, Any] = {
+    "filters": {
+        "deletes": {"tables": ["shop.a"], "events": ["delete"]},
+        "kept": {"tables": ["shop.c"], "events": ["truncate table"]},
+    },
+    "row_filters": {"all": {"tables": ["shop.a"], "insert-value-expr": "v IS NOT NULL"}},
+    "columns": {"b": {"tables": ["shop.b"], "exclude": ["w"], "mask": {"id": {"hash": "${SALT}"}}}},
+}
+AFTER: dict[str, Any] = {
+    "filters": {"inserts": {"tables": ["shop.bag"], "events": ["update"]}},
+    "row_filters": {"some": {"tables": ["shop.a"], "insert-value-expr": "v = 20", "delete-value-expr": "v > 10"}},
+    "columns": {
+        "b": {"tables": ["shop.b"], "mask": {"v": {"truncate": 1}}},
+        "bag": {"tables": ["shop.bag"], "exclude": ["w"]},
+    },
+}
+
+
+def test_rules_that_change_and_a_backfill_give_what_a_fresh_run_does(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = ("a", "b", "c", "bag")
+    execute(
+        shop,
+        "CREATE TABLE a (id INT PRIMARY KEY, v INT);\nINSERT INTO a VALUES (1, 10), (2, 20), (3, 30);\n"
+        "CREATE TABLE b (id INT PRIMARY KEY, v TEXT, w INT);\nINSERT INTO b VALUES (1, 'ten', 1), (2, 'two', 2);\n"
+        "CREATE TABLE c (id INT PRIMARY KEY, v INT);\nINSERT INTO c VALUES (1, 10), (2, 20);\nTRUNCATE TABLE c;\n"
+        "INSERT INTO c VALUES (2, 21);\n"
+        "CREATE TABLE bag (v INT, w INT);\nINSERT INTO bag VALUES (1, 1), (1, 2), (3, 3)",
+    )
+    before = pipeline_of(shop, monkeypatch, BEFORE)
+    extracted, outcome = shop.run(before)
+    assert not outcome.stopped
+    assert shop.merged(before, "a") == []
+    execute(
+        shop,
+        "UPDATE a SET v = 11 WHERE id = 1;\nDELETE FROM a WHERE id = 3;\nALTER TABLE b ADD COLUMN x INT FIRST;\n"
+        "DELETE FROM b WHERE id = 2;\nINSERT INTO c VALUES (3, 30);\nUPDATE bag SET v = 4 WHERE v = 3",
+    )
+    shop.run(before)
+    assert shop.merged(before, "c") == [(1, 10), (2, 21), (3, 30)]
+
+    after = pipeline_of(shop, monkeypatch, AFTER)
+    execute(shop, "INSERT INTO b VALUES (3, 30, 'thirty', 3)")
+    extracted, outcome = shop.run(after)
+    assert [str(name) for name in outcome.stopped] == [f"{shop.database.name}.b"]
+    assert "the rules about its columns are others" in next(iter(outcome.stopped.values()))
+    assert f"--from {shop.start} --to {extracted.head.position}" in next(iter(outcome.stopped.values()))
+    assert extracted.head.position is not None
+    whole = Range(shop.start, extracted.head.position)
+    again = backfill_source(shop.spark, after, SOURCE, whole, lambda name: name.schema == shop.database.name)
+    assert not again.stopped
+    shop.run(after)
+
+    fresh = pipeline_of(shop, monkeypatch, AFTER, "fresh")
+    _, outcome = shop.run(fresh)
+    assert not outcome.stopped
+    for table in tables:
+        assert shop.merged(after, table) == shop.merged(fresh, table), table
+        frames = [lake_of(one).downstream(shop.database.name, table).read(shop.spark) for one in (after, fresh)]
+        assert frames[0].columns == frames[1].columns
+    assert shop.merged(fresh, "a") == [(1, 11), (3, 30)]
+    assert shop.merged(fresh, "b") == [(None, 1, "t", 1), (30, 3, "t", 3)]
+    assert shop.merged(fresh, "c") == [(2, 21), (3, 30)]
+    assert shop.merged(fresh, "bag") == [(1,), (1,), (3,)]
