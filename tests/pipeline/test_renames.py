@@ -154,3 +154,9 @@ def test_plain_renames(shop: Shop) -> None:
         entry.table: entry.complete for entry in published.read(lake_of(pipeline), SOURCE) if entry.complete is not None
     }
     assert [table for table, is_complete in complete.items() if not is_complete] == ["old", "older"]
+    again = backfill_source(shop.spark, pipeline, SOURCE, Range(shop.start, shop.end()), lambda _: True)
+    ((refused, why),) = again.stopped.items()
+    assert refused.table == "older"
+    assert "come from that table's silver as it was then; begin the range there or later" in why
+    assert again.compacted == []
+    require_all("b", "x", "y", "log", "log_1", "shown", "shown_twin", "f", "back", "two")
