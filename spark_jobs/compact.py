@@ -244,7 +244,8 @@ def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
         origins = masks.origins_seen(rule, origins_of(turn, before.types, after.types), before, after)
         steps = reshape.steps(before.types, after.types, origins, masks.fills_seen(rule, turn.fills, after))
         left = [*steps, *_of_silver_alone(before, after)]
-    head = reshape.carry_out(spark, work.table, head, left, {"turn": place, "steps": steps})
+    own = {"turn": place, "steps": steps} | ({LEFT_OUT: {}} if LEFT_OUT in notes else {})  # the others are the head's
+    head = reshape.carry_out(spark, work.table, head, left, own)
     said = work.notes(turn.range.start, turn.standing, after, _by_rule(turn)) | {"log_bytes": 0, "steps": steps}
     checkpoint = Checkpoint(turn.range.stop, new_batch(), silver.CHANGE, said)
     return work.table.append(marker(spark, work.table.columns(), turn), head, checkpoint)
