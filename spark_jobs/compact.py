@@ -278,7 +278,8 @@ def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[
         origins = masks.origins_seen(rule, origins_of(turn, before.types, after.types), before, after)
         steps = reshape.steps(before.types, after.types, origins, masks.fills_seen(rule, turn.fills, after))
         left = [*steps, *_of_silver_alone(before, after)]
-    head = reshape.carry_out(spark, work.table, head, left, {"turn": place, "steps": steps})
+    own = {"turn": place, "steps": steps} | ({LEFT_OUT: {}} if LEFT_OUT in notes else {})  # the others are the head's
+    head = reshape.carry_out(spark, work.table, head, left, own)
     size = turn.carried.size if turn.carried else 0
     said = work.notes(turn.range.start, turn.standing, after, _by_rule(turn)) | {"log_bytes": size, "steps": steps}
     said |= {silver.CARRIED: str(turn.carried.name)} if turn.carried else {}

@@ -29,7 +29,7 @@ CONDITIONS = [
         "n NOT IN (1, 7)",
         "n BETWEEN -5 AND 7",
     ),
-    *("n % 2 = 0", "n % 0 = 0", "n MOD 3", "-n % 3 = -1", "n + u > 10", "n - 300 < -292", "n * n * 3 > 100"),
+    *("n % 2 = 0", "n % 0 = 0", "n MOD 3", "-n % 3 = -1", "n + n > 10", "n - 300 < -292", "n * n > 100"),
     *("ABS(n) = 7", "COALESCE(n, u, 0) = 0", "IFNULL(n, 0)", "n", "NOT n", "!n", "n AND u", "n OR u", "n && NOT u"),
     *(
         "n IS NULL",
