@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs import bronze, published, silver
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.compact import Compacted, Net, Window, Work, net_changes, total
+from spark_jobs.compact import Compacted, Window, Work, net_changes
 from spark_jobs.config import Pipeline
 from spark_jobs.course import Rules, Standing, Turn, course, first_rows, onwards
 from spark_jobs.errors import LakeError, StratalogError, about
@@ -57,8 +57,7 @@ def redo(spark: SparkSession, work: Work) -> Compacted | None:
     assert work.head.checkpoint is not None
     with about(str(work)):
         columns = silver.stored_columns(work.table, work.head)
-        parts = list(_parts(spark, work, columns))
-        rows = reduce(DataFrame.unionByName, (part for _, part in parts)).persist()
+        rows = reduce(DataFrame.unionByName, _parts(spark, work, columns)).persist()
         try:
             if _same(rows, work, work.head, columns):
                 log.info("%s: nothing differs in %s", work, work.window.whole)
@@ -68,18 +67,18 @@ def redo(spark: SparkSession, work: Work) -> Compacted | None:
             notes = work.notes(work.window.whole.start, standing, columns) | again
             checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
             landed = work.table.replace(rows, _within(work.window.ranges), work.head, checkpoint)
-            bag = [_counted(rows, work, landed)] if columns.is_bag else []
+            done = _counted(rows, work, landed, columns)
         finally:
             rows.unpersist()
-    return total(work, landed, bag or [net.summary(work, landed) for net, _ in parts], time.monotonic() - began)
+    return replace(done, seconds=time.monotonic() - began)
 
 
-def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
-    """What was done to a bag, by what is left of it: of rows that are kept behind a shuffle Spark observes nothing.
+def _counted(rows: DataFrame, work: Work, head: Head, columns: silver.Columns) -> Compacted:
+    """What was done, by the rows that are kept: what Spark observes of such rows is not told in every plan of them.
 
-    Its changes are copies that came or went, net.
+    Changes are rows, net: of a bag, copies that came or went.
     """
-    copies = F.sum(F.abs(F.col(silver.COPIES))).alias("copies")
+    copies = (F.sum(F.abs(F.col(silver.COPIES))) if columns.is_bag else F.count("*")).alias("copies")
     newest = F.max(F.unix_micros("_committed_at")).alias("micros")
     found = rows.groupBy("_op").agg(F.count("*").alias("rows"), copies, newest).collect()
     counts = {row["_op"]: row["rows"] for row in found}
@@ -97,7 +96,7 @@ def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
     )
 
 
-def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator[tuple[Net, DataFrame]]:
+def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator[DataFrame]:
     """The windows' rows, each decoded by the definition of its time and led on to the table's present columns."""
     left = list(work.window.ranges)
     for at, step in enumerate(work.steps):
@@ -110,7 +109,7 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
         later = [one for one in work.steps[at:] if isinstance(one, Turn)]
         now = onwards(silver.columns(definition).types, later)
         names = columns.stored
-        yield net, net.rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
+        yield net.rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
     if left:
         raise LakeError(f"the definition of rows in {left[0]} is not known; begin the range earlier")
 
