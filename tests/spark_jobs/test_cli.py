@@ -377,7 +377,13 @@ def test_status_shows_the_lake_where_the_source_does_not_answer(run: Run, pipeli
 
 def at(position: str | None, **keys: Any) -> SourceStatus:
     """A source whose bronze is there; its log ends at b.000002:900."""
-    said = {"end": "b.000002:900", "backlog_bytes": 0, "lag_seconds": 0.0, "error": None, "warning": None}
+    said: dict[str, Any] = {
+        "end": "b.000002:900",
+        "backlog_bytes": 0,
+        "lag_seconds": 0.0,
+        "error": None,
+        "warning": None,
+    }
     margin = {"retention_margin_bytes": 1_500_000, "retention_margin_hours": 49.5, "quarantined_events": 0}
     return SourceStatus(**({"source": "shop", "bronze": position, "tables": []} | said | margin | keys))
 
