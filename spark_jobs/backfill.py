@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from spark_jobs import bronze, masks, published, silver
 from spark_jobs.ancestry import Ancestry
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.compact import LEFT_OUT, RULES, Compacted, Net, Window, Work, carried_rows, marker, net_changes, total
+from spark_jobs.compact import LEFT_OUT, RULES, Compacted, Net, Window, Work, carried_rows, marker, net_changes
 from spark_jobs.config import Pipeline
 from spark_jobs.course import Content, Rows, Rules, Standing, Step, Turn, course, first_rows, onwards
 from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, about
@@ -191,40 +191,46 @@ def redo(spark: SparkSession, work: Work) -> Redone:
     """Decodes the window's ranges again and replaces them where a row differs. Raises LostRace."""
     began = time.monotonic()
     assert work.head is not None
-    assert work.head.checkpoint is not None
-    landed: Head | None = None
-    bag: list[Compacted] = []
     with about(str(work)):
         columns = silver.stored_columns(work.table, work.head)
         renames = _renames(work)
         ranges = tuple(sorted((*work.window.ranges, *(one.range for one in renames)), key=lambda one: one.start.order))
-        shape = _shape(work, columns)
+        whole = replace(work, window=replace(work.window, ranges=ranges))
         parts = list(_parts(spark, work, columns))
         carried = (_carried(spark, work, columns, one) for one in renames)
         rows = reduce(DataFrame.unionByName, [*(part for _, part in parts), *carried]).persist()
-        whole = replace(work, window=replace(work.window, ranges=ranges))
         left_out = _left_out(work, [net for net, _ in parts])
-        said = {"ranges": [[str(one.start), str(one.stop)] for one in ranges]}
         try:
-            is_renewed = work.is_ruled and (work.is_reshaped or _is_emptied_elsewhere(spark, work))
-            found = _all(spark, rows, work) if is_renewed else _difference(rows, work, work.head, columns)
-            if is_renewed:
-                landed = _renewed(spark, work, rows, shape, said | {LEFT_OUT: left_out})
-            elif found.any:
-                standing = Standing.from_notes(work.head.checkpoint.notes)
-                notes = work.notes(ranges[0].start, standing, columns, left_out) | said
-                checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
-                landed = work.table.replace(rows, _within(work.window.ranges, renames), work.head, checkpoint)
-            if landed and (columns.is_bag or is_renewed or renames):
-                bag = [_counted(rows, whole, landed)]
+            found, landed = _put(rows, whole, columns, left_out)
+            compacted = replace(_counted(rows, whole, landed), left_out=left_out) if landed else None
         finally:
             rows.unpersist()
     seconds = time.monotonic() - began
-    compacted = None
-    if landed:
-        done = total(whole, landed, bag or [net.summary(work, landed) for net, _ in parts], seconds)
-        compacted = replace(done, left_out=left_out)
-    return Redone(work.name, ranges, found, compacted, seconds)
+    return Redone(work.name, ranges, found, compacted and replace(compacted, seconds=seconds), seconds)
+
+
+def _put(
+    rows: DataFrame, work: Work, columns: silver.Columns, left_out: dict[str, int]
+) -> tuple[Difference, Head | None]:
+    """These rows in the place of those that silver holds, where one differs: what differs, and the commit."""
+    assert work.head is not None
+    assert work.head.checkpoint is not None
+    said = {"ranges": [[str(one.start), str(one.stop)] for one in work.window.ranges]}
+    if work.is_ruled and (work.is_reshaped or _is_emptied_elsewhere(rows.sparkSession, work)):
+        found = _all(rows, work)
+        return found, _renewed(rows, work, _shape(work, columns), said | {LEFT_OUT: left_out})
+    found = _difference(rows, work, work.head, columns)
+    if not found.any:
+        return found, None
+    standing = Standing.from_notes(work.head.checkpoint.notes)
+    notes = work.notes(work.window.whole.start, standing, columns, left_out) | said
+    checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
+    return found, work.table.replace(rows, _within(_windows(work), _renames(work)), work.head, checkpoint)
+
+
+def _windows(work: Work) -> list[Range]:
+    """The ranges that hold rows of the log, and not those that came with a name."""
+    return [one for one in work.window.ranges if one != work.again]
 
 
 def _left_out(work: Work, parts: Sequence[Net]) -> dict[str, int]:
@@ -256,18 +262,18 @@ def _emptying(work: Work) -> list[Turn]:
     return [step for step in work.steps if isinstance(step, Turn) and step.empties]
 
 
-def _renewed(spark: SparkSession, work: Work, rows: DataFrame, columns: silver.Columns, said: dict[str, Any]) -> Head:
+def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, said: dict[str, Any]) -> Head:
     """Replaces all rows, and the columns by those that rules leave. Raises LakeError where rows were loaded."""
     assert work.head is not None
     assert work.head.checkpoint is not None
-    there = work.table.read(spark, work.head.version)
+    there = work.table.read(rows.sparkSession, work.head.version)
     if not there.where(f"_op = '{silver.LOAD}'").isEmpty():
         raise LakeError(
             f"{work.table.path} has rows that were loaded, which no log tells again; under other rules it cannot be "
             "done again"
         )
     stored = columns.stored
-    markers = [marker(spark, stored, turn) for turn in _emptying(work)]
+    markers = [marker(rows.sparkSession, stored, turn) for turn in _emptying(work)]
     whole = reduce(DataFrame.unionByName, [rows, *markers])
     standing = work.steps[-1].standing
     notes = work.notes(work.window.whole.start, standing, columns) | said | {RENEWED: True}
@@ -276,10 +282,9 @@ def _renewed(spark: SparkSession, work: Work, rows: DataFrame, columns: silver.C
 
 
 def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
-    """What was done to a bag, or to a table that was renewed, by the rows that are left.
+    """What was done, by the rows that are kept: what Spark observes of such rows is not told in every plan of them.
 
-    Of rows that are kept behind a shuffle, or written whole, Spark observes nothing. A bag's changes are copies that
-    came or went, net, and those of a key one.
+    Changes are rows, net: of a bag, copies that came or went.
     """
     each = F.abs(F.col(silver.COPIES)) if silver.COPIES in rows.columns else F.lit(1)
     copies = F.sum(each).alias("copies")
@@ -362,16 +367,16 @@ def _within(ranges: Sequence[Range], renames: Sequence[Turn] = ()) -> str:
     return " OR ".join(found)
 
 
-def _all(spark: SparkSession, rows: DataFrame, work: Work) -> Difference:
+def _all(rows: DataFrame, work: Work) -> Difference:
     """These rows in the place of all that silver holds."""
     assert work.head is not None
     count = rows.count()
-    return Difference(count, count, work.table.read(spark, work.head.version).count())
+    return Difference(count, count, work.table.read(rows.sparkSession, work.head.version).count())
 
 
 def _difference(rows: DataFrame, work: Work, head: Head, columns: silver.Columns) -> Difference:
     """These rows beside those that silver holds already. Maps do not compare; their entries do."""
-    there = work.table.read(rows.sparkSession, head.version).where(_within(work.window.ranges, _renames(work)))
+    there = work.table.read(rows.sparkSession, head.version).where(_within(_windows(work), _renames(work)))
     plain = [name for name in columns.stored if name != "_raw"]
     chosen = [*(F.col(identifier(name)) for name in plain), F.expr("map_entries(_raw)").alias("_raw")]
     ours, theirs = rows.select(*chosen, F.lit(1).alias(_SIDE)), there.select(*chosen, F.lit(-1).alias(_SIDE))

@@ -307,7 +307,7 @@ def _bronze(one: "SourceStatus") -> str:
 def _margin(one: "SourceStatus") -> str:
     if one.retention_margin_bytes is None:
         return ""
-    hours = "" if one.retention_margin_hours is None else f", {_span(one.retention_margin_hours * 3600)}"
+    hours = f", {_span(one.retention_margin_hours * 3600)}" if one.retention_margin_hours else ""
     return f"{decimal(one.retention_margin_bytes)}{hours} of log before bronze's end are still at the source"
 
 

@@ -95,6 +95,17 @@ def test_a_mended_decoder_takes_effect_on_the_whole_range(
     assert (merged.inserted, merged.updated, merged.deleted) == (1, 2, 1)
 
 
+def test_windows_with_different_columns_are_mended_together(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")
+    run_with_a_bug(shop, pipeline, monkeypatch)
+    shop.execute("ALTER TABLE t ADD n INT NOT NULL DEFAULT 7", "UPDATE t SET v = 10 WHERE id = 1")
+    run_with_a_bug(shop, pipeline, monkeypatch)
+    outcome = again(shop, pipeline, shop.start, shop.end())
+    assert [(one.changes, one.inserts, one.updates) for one in outcome.compacted] == [(4, 3, 1)]
+    assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 10, 7), (2, 2, 7), (3, 3, 7)]
+
+
 def test_an_old_range_done_again_takes_no_key_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3),(4,4)")
