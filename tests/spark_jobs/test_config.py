@@ -101,6 +101,10 @@ def test_a_place_is_text_without_quotes_too(tmp_path: Path, start: str) -> None:
             "retention.versions": "must be at least 1d: runs that are still going need these files",
             "retention.margin_bytes": "must be at least 0",
         }),
+        (f"{LEAST}max_lag: soon\nowners: [ann@example.com, team:data, me]\n", {
+            "max_lag": "must be a number of days, hours or minutes, like 30d, 36h or 90m",
+            "owners[2]": "'me' must be an email address, or team:NAME",
+        }),
         (f"{LEAST}compat: some\n", {"compat": "must be 'full' or 'plain'"}),
         (f"{LEAST}path: /etc\n", {"path": "no such key"}),
         (f"{LEAST}spark: {{conf: {{spark.x: 1}}}}\n", {"spark.conf.spark.x": "must be text"}),
