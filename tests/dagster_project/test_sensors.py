@@ -46,6 +46,8 @@ def started(shop: CodeLocation, job: str, status: dg.DagsterRunStatus, **tags: s
     events = {
         dg.DagsterRunStatus.STARTED: [dg.DagsterEventType.RUN_START],
         dg.DagsterRunStatus.FAILURE: [dg.DagsterEventType.RUN_START, dg.DagsterEventType.RUN_FAILURE],
+        dg.DagsterRunStatus.NOT_STARTED: [],
+        dg.DagsterRunStatus.CANCELED: [dg.DagsterEventType.RUN_START, dg.DagsterEventType.RUN_CANCELED],
         dg.DagsterRunStatus.SUCCESS: [dg.DagsterEventType.RUN_START, dg.DagsterEventType.RUN_SUCCESS],
     }
     for kind in events[status]:
@@ -87,6 +89,16 @@ def test_a_source_that_has_not_moved_is_left_alone(shop: CodeLocation, monkeypat
 def test_a_run_under_way_is_waited_for(shop: CodeLocation, job: str) -> None:
     run = started(shop, job, dg.DagsterRunStatus.STARTED)
     assert tick(shop) == f"run {run.run_id} of {job} is started"
+
+
+def test_a_run_that_was_asked_for_and_not_begun_is_waited_for(shop: CodeLocation) -> None:
+    run = started(shop, "sync_shop", dg.DagsterRunStatus.NOT_STARTED)
+    assert tick(shop) == f"run {run.run_id} of sync_shop is not_started"
+
+
+def test_a_run_that_was_cancelled_left_its_range_to_the_next(shop: CodeLocation) -> None:
+    started(shop, "sync_shop", dg.DagsterRunStatus.CANCELED)
+    assert isinstance(tick(shop), dg.RunRequest)
 
 
 def test_runs_that_fail_are_tried_again_less_and_less_often(shop: CodeLocation) -> None:

@@ -15,7 +15,7 @@ RIGHT: list[Row] = [(1, 7, 0, 500), (1, 7, 500, 900), (1, 8, 0, 300), (2, 1, 0, 
 
 
 def breaks(rows: list[Row], **notes: Any) -> list[str]:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * 4
+    columns = [[row[at] for row in rows] for at in range(4)]
     kinds = (pa.int32(), pa.int64(), pa.int64(), pa.int64())
     names = ("stretch", "number", "start", "stop")
     named = {name: pa.array(column, kind) for name, column, kind in zip(names, columns, kinds, strict=True)}

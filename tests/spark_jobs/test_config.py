@@ -108,6 +108,10 @@ def test_a_place_is_text_without_quotes_too(tmp_path: Path, start: str) -> None:
             "online_ddl.real[1]": "'_x_old' is not a table pattern; write it like shop.orders or shop.*",
             "online_ddl.allow": "no such key",
         }),
+        (f"{LEAST}max_lag: soon\nowners: [ann@example.com, team:data, me]\n", {
+            "max_lag": "must be a number of days, hours or minutes, like 30d, 36h or 90m",
+            "owners[2]": "'me' must be an email address, or team:NAME",
+        }),
         (f"{LEAST}compat: some\n", {"compat": "must be 'full' or 'plain'"}),
         (f"{LEAST}path: /etc\n", {"path": "no such key"}),
         (f"{LEAST}spark: {{conf: {{spark.x: 1}}}}\n", {"spark.conf.spark.x": "must be text"}),
