@@ -1,6 +1,6 @@
 """Conditions: Spark's answer beside a server's, of every row, for every kind of expression that is allowed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pyarrow as pa
@@ -169,6 +169,3 @@ def _changes(values: list[int]) -> Changes:
         raw=None,
         before_raw=None,
     )
-
-
-Batches = Iterator[pa.RecordBatch]
