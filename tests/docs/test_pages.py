@@ -8,16 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 import yaml
 from dagster._core.instance.config import dagster_instance_config
 
+from dagster_project.build import build_defs
 from spark_jobs.cli import cli
-from spark_jobs.config import load
+from spark_jobs.config import from_keys, load
 from spark_jobs.place import parse_place
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LEAST: dict[str, Any] = {"lake": "./lake", "sources": {"shop": {"files": "."}}}
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -83,7 +86,11 @@ def test_verbs_and_options_in_the_text_are_known(page: Path) -> None:
 
 @pytest.mark.parametrize("page, text", YAML, ids=named)
 def test_the_configuration_takes_it(page: Path, text: str, tmp_path: Path) -> None:
-    """A block is a pipeline.yaml or a part of one, unless its first line names another file."""
+    """A block is a pipeline.yaml or a part of one, unless its first line names another file, or a job."""
+    if job := re.match(r"# run configuration of (\w+)", text):
+        defs = build_defs(from_keys(LEAST, tmp_path / "pipeline.yaml"))
+        dg.validate_run_config(defs.resolve_job_def(job[1]), yaml.safe_load(text))
+        return
     other = re.match(r"# (\S+\.yaml)", text)
     if other and other[1] != "pipeline.yaml":
         assert other[1] == "dagster.yaml"
@@ -91,7 +98,7 @@ def test_the_configuration_takes_it(page: Path, text: str, tmp_path: Path) -> No
         dagster_instance_config(str(tmp_path))
         return
     path = tmp_path / "pipeline.yaml"
-    said = {"lake": "./lake", "sources": {"shop": {"files": "."}}} | yaml.safe_load(text)
+    said = LEAST | yaml.safe_load(text)
     path.write_text(yaml.safe_dump(said))
     load(path, dict.fromkeys(VARIABLE.findall(text), "x"))
 
