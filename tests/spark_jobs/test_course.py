@@ -562,6 +562,12 @@ def test_a_table_made_anew_after_a_drop_that_was_left_out_keeps_its_rows_in_a_la
         ("TRUNCATE t", ruled("all ddl", action="stop"), "is to stop the table, by filters.r: TRUNCATE t"),
         ("ALTER TABLE t ADD x INT", ruled("alter table", action="stop"), "is to stop the table, by filters.r"),
         ("ALTER TABLE t ADD x INT -- nightly", ruled(), "is left out by filters.r, and cannot be: the rows behind it"),
+        (CUT_OVER, ruled("rename table", action="stop"), "is to stop the table, by filters.r"),
+        (
+            CUT_OVER,
+            replace(ruled("delete"), contents=filled),
+            "gives the table the rows of shop._t_gho, and filters.r would have to judge them: not done yet",
+        ),
     ],
 )
 def test_a_statement_that_a_rule_stops_or_must_not_leave_out(statement: str, rules: Rules, why: str) -> None:
