@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_jobs.binlog.framing import HEADER, FormatDescription, map_name
 from spark_jobs.binlog.types import GEOMETRY_CODE, OLD_TWINS, TYPES, VECTOR_CODE, real_code, type_of
 from spark_jobs.binlog.types.base import ColumnType, Reading
-from spark_jobs.binlog.types.charsets import charset_of, text_of
+from spark_jobs.binlog.types.charsets import ALIKE, charset_of, text_of
 from spark_jobs.binlog.types.temporal import YEAR
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
 
@@ -300,10 +300,10 @@ class _Metadata:
 def _label_texts(labels: list[bytes], collation: int | None) -> tuple[str, ...] | None:
     """None where the text cannot be told: then values are their numbers, unless a definition has the labels.
 
-    MySQL before 8.0.17 does not log the labels' character set; what is printable ASCII needs none.
+    MySQL before 8.0.17 does not log the labels' character set; letters that all sets have in one place need none.
     """
     if collation is None:
-        plain = all(0x20 <= byte < 0x7F for label in labels for byte in label)
+        plain = ALIKE.issuperset(b"".join(labels))
         return tuple(label.decode("ascii") for label in labels) if plain else None
     try:
         return tuple(text_of(label, charset_of(collation)) for label in labels)

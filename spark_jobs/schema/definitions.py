@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, same_layout
+from spark_jobs.binlog.types.charsets import ALIKE
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.position import Position
@@ -133,7 +134,7 @@ def on_server(source: Server) -> dict[TableName, TableDefinition]:
 
 
 def _leaves_label_charsets_out(variables: Mapping[str, str]) -> bool:
-    """MySQL before 8.0.17 logs labels, and not their character set; beyond ASCII, values are numbers then."""
+    """MySQL before 8.0.17 logs labels, and not their character set; where that matters, values are numbers then."""
     version, is_full = variables.get("version", ""), variables.get("binlog_row_metadata", "").upper() == "FULL"
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     is_old = numbers is not None and tuple(map(int, numbers.groups())) < (8, 0, 17)
@@ -141,8 +142,8 @@ def _leaves_label_charsets_out(variables: Mapping[str, str]) -> bool:
 
 
 def _with_plain_labels(column: Column) -> Column:
-    """Without labels where one is not printable ASCII."""
-    is_plain = column.labels is None or all(" " <= letter <= "~" for label in column.labels for letter in label)
+    """Without labels where one has a letter that not every character set has in one place."""
+    is_plain = column.labels is None or ALIKE.issuperset(map(ord, "".join(column.labels)))
     return column if is_plain else replace(column, labels=None)
 
 

@@ -19,14 +19,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, SINGLE_BYTE
-from spark_jobs.binlog.types.charsets import UTF8
+from spark_jobs.binlog.types.charsets import ALIKE, UTF8
 
 Json: TypeAlias = Any
 Make: TypeAlias = Callable[[Random, "Dialect"], "Column"]
 Literal: TypeAlias = Callable[[Random], str]
 Asked: TypeAlias = tuple[str, Callable[[str], Json]]
 """An SQL expression over ``{c}``, and what reads its text."""
-EVERYTHING = frozenset({"names", "signs", "charsets", "labels", "labels beyond ASCII"})
+EVERYTHING = frozenset({"names", "signs", "charsets", "labels", "labels of one character set"})
 """What a log may tell of columns besides their types. "declared types" are told by servers only: UUID is a BINARY."""
 
 
@@ -307,7 +307,7 @@ def declared_labels(name: str, charset: str, names: list[str]) -> str:
 
 
 def needs_of(names: list[str]) -> str:
-    return "labels" if all(one.isascii() and one.isprintable() for one in names) else "labels beyond ASCII"
+    return "labels" if ALIKE.issuperset(map(ord, "".join(names))) else "labels of one character set"
 
 
 CONTROL = "".join(map(chr, range(32)))

@@ -118,6 +118,11 @@ def _units(width: int, big_endian: bool, surrogates: bool) -> _Convert:
 
 
 _ASCII = "".join(map(chr, range(128)))
+ALIKE = frozenset(
+    byte for byte in range(0x20, 0x7F) if all(letters[byte] == chr(byte) for letters in SINGLE_BYTE.values())
+)
+"""Printable bytes that are the same character in every set of MySQL and MariaDB, where no other bytes are about: all of
+ASCII but the ten in whose place swe7 has letters of its own."""
 
 
 def _byte_table(charset: str) -> tuple[Numbers, Numbers]:

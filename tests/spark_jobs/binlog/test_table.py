@@ -154,6 +154,7 @@ def test_unknown_metadata_is_passed_over() -> None:
         ((b"\xd6\xd0",), 28, ("中",)),
         ((b"a", b"b c"), None, ("a", "b c")),
         ((b"\xc3\xbc",), None, None),
+        ((b"a", b"b^c"), None, None),  # in swe7, bÜc
         ((b"\xad\xa1",), 97, ("①",)),
     ],
 )
