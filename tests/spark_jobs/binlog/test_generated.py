@@ -56,11 +56,12 @@ def both_ways(content: bytes, most: int, before: Any = "all", table: str = "shop
     return ways
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(contents, st.sampled_from([1, 2, 3, 16384]), st.sampled_from(["key", "all"]))
 def test_random_rows(content: bytes, most: int, before: str) -> None:
     usual, code = both_ways(content, most, before)
-    assert code == usual
+    assert repr(code) == repr(usual)  # a NaN is not equal to itself
 
 
 ONE_OF_EACH: list[tuple[types.ColumnType, Any]] = [

@@ -190,6 +190,7 @@ def _statements_inside(changes: list[Change]) -> Iterator[Change]:
         yield change
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     spec=files,

@@ -155,6 +155,7 @@ documents = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(documents | st.just(b""), min_size=1, max_size=6), st.booleans(), st.binary(max_size=3))
 def test_random_documents_read_as_the_twin_has_them(values: list[Any], large: bool, gap: bytes) -> None:
