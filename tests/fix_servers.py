@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -54,6 +55,18 @@ def any_server(request: pytest.FixtureRequest, servers: Servers) -> tuple[str, M
 def summary(pytestconfig: pytest.Config) -> list[str]:
     """Lines that the run prints at its end, whatever its verbosity."""
     return pytestconfig.stash.setdefault(_SUMMARIES, [])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One process of several hands its lines to the one that prints."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["summaries"] = session.config.stash.get(_SUMMARIES, [])
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_testnodedown(node: Any) -> None:
+    handed_on = getattr(node, "workeroutput", {}).get("summaries", [])
+    node.config.stash.setdefault(_SUMMARIES, []).extend(handed_on)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
