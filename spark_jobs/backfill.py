@@ -225,12 +225,7 @@ def _put(
     standing = Standing.from_notes(work.head.checkpoint.notes)
     notes = work.notes(work.window.whole.start, standing, columns, left_out) | said
     checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
-    return found, work.table.replace(rows, _within(_windows(work), _renames(work)), work.head, checkpoint)
-
-
-def _windows(work: Work) -> list[Range]:
-    """The ranges that hold rows of the log, and not those that came with a name."""
-    return [one for one in work.window.ranges if one != work.again]
+    return found, work.table.replace(rows, _within(work.window.ranges, work.again), work.head, checkpoint)
 
 
 def _left_out(work: Work, parts: Sequence[Net]) -> dict[str, int]:
@@ -360,11 +355,10 @@ def _carried(spark: SparkSession, work: Work, columns: silver.Columns, turn: Tur
     return rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
 
 
-def _within(ranges: Sequence[Range], renames: Sequence[Turn] = ()) -> str:
+def _within(ranges: Sequence[Range], again: Range | None = None) -> str:
     """SQL: the rows of windows, and those that came with a name: not the row that says that it emptied the table."""
-    found = [f"({silver.within(one)})" for one in ranges]
-    found += [f"({silver.within(turn.range)} AND _op = '{silver.RENAME}')" for turn in renames]
-    return " OR ".join(found)
+    came = f" AND _op = '{silver.RENAME}'"
+    return " OR ".join(f"({silver.within(one)}{came if one == again else ''})" for one in ranges)
 
 
 def _all(rows: DataFrame, work: Work) -> Difference:
@@ -376,7 +370,7 @@ def _all(rows: DataFrame, work: Work) -> Difference:
 
 def _difference(rows: DataFrame, work: Work, head: Head, columns: silver.Columns) -> Difference:
     """These rows beside those that silver holds already. Maps do not compare; their entries do."""
-    there = work.table.read(rows.sparkSession, head.version).where(_within(_windows(work), _renames(work)))
+    there = work.table.read(rows.sparkSession, head.version).where(_within(work.window.ranges, work.again))
     plain = [name for name in columns.stored if name != "_raw"]
     chosen = [*(F.col(identifier(name)) for name in plain), F.expr("map_entries(_raw)").alias("_raw")]
     ours, theirs = rows.select(*chosen, F.lit(1).alias(_SIDE)), there.select(*chosen, F.lit(-1).alias(_SIDE))

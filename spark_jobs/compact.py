@@ -198,14 +198,14 @@ def compact(spark: SparkSession, work: Work) -> Compacted:
                 continue
             head = done[-1].head
     assert head is not None
-    return total(work, head, done, time.monotonic() - began)
+    return _total(work, head, done, time.monotonic() - began)
 
 
 def _by_rule(turn: Turn) -> dict[str, int]:
     return {turn.left_out_by: 1} if turn.left_out_by else {}
 
 
-def total(work: Work, head: Head, done: Sequence[Compacted], seconds: float) -> Compacted:
+def _total(work: Work, head: Head, done: Sequence[Compacted], seconds: float) -> Compacted:
     """What was done to a table in all."""
     counts = {name: sum(getattr(one, name) for one in done) for name in ("changes", "inserts", "updates", "deletes")}
     newest = max((one.committed_at for one in done if one.committed_at), default=None)

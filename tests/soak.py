@@ -224,38 +224,33 @@ class Soak:
         else:
             raise AssertionError(f"a run ended with status {status} and said:\n{said}")
 
-    def _run_killed(self, *, all_of_it: bool = True) -> None:
+    def _struck(self, strike: Callable[[Run], None]) -> None:
+        """A run in the middle of which something happens."""
         run = self._start()
         run.lasts(self._moment())
-        run.signal(signal.SIGKILL, all_of_it=all_of_it)
+        strike(run)
         self._settle(run)
+
+    def _run_killed(self) -> None:
+        self._struck(lambda run: run.signal(signal.SIGKILL, all_of_it=True))
 
     def _run_killed_its_jvm_not(self) -> None:
-        self._run_killed(all_of_it=False)
+        self._struck(lambda run: run.signal(signal.SIGKILL, all_of_it=False))
 
     def _jvm_killed(self) -> None:
-        run = self._start()
-        run.lasts(self._moment())
-        run.kill_jvm()
-        self._settle(run)
+        self._struck(Run.kill_jvm)
 
     def _server_killed(self) -> None:
-        run = self._start()
-        run.lasts(self._moment())
-        self.server.kill()
-        self._pause_writers()
-        self.server.start()
-        self._write()
-        self._settle(run)
+        self._struck(lambda _: self._without_server(self.server.kill))
 
     def _server_restarted(self) -> None:
-        run = self._start()
-        run.lasts(self._moment())
-        self.server.stop()
+        self._struck(lambda _: self._without_server(self.server.stop))
+
+    def _without_server(self, end: Callable[[], None]) -> None:
+        end()
         self._pause_writers()
         self.server.start()
         self._write()
-        self._settle(run)
 
     def _connections_cut(self) -> None:
         self._cuts.rough = True

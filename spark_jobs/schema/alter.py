@@ -111,10 +111,7 @@ def operations(text: str) -> list[Operation]:
 
 def new_name(text: str) -> RenameTable | None:
     """The name that an ALTER TABLE gives its table, whatever else it does; None where it gives none."""
-    words = words_of(text)
-    at = _name_at(words)
-    at += 3 if len(words) > at + 1 and words[at + 1].among(".") else 1
-    for part in parts([word for word in words[at:] if not word.among(";")]):
+    for part in parts(_after_name(words_of(text))):
         found = _rename(part[1:], "RENAME") if part[0].among("RENAME") and len(part) > 1 else []
         if found and isinstance(found[0], RenameTable):
             return found[0]
@@ -135,8 +132,8 @@ def _named(words: list[Word], database: str) -> list[TableName]:
     """The names that stand behind TABLE, with commas between them."""
     found = []
     for part in parts(words[_name_at(words) :]):
-        pair = len(part) > 2 and part[1].among(".")
-        found.append(TableName(part[0].text, part[2].text) if pair else TableName(database, part[0].text))
+        schema, table = qualified(part)
+        found.append(TableName(database if schema is None else schema, table))
     if not found:
         raise Unsupported("it names no table")
     return found
@@ -241,11 +238,21 @@ def _name_at(words: Sequence[Word]) -> int:
 
 
 def _behind_name(words: list[Word]) -> list[Word]:
-    at = _name_at(words)
-    if any(word.among("IGNORE") for word in words[:at]):
+    if any(word.among("IGNORE") for word in words[: _name_at(words)]):
         raise Unsupported("IGNORE drops rows that the log does not name")
+    return _after_name(words)
+
+
+def _after_name(words: list[Word]) -> list[Word]:
+    at = _name_at(words)
     at += 3 if len(words) > at + 1 and words[at + 1].among(".") else 1
     return [word for word in words[at:] if not word.among(";")]
+
+
+def qualified(words: Sequence[Word]) -> tuple[str | None, str]:
+    """The schema, where one is named, and the table that words begin with. Raises IndexError where there are none."""
+    pair = len(words) > 2 and words[1].among(".")
+    return (words[0].text, words[2].text) if pair else (None, words[0].text)
 
 
 def parts(words: Sequence[Word]) -> Iterator[list[Word]]:
@@ -329,8 +336,7 @@ def _rename(rest: list[Word], _: str) -> list[Operation]:
     if rest[0].among("COLUMN"):
         return [Change(rest[1].text, rest[-1].text)]
     name = rest[1:] if rest[0].among("TO", "AS", "=") and len(rest) > 1 else rest
-    pair = len(name) > 2 and name[1].among(".")
-    return [RenameTable(name[0].text, name[2].text) if pair else RenameTable(None, name[0].text)]
+    return [RenameTable(*qualified(name))]
 
 
 def _convert(rest: list[Word], _: str) -> list[Operation]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from spark_jobs.binlog import TableName
 from spark_jobs.errors import Unsupported
-from spark_jobs.schema.alter import new_name, parts, target
+from spark_jobs.schema.alter import new_name, parts, qualified, target
 from spark_jobs.schema.declared import Word, words_of
 from spark_jobs.schema.statements import Statement
 
@@ -69,5 +69,5 @@ def _pairs(text: str, database: str) -> Iterator[tuple[TableName, TableName]]:
 def _name(words: Sequence[Word], database: str) -> TableName:
     if not words:
         raise Unsupported("it names no table")
-    pair = len(words) > 2 and words[1].among(".")
-    return TableName(words[0].text, words[2].text) if pair else TableName(database, words[0].text)
+    schema, table = qualified(words)
+    return TableName(database if schema is None else schema, table)
