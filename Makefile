@@ -36,12 +36,12 @@ demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server,
 	@.venv/bin/stratalog demo
 
 .PHONY: test
-test: java lint delta mysql servers ## lint, then the tests: minutes
+test: java lint delta classes mysql servers ## lint, then the tests: minutes
 	@$(STEP) 'The tests, in two processes'
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long'
 
 .PHONY: test-long
-test-long: java $(DEV) delta mysql servers ## the tests of random runs, kills and whole processes: more minutes
+test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes: more minutes
 	@$(STEP) 'Long tests, in two processes'
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long
 
@@ -57,7 +57,7 @@ test-checked: $(DEV) ## the decoder's tests with every load and store of its ker
 
 SOAK_SECONDS ?= 1800
 .PHONY: soak
-soak: java $(DEV) delta mysql ## random faults under write load for SOAK_SECONDS=1800, in .soak; then what was lost and doubled
+soak: java $(DEV) delta classes mysql ## random faults under write load for SOAK_SECONDS=1800, in .soak; then what was lost and doubled
 	@$(STEP) 'Soak for $(SOAK_SECONDS) seconds'
 	@rm -rf .soak && mkdir .soak
 	@$(PY) -u -m tests.soak $(SOAK_SECONDS) .soak
@@ -79,7 +79,7 @@ lint: $(DEV) ## ruff, mypy --strict and the import contracts
 
 DEMO ?= demo
 .PHONY: dev
-dev: java $(DEV) delta ## Dagster's UI on what the demo left (DEMO=folder), or on its recorded binlogs
+dev: java $(DEV) delta classes ## Dagster's UI on what the demo left (DEMO=folder), or on its recorded binlogs
 	@test -f '$(DEMO)/pipeline.yaml' || .venv/bin/stratalog demo --files --dir '$(DEMO)'
 	@$(STEP) "Dagster's UI on $(DEMO)/pipeline.yaml; Ctrl-C ends it"
 	@mkdir -p '$(DEMO)/dagster'
@@ -112,7 +112,7 @@ clean: ## removes what was made in this tree: .venv, caches, demo; the user's ca
 
 # Set-up
 
-.PHONY: java delta mysql servers
+.PHONY: java delta classes mysql servers
 java:
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; said=$$("$$java" -version 2>&1) || { \
 	  echo "Java 17 or newer is needed and $$java does not start: install a JDK 17, and put it on the PATH or name it by JAVA_HOME." >&2; exit 1; }; \
@@ -121,7 +121,7 @@ java:
 	test "$${major:-0}" -ge 17 || { \
 	  echo "Java 17 or newer is needed, and $$java is $${version:-of an unknown version}: install a JDK 17, and put it on the PATH or name it by JAVA_HOME." >&2; exit 1; }
 
-delta mysql servers: $(RUN)
+delta classes mysql servers: $(RUN)
 	@$(PY) -m spark_jobs.provision $@
 
 $(VENV):

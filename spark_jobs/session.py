@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Spark
 from spark_jobs.errors import ConfigError
-from spark_jobs.provision import cache_dir, delta_jars, require_java
+from spark_jobs.provision import cache_dir, class_archive, delta_jars, require_java
 
 _EVERYWHERE = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -32,6 +32,7 @@ _COMPILED_FROM = 8 << 20
 A merge compiles dozens of classes, anew for every table: 40 % of what a JVM did in a run over 60 kB of log, in which
 5 tables took 14 to 24 s on a busy machine. Interpreted, the rows of 5 MB take as long as they take compiled."""
 JAVA_OPTIONS = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL = {
     # At their defaults (200 and 50) these cost seconds a commit on one machine.
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
@@ -43,7 +44,7 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     # Tables are named by path; the catalog's folder is never used, but Spark makes it in the current one.
     "spark.sql.warehouse.dir": str(cache_dir() / "warehouse"),
-    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    _JAVA_OPTIONS: JAVA_OPTIONS,
 }
 
 
@@ -58,11 +59,20 @@ def spark_session(settings: Spark) -> SparkSession:
     confs = _EVERYWHERE | _RUNTIME | (_LOCAL if local else {})
     confs["spark.jars"] = ",".join(map(str, delta_jars()))
     builder = SparkSession.builder.master(settings.master).appName("stratalog")
+    confs |= settings.conf
+    if local:
+        confs[_JAVA_OPTIONS] = f"{_archived()} {confs[_JAVA_OPTIONS]}"
     try:
         with _output_is_errors():
-            return _configured(builder, confs | settings.conf).getOrCreate()
+            return _configured(builder, confs).getOrCreate()
     except (RuntimeError, OSError) as error:
         raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
+
+
+def _archived() -> str:
+    """Options by which Java begins with the classes that were kept; of an archive that does not fit it says nothing."""
+    archive = class_archive()
+    return f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off" if archive else ""
 
 
 @contextmanager

@@ -1,4 +1,5 @@
 import shutil
+import sys
 import threading
 from pathlib import Path
 
@@ -7,7 +8,16 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import provision
 from spark_jobs.errors import ConfigError
-from spark_jobs.provision import Artifact, cache_dir, delta_jars, made_once, mysql_dist, require_java
+from spark_jobs.provision import (
+    Artifact,
+    cache_dir,
+    class_archive,
+    delta_jars,
+    made_once,
+    make_class_archive,
+    mysql_dist,
+    require_java,
+)
 
 
 @pytest.fixture
@@ -189,7 +199,7 @@ def test_the_command_refuses_an_unknown_name(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java_saying('openjdk version "17.0.1"', 0, tmp_path / "jdk")))
     assert provision.main(["postgres"]) == 2
-    assert capsys.readouterr().err == "'postgres' is not one of delta, mysql, servers\n"
+    assert capsys.readouterr().err == "'postgres' is not one of delta, classes, mysql, servers\n"
 
 
 def test_the_command_says_what_is_missing_without_a_traceback(
@@ -216,3 +226,31 @@ def test_spark_writes_and_merges_delta_with_these_jars(spark: SparkSession, lake
     )
     rows = spark.sql(f"SELECT * FROM delta.`{lake}` ORDER BY id").collect()
     assert [tuple(row) for row in rows] == [(0, 0), (1, 10), (2, 0), (3, 0), (4, 0)]
+
+
+def test_classes_are_those_of_one_java_and_one_pyspark(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert class_archive() is None
+    kept = cache / provision._classes_name() / "spark.jsa"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    assert class_archive() == kept
+    monkeypatch.setenv("JAVA_HOME", str(java_saying('openjdk version "25"', 0, tmp_path)))
+    assert class_archive() is None
+
+
+def test_classes_of_a_pyspark_that_is_gone_go_too(cache: Path, tmp_path: Path) -> None:
+    for name, pyspark in [("classes-here", tmp_path), ("classes-gone", tmp_path / "gone")]:
+        (cache / name).mkdir(parents=True)
+        (cache / name / "pyspark").write_text(str(pyspark))
+    provision._forget_classes()
+    assert [one.name for one in cache.iterdir()] == ["classes-here"]
+
+
+def test_a_jvm_that_does_not_keep_its_classes_is_an_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provision, "delta_jars", list)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ConfigError, match="classes was not written"):
+        make_class_archive()
+    assert class_archive() is None
