@@ -1,4 +1,4 @@
-"""The logs that decoders are compared on: bulk and OLTP, narrow and wide, of each server. A log is one line of SHAPES.
+"""The logs that decoders are compared on: bulk and OLTP, narrow and wide, of each server; a log is one line of SHAPES.
 
 Put here: what is in them, and how a server is made to write them. Not here: who reads them (decoding.py).
 """
@@ -54,6 +54,8 @@ class Shape:
     write: "Callable[[Cursor, Shape, int], int]"
     """(cursor, shape, amount) -> changes; ``amount`` rows or transactions."""
     amount: int
+    compressed: bool = False
+    """Written with MySQL's compressed transactions, or MariaDB's compressed events of 10 bytes and more."""
 
     @property
     def names(self) -> list[str]:
@@ -98,6 +100,14 @@ DOCUMENTS = (
     ("JSON NOT NULL", "JSON_OBJECT('id', n, 'name', CONCAT('user ', n), 'tags', JSON_ARRAY(n % 7, 'b', n / 8))"),
     ("JSON", "JSON_OBJECT('address', JSON_OBJECT('street', CONCAT('no. ', n), 'zip', n % 99999), 'active', n % 2 = 0)"),
 )
+TEXTS = (
+    ("VARCHAR(60) CHARACTER SET latin1", "CONCAT('Größe und Gewicht für ', n, ', geprüft')"),
+    ("VARCHAR(60) CHARACTER SET cp1251", "CONCAT('заказ номер ', n, ', оплачен')"),
+    ("VARCHAR(60) CHARACTER SET gbk", "CONCAT('订单号码 ', n, ' 已付款')"),
+    ("VARCHAR(60) CHARACTER SET sjis", "CONCAT('注文番号 ', n, ' 支払い済み')"),
+    ("VARCHAR(60) CHARACTER SET utf16", "CONCAT('παραγγελία ', n, ' 😀')"),
+    ("VARCHAR(60) CHARACTER SET utf8mb4", "CONCAT('commande numéro ', n, ' payée')"),
+)
 
 
 def _numbers(rows: int) -> str:
@@ -132,24 +142,38 @@ SHAPES = (
     Shape("bulk, 11 columns", MIDDLE, _bulk, 200_000),
     Shape("bulk, 50 columns", WIDE, _bulk, 50_000),
     Shape("bulk, JSON", DOCUMENTS, _bulk, 100_000),
+    Shape("bulk, texts of 6 character sets", TEXTS, _bulk, 100_000),
     Shape("OLTP, 4 columns", NARROW, _oltp, 50_000),
     Shape("OLTP, 11 columns", MIDDLE, _oltp, 50_000),
     Shape("OLTP, 50 columns", WIDE, _oltp, 20_000),
 )
+COMPRESSED = (
+    Shape("bulk, 11 columns, compressed", MIDDLE, _bulk, 200_000, compressed=True),
+    Shape("OLTP, 11 columns, compressed", MIDDLE, _oltp, 50_000, compressed=True),
+)
+_COMPRESS = {
+    "mysql": "SET binlog_transaction_compression = ON",
+    "mariadb": "SET GLOBAL log_bin_compress = ON, GLOBAL log_bin_compress_min_len = 10",
+}
 
 
-def write(server: Server, named: str, wanted: str = "") -> Iterator[Log]:
-    """One log a shape, written by the server and named after it; only those whose name contains ``wanted``."""
+def write(server: Server, flavor: str, shapes: tuple[Shape, ...], named: str, wanted: str = "") -> Iterator[Log]:
+    """One log a shape, written by the server and named after it; only those whose name contains ``wanted``.
+
+    Those that are compressed come last: nothing ends the compression.
+    """
     with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {SCHEMA}")
         connection.select_db(SCHEMA)
         for setting in ("cte_max_recursion_depth", "max_recursive_iterations"):  # MySQL's name, MariaDB's
             with suppress(MySQLError):
                 cursor.execute(f"SET {setting} = 100000000")
-        for shape in SHAPES:
+        for shape in shapes:
             name = f"{named}: {shape.name}"
             if wanted not in name:
                 continue
+            if shape.compressed:
+                cursor.execute(_COMPRESS[flavor])
             sample = _written(server, cursor, shape, name, shape.amount // SAMPLE, None)
             yield _written(server, cursor, shape, name, shape.amount, sample)
 
@@ -163,9 +187,7 @@ def _written(server: Server, cursor: Cursor, shape: Shape, name: str, amount: in
         cursor.execute(_TRANSACTIONS.format(select=shape.select))
     cursor.execute("FLUSH BINARY LOGS")
     changes = shape.write(cursor, shape, amount)
-    cursor.execute("SHOW MASTER STATUS")
-    status = cursor.fetchone()
-    assert status
+    file = max(server.data.glob("mysql-bin.[0-9]*[0-9]"))
     cursor.execute("FLUSH BINARY LOGS")
     updates = amount // 2 if shape.write is _bulk else amount
-    return Log(name, server.data / status[0], changes, (changes + updates) * (len(shape.columns) + 1), sample)
+    return Log(name, file, changes, (changes + updates) * (len(shape.columns) + 1), sample)

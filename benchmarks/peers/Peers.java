@@ -3,6 +3,7 @@ import com.github.shyiko.mysql.binlog.event.DeleteRowsEventData;
 import com.github.shyiko.mysql.binlog.event.Event;
 import com.github.shyiko.mysql.binlog.event.EventData;
 import com.github.shyiko.mysql.binlog.event.TableMapEventData;
+import com.github.shyiko.mysql.binlog.event.TransactionPayloadEventData;
 import com.github.shyiko.mysql.binlog.event.UpdateRowsEventData;
 import com.github.shyiko.mysql.binlog.event.WriteRowsEventData;
 import com.github.shyiko.mysql.binlog.event.deserialization.EventDeserializer;
@@ -15,6 +16,7 @@ import com.taobao.tddl.dbsync.binlog.LogPosition;
 import com.taobao.tddl.dbsync.binlog.event.RowsLogBuffer;
 import com.taobao.tddl.dbsync.binlog.event.RowsLogEvent;
 import com.taobao.tddl.dbsync.binlog.event.TableMapLogEvent.ColumnInfo;
+import com.taobao.tddl.dbsync.binlog.event.TransactionPayloadLogEvent;
 import java.io.BufferedInputStream;
 import java.io.BufferedReader;
 import java.io.FileInputStream;
@@ -59,26 +61,34 @@ final class Peers {
                 new BufferedInputStream(new FileInputStream(file), BUFFER), deserializer)) {
             Map<Long, byte[]> types = new HashMap<>();
             for (Event event = reader.readEvent(); event != null; event = reader.readEvent()) {
-                EventData data = event.getData();
-                if (data instanceof TableMapEventData table) {
-                    types.put(table.getTableId(), table.getColumnTypes());
-                } else if (data instanceof WriteRowsEventData written) {
-                    counts.changes += written.getRows().size();
-                    for (Serializable[] row : written.getRows()) {
-                        counts.image(row, types.get(written.getTableId()));
-                    }
-                } else if (data instanceof UpdateRowsEventData updated) {
-                    counts.changes += updated.getRows().size();
-                    for (Map.Entry<Serializable[], Serializable[]> row : updated.getRows()) {
-                        counts.image(row.getKey(), types.get(updated.getTableId()));
-                        counts.image(row.getValue(), types.get(updated.getTableId()));
-                    }
-                } else if (data instanceof DeleteRowsEventData deleted) {
-                    counts.changes += deleted.getRows().size();
-                    for (Serializable[] row : deleted.getRows()) {
-                        counts.image(row, types.get(deleted.getTableId()));
-                    }
-                }
+                counts.event(event, types);
+            }
+        }
+    }
+
+    private void event(Event event, Map<Long, byte[]> types) throws Exception {
+        EventData data = event.getData();
+        if (data instanceof TransactionPayloadEventData payload) {
+            for (Event inner : payload.getUncompressedEvents()) {
+                event(inner, types);
+            }
+        } else if (data instanceof TableMapEventData table) {
+            types.put(table.getTableId(), table.getColumnTypes());
+        } else if (data instanceof WriteRowsEventData written) {
+            changes += written.getRows().size();
+            for (Serializable[] row : written.getRows()) {
+                image(row, types.get(written.getTableId()));
+            }
+        } else if (data instanceof UpdateRowsEventData updated) {
+            changes += updated.getRows().size();
+            for (Map.Entry<Serializable[], Serializable[]> row : updated.getRows()) {
+                image(row.getKey(), types.get(updated.getTableId()));
+                image(row.getValue(), types.get(updated.getTableId()));
+            }
+        } else if (data instanceof DeleteRowsEventData deleted) {
+            changes += deleted.getRows().size();
+            for (Serializable[] row : deleted.getRows()) {
+                image(row, types.get(deleted.getTableId()));
             }
         }
     }
@@ -104,6 +114,12 @@ final class Peers {
             LogEvent event = decoder.decode(fetcher, context);
             if (event instanceof RowsLogEvent rows) {
                 counts.rows(rows);
+            } else if (event instanceof TransactionPayloadLogEvent) {
+                for (LogEvent inner : decoder.processIterateDecode(event, context)) {
+                    if (inner instanceof RowsLogEvent rows) {
+                        counts.rows(rows);
+                    }
+                }
             }
         }
         fetcher.close();

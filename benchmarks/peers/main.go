@@ -14,13 +14,22 @@ import (
 type counts struct{ changes, values, sum int64 }
 
 func (c *counts) event(event *replication.BinlogEvent) error {
+	if payload, ok := event.Event.(*replication.TransactionPayloadEvent); ok {
+		for _, inner := range payload.Events {
+			if err := c.event(inner); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	rows, ok := event.Event.(*replication.RowsEvent)
 	if !ok {
 		return nil
 	}
 	images := int64(len(rows.Rows))
 	switch event.Header.EventType {
-	case replication.UPDATE_ROWS_EVENTv1, replication.UPDATE_ROWS_EVENTv2:
+	case replication.UPDATE_ROWS_EVENTv1, replication.UPDATE_ROWS_EVENTv2,
+		replication.MARIADB_UPDATE_ROWS_COMPRESSED_EVENT_V1:
 		c.changes += images / 2
 	default:
 		c.changes += images

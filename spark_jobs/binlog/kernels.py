@@ -1340,6 +1340,31 @@ def rows_body(header: int, end: int, columns: int, images: int) -> Any:
 
 
 @kernel
+def packed_rows(addresses: Array, lengths: Array, columns: int, images: Array, bodies: Array, out: int) -> Any:
+    """Copies row events one behind the other to the address ``out``; ``bodies``: where the rows of each begin.
+
+    Returns how many there are before one whose head does not hold the bitmaps of ``images``.
+    """
+    for k in range(len(addresses)):
+        bodies[k] = rows_body(addresses[k], addresses[k] + lengths[k], columns, images[k])
+        if bodies[k] < 0:
+            return k
+        memcpy(out, addresses[k], lengths[k])
+        out += lengths[k]
+    return len(addresses)
+
+
+@kernel
+def interleave(heads: int, starts: Array, lengths: Array, contents: int, sizes: Array, out: int) -> None:
+    """Writes to ``out`` each head, ``lengths`` bytes from ``starts`` on, then the next ``sizes`` of ``contents``."""
+    for k in range(len(starts)):
+        memcpy(out, heads + starts[k], lengths[k])
+        memcpy(out + lengths[k], contents, sizes[k])
+        out += lengths[k] + sizes[k]
+        contents += sizes[k]
+
+
+@kernel
 def _is_set(bitmap: int, bit: int) -> Any:
     return (load8(bitmap + (bit >> 3)) >> np.uint8(bit & 7)) & np.uint8(1) != 0
 

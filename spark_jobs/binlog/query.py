@@ -34,7 +34,10 @@ def read_query(event: bytes, footer: int, where: str) -> tuple[str, str]:
         raise DecodeError(f"{where}: Query event: its default database does not end where it should")
     raw = body[text:]
     if meaning == kernels.QUERY_COMPRESSED:
-        raw = inflated_record(raw, f"{where}: Query_compressed event")
+        try:
+            raw = inflated_record(raw)
+        except DecodeError as error:
+            raise DecodeError(f"{where}: Query_compressed event: {error}") from None
     return _text(body[database : text - 1]), _text(raw)
 
 

@@ -19,13 +19,14 @@ ALTER = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "tool, often",
     [
         ("gh-ost", False),
-        pytest.param("gh-ost", True, marks=pytest.mark.long),
-        pytest.param("pt-osc", False, marks=pytest.mark.long),
-        pytest.param("pt-osc", True, marks=pytest.mark.long),
+        ("gh-ost", True),
+        ("pt-osc", False),
+        ("pt-osc", True),
     ],
 )
 def test_online_schema_changes(shop: Shop, tool: str, often: bool) -> None:

@@ -18,7 +18,7 @@ from tests.segment_spec import compressed_record
 
 @given(st.binary(max_size=70_000))
 def test_a_record_is_what_was_compressed(content: bytes) -> None:
-    assert inflated_record(compressed_record(content), "f:4") == content
+    assert inflated_record(compressed_record(content)) == content
 
 
 RECORD = compressed_record(b"a" * 300)
@@ -41,14 +41,14 @@ RECORD = compressed_record(b"a" * 300)
     ],
 )
 def test_records_that_are_refused(record: bytes, message: str) -> None:
-    with pytest.raises(DecodeError, match=rf"^f:4: .*{message}"):
-        inflated_record(record, "f:4")
+    with pytest.raises(DecodeError, match=message):
+        inflated_record(record)
 
 
 def test_a_record_cannot_grow_beyond_what_it_claims() -> None:
     bomb = b"\x82\x01\x00" + zlib.compress(bytes(100 << 20))
     with pytest.raises(DecodeError, match="256 bytes of content announced"):
-        inflated_record(bomb, "f:4")
+        inflated_record(bomb)
 
 
 def framed(contents: list[bytes], compress: Callable[[bytes], bytes]) -> tuple[np.ndarray, np.ndarray]:
