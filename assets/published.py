@@ -20,6 +20,7 @@ from spark_jobs.position import Position
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.pipeline import Outcome
     from spark_jobs.published import Entry
+    from spark_jobs.schema_audit import SchemaAudit
 
 PUBLISHED = "published"
 STOPPED_TAG = "stratalog/stopped_tables"
@@ -46,7 +47,11 @@ def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
             entries = _published(pipeline, source, spark, merged) if merged else before
         now = merged.position if merged else position
         if now and (comparison.differs or set(entries) != set(before) or now != comparison.held):
-            yield materialized(key, Done(now, _metadata(now, entries, merged)), comparison)
+            schema = _schema(pipeline, source) if merged else None
+            for line in schema.lines() if schema else ():
+                context.log.warning("%s: %s", source, line)
+            said = _metadata(now, entries, merged) | checkpoint.of_schema(schema)
+            yield materialized(key, Done(now, said), comparison)
         _say(context, source, merged)
         stopped = [entry for entry in entries if entry.state == "stopped"]
         if stopped:
@@ -92,6 +97,12 @@ def _published(pipeline: Pipeline, source: str, spark: Sessions, outcome: "Outco
 
     publish(spark.session(), pipeline, source, outcome)
     return _entries(pipeline, source)
+
+
+def _schema(pipeline: Pipeline, source: str) -> "SchemaAudit | None":
+    from spark_jobs.schema_audit import audit_after_run
+
+    return audit_after_run(pipeline, source)
 
 
 def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | None") -> Metadata:

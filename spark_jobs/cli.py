@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from spark_jobs.maintenance import Upkeep
     from spark_jobs.pipeline import Outcome
     from spark_jobs.retention import Collected
+    from spark_jobs.schema_audit import SchemaAudit
     from spark_jobs.source import Source
     from spark_jobs.staging import Progress
     from spark_jobs.status import EndpointStatus, SourceStatus, TableStatus
@@ -149,11 +150,13 @@ def run(path: Path, source: str | None) -> None:
     Example: stratalog run -c pipeline.yaml
     """
     from spark_jobs.pipeline import run_source
+    from spark_jobs.schema_audit import audit_after_run
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
         extracted, outcome = run_source(spark, pipeline, name)
         _say_extracted(extracted)
         _say_outcome(name, outcome)
+        _say_schema(audit_after_run(pipeline, name))
         return outcome
 
     _each_source(path, source, one)
@@ -896,6 +899,15 @@ def _say_outcome(source: str, outcome: "Outcome") -> None:
     for reason in outcome.stopped.values():
         _ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
     _say_new(outcome)
+
+
+def _say_schema(found: "SchemaAudit | None") -> None:
+    """What the comparison with the server's columns found; None for a source that is no server."""
+    if found is None:
+        return
+    click.echo(f"{found.source}: {found}")
+    for line in found.lines():
+        _ERRORS.print(f"{found.source}: {line}", style="yellow", markup=False, highlight=False)
 
 
 def _say_new(outcome: "Outcome") -> None:
