@@ -50,7 +50,7 @@ def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
             schema = _schema(pipeline, source) if merged else None
             for line in schema.lines() if schema else ():
                 context.log.warning("%s: %s", source, line)
-            said = _metadata(now, entries, merged) | checkpoint.of_schema(schema)
+            said = _metadata(now, entries, merged, _skipped(pipeline, source)) | checkpoint.of_schema(schema)
             yield materialized(key, Done(now, said), comparison)
         _say(context, source, merged)
         stopped = [entry for entry in entries if entry.state == "stopped"]
@@ -105,7 +105,15 @@ def _schema(pipeline: Pipeline, source: str) -> "SchemaAudit | None":
     return audit_after_run(pipeline, source)
 
 
-def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | None") -> Metadata:
+def _skipped(pipeline: Pipeline, source: str) -> str:
+    """The events that are passed over, a line each."""
+    from spark_jobs import skips
+    from spark_jobs.pipeline import lake_of
+
+    return "\n".join(map(str, skips.read(lake_of(pipeline), source)))
+
+
+def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | None", skipped: str) -> Metadata:
     new = sorted(f"{schema}.{table}" for _, schema, table in outcome.new) if outcome else []
     states = [entry.state for entry in entries]
     return {
@@ -113,6 +121,7 @@ def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | No
         checkpoint.CURRENT: states.count("current"),
         checkpoint.STOPPED: states.count("stopped"),
         checkpoint.IGNORED_TABLES: states.count("ignored"),
+        **({checkpoint.SKIPPED: skipped} if skipped else {}),
         **checkpoint.lag(max((entry.committed_at for entry in entries if entry.committed_at), default=None)),
         **({checkpoint.NEW: ", ".join(new)} if new else {}),
     }
