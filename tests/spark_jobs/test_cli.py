@@ -147,6 +147,7 @@ def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(run: R
         "export": ["--source", "shop", "--to", tmp_path / "out"],
         "report": ["--to", tmp_path / "out"],
         "backfill": ["--source", "shop", "--from", "a.000001:4", "--to", "a.000002:4"],
+        "skip": ["--source", "shop", "--at", "a.000001:4"],
     }
     ran = run(verb, "-c", path, *more.get(verb, []))
     assert (ran.status, ran.out) == (2, "")

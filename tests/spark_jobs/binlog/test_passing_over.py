@@ -1,16 +1,18 @@
 """Events that are passed over: what is left decodes as before, whatever the slice."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Decoder, Slicer, TableName, definitions_of, events_of, passed_over
 from spark_jobs.errors import DecodeError
-from tests.segment_spec import Commit, Delete, Insert, SegmentSpec, Table, Update
+from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Table, Update
 from tests.segment_types import INT
 
 T = Table("shop.t", key=["id"], id=INT.NOT_NULL, v=INT)
 U = Table("shop.u", key=["id"], id=INT.NOT_NULL, v=INT)
-CHANGES = [
+CHANGES: list[Change] = [
     *(Insert("shop.t", (1, 1)), Insert("shop.u", (7, 7)), Commit()),
     *(Update("shop.t", (1, 1), (1, 2)), Commit()),
     *(Insert("shop.t", (3, 3)), Delete("shop.t", (3, 3)), Commit()),
@@ -34,7 +36,7 @@ def decoded(held: list[Slice], skip: set[int]) -> dict[str, list[tuple[int, int,
         plain = passed_over(FILE, start, payload, inside) if inside else payload
         assert len(plain) == len(payload)
         for definition in definitions_of(FILE, start, context, payload):
-            begun = {"committed_us": 0, "transaction_start": start}
+            begun: dict[str, Any] = {"committed_us": 0, "transaction_start": start}
             for one in Decoder(definition).decode(FILE, start, context, pa.py_buffer(plain), **begun):
                 rows = zip(one.op.to_pylist(), one.after.to_pylist(), strict=True)
                 found[definition.name.table] += [(op, row["id"], row["v"]) for op, row in rows]
