@@ -384,7 +384,7 @@ def _difference(rows: DataFrame, work: Work, head: Head, columns: silver.Columns
         "coalesce(sum(greatest(net, 0)), 0) AS new",
         "coalesce(sum(greatest(-net, 0)), 0) AS gone",
     )
-    return Difference(**counted.collect()[0].asDict())
+    return Difference(**work.table.collect(counted)[0].asDict())
 
 
 _SIDE = "_side"

@@ -15,7 +15,7 @@ from spark_jobs.position import Position
 from spark_jobs.status import status
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
 LEFT_OUT = ("SET SESSION binlog_row_image = 'MINIMAL'", "SET SESSION binlog_row_image = 'FULL'")
 AS_STATEMENT = ("SET SESSION binlog_format = 'STATEMENT'", "SET SESSION binlog_format = 'ROW'")
