@@ -1,6 +1,6 @@
 """Checks of what a source has in the lake: cheap ones, which ask no server for rows.
 
-Put here: the checks, and what they say. Not here: how the lake is looked at (spark_jobs/audit.py, status.py), the
+Put here: the checks, and what they say. Not here: how they look (spark_jobs/audit.py, schema_audit.py, status.py), the
 comparison with the source's rows (verify.py), or the job that runs them (dagster_project/jobs.py).
 """
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # imports pyspark
 POSITIONS_TOUCH = "positions_touch"
 LAG = "lag"
 MARGIN = "retention_margin"
+SCHEMA = "schema"
 KEYS_UNIQUE = "keys_unique"
 BREAKS = "binlog/breaks"
 KEYS = "rows/repeated_keys"
@@ -29,6 +30,10 @@ _SAID = {
     LAG: "Whether bronze is no further behind the source than max_lag in pipeline.yaml allows.",
     MARGIN: "Whether the source has as much log left before bronze's position as retention.margin wants.",
 }
+_OF_SERVERS = {
+    SCHEMA: "Whether every table has the columns and the key that the server declares, as the log led to them.",
+}
+"""Checks that sources have which are servers."""
 _SHOWN = 20
 
 
@@ -39,7 +44,7 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
     @dg.multi_asset_check(
         name=f"audit_{source}",
         description=f"Looks at what the lake has of {source}: positions, keys, lag and retention margin.",
-        specs=[*(_of_bronze(lineage, name) for name in _SAID), *map(_of_keys, tables)],
+        specs=[*_on_bronze(pipeline, lineage), *map(_of_keys, tables)],
         can_subset=True,
         retry_policy=RETRY,
     )
@@ -58,6 +63,9 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
                 yield _lag(pipeline, lineage, found)
             if MARGIN in on_bronze:
                 yield _margin(lineage, found)
+        if SCHEMA in on_bronze:
+            with failing():
+                yield _schema(pipeline, lineage)
         chosen = [one for one in tables if _of_keys(one).key in asked]
         if chosen:
             yield from _keys(pipeline, lineage, chosen, spark)
@@ -70,15 +78,14 @@ def keyed_tables(lineage: Lineage) -> list[TableAsset]:
     return [one for one in lineage.downstream if one.check and len(one.origins) == 1]
 
 
-def audit_keys(lineage: Lineage) -> list[dg.AssetCheckKey]:
+def audit_keys(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckKey]:
     """Names of the checks."""
-    return [
-        spec.key for spec in (*(_of_bronze(lineage, name) for name in _SAID), *map(_of_keys, keyed_tables(lineage)))
-    ]
+    return [spec.key for spec in (*_on_bronze(pipeline, lineage), *map(_of_keys, keyed_tables(lineage)))]
 
 
-def _of_bronze(lineage: Lineage, name: str) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(name, asset=lineage.bronze, description=_SAID[name])
+def _on_bronze(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckSpec]:
+    said = _SAID | (_OF_SERVERS if pipeline.sources[lineage.source].servers else {})
+    return [dg.AssetCheckSpec(name, asset=lineage.bronze, description=text) for name, text in said.items()]
 
 
 def _of_keys(table: TableAsset) -> dg.AssetCheckSpec:
@@ -95,9 +102,8 @@ def _positions(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     if head is None or head.position is None:
         return _result(lineage, POSITIONS_TOUCH, "", {}, "bronze holds nothing yet")
     found = breaks(table, head)
-    more = f"\n… and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     metadata = {BREAKS: len(found), **checkpoint.of_position(head.position)}
-    return _result(lineage, POSITIONS_TOUCH, "\n".join(found[:_SHOWN]) + more, metadata)
+    return _result(lineage, POSITIONS_TOUCH, _shown(found), metadata)
 
 
 def _status(pipeline: Pipeline, source: str) -> "SourceStatus":
@@ -123,6 +129,20 @@ def _margin(lineage: Lineage, found: "SourceStatus") -> dg.AssetCheckResult:
     metadata: Metadata = {} if margin is None else {checkpoint.MARGIN_BYTES: checkpoint.number(margin)}
     metadata |= {} if hours is None else {checkpoint.MARGIN_HOURS: hours}
     return _result(lineage, MARGIN, found.error or found.warning or "", metadata)
+
+
+def _schema(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
+    from spark_jobs.schema_audit import audit_schema
+
+    found = audit_schema(pipeline, lineage.source)
+    assert found, "only sources that are servers have the check"
+    return _result(lineage, SCHEMA, _shown(found.lines()), checkpoint.of_schema(found), str(found))
+
+
+def _shown(lines: list[str]) -> str:
+    """The first of many."""
+    more = f"\n… and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return "\n".join(lines[:_SHOWN]) + more
 
 
 def _keys(

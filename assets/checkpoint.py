@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.lake import Head, Table
     from spark_jobs.margin import Margin
     from spark_jobs.merge import Merged
+    from spark_jobs.schema_audit import SchemaAudit
     from spark_jobs.stretches import Stretch
 
 START = "binlog/start"
@@ -72,6 +73,11 @@ CURRENT = "tables/current"
 STOPPED = "tables/stopped"
 IGNORED_TABLES = "tables/out_of_scope"
 NEW = "tables/shown_after_reload"
+SKIPPED = "tables/events_passed_over"
+SCHEMA_COMPARED = "schema/tables_compared"
+SCHEMA_DIFFERING = "schema/tables_differing"
+SCHEMA_WAITING = "schema/tables_waiting"
+SCHEMA_UNKNOWN = "schema/tables_without_rows"
 
 DATA_VERSION = "dagster/data_version"
 
@@ -224,6 +230,18 @@ def of_head(head: "Head", table: "Table") -> Metadata:
     notes = head.checkpoint.notes if head.checkpoint else {}
     whole = {COMPLETE: notes["complete"]} if "complete" in notes else {}
     return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **whole}
+
+
+def of_schema(found: "SchemaAudit | None") -> Metadata:
+    """How many tables' columns were held against the server's; empty for a source that is no server."""
+    if found is None or found.why_not:
+        return {}
+    return {
+        SCHEMA_COMPARED: number(found.compared),
+        SCHEMA_DIFFERING: number(len(found.differing)),
+        SCHEMA_WAITING: number(len(found.waiting)),
+        SCHEMA_UNKNOWN: number(found.unknown),
+    }
 
 
 def number(value: int) -> int | float:

@@ -20,6 +20,7 @@ from spark_jobs.position import Position
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.pipeline import Outcome
     from spark_jobs.published import Entry
+    from spark_jobs.schema_audit import SchemaAudit
 
 PUBLISHED = "published"
 STOPPED_TAG = "stratalog/stopped_tables"
@@ -46,7 +47,11 @@ def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
             entries = _published(pipeline, source, spark, merged) if merged else before
         now = merged.position if merged else position
         if now and (comparison.differs or set(entries) != set(before) or now != comparison.held):
-            yield materialized(key, Done(now, _metadata(now, entries, merged)), comparison)
+            schema = _schema(pipeline, source) if merged else None
+            for line in schema.lines() if schema else ():
+                context.log.warning("%s: %s", source, line)
+            said = _metadata(now, entries, merged, _skipped(pipeline, source)) | checkpoint.of_schema(schema)
+            yield materialized(key, Done(now, said), comparison)
         _say(context, source, merged)
         stopped = [entry for entry in entries if entry.state == "stopped"]
         if stopped:
@@ -94,7 +99,21 @@ def _published(pipeline: Pipeline, source: str, spark: Sessions, outcome: "Outco
     return _entries(pipeline, source)
 
 
-def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | None") -> Metadata:
+def _schema(pipeline: Pipeline, source: str) -> "SchemaAudit | None":
+    from spark_jobs.schema_audit import audit_after_run
+
+    return audit_after_run(pipeline, source)
+
+
+def _skipped(pipeline: Pipeline, source: str) -> str:
+    """The events that are passed over, a line each."""
+    from spark_jobs import skips
+    from spark_jobs.pipeline import lake_of
+
+    return "\n".join(map(str, skips.read(lake_of(pipeline), source)))
+
+
+def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | None", skipped: str) -> Metadata:
     new = sorted(f"{schema}.{table}" for _, schema, table in outcome.new) if outcome else []
     states = [entry.state for entry in entries]
     return {
@@ -102,6 +121,7 @@ def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | No
         checkpoint.CURRENT: states.count("current"),
         checkpoint.STOPPED: states.count("stopped"),
         checkpoint.IGNORED_TABLES: states.count("ignored"),
+        **({checkpoint.SKIPPED: skipped} if skipped else {}),
         **checkpoint.lag(max((entry.committed_at for entry in entries if entry.committed_at), default=None)),
         **({checkpoint.NEW: ", ".join(new)} if new else {}),
     }

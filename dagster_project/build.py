@@ -43,7 +43,7 @@ def build_defs(
     loads = [load_tables(pipeline, lineage) for lineage in graph if pipeline.sources[lineage.source].mysql]
     checks = [one for lineage in graph if (one := verify_checks(pipeline, lineage, pool(lineage.source)))]
     verifying = verification(pipeline, graph) if checks else None
-    auditing = audit(graph)
+    auditing = audit(pipeline, graph)
     is_made = isinstance(config, Pipeline)
     spark = GivenSparkSessions(pipeline.spark) if is_made else SparkSessions(configuration=str(pipeline.path))
     own = {"spark": spark, HANDED_ON: HandedOn()}

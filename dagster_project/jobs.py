@@ -117,11 +117,12 @@ def backfill_range(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.JobDef
     return job
 
 
-def audit(lineages: Sequence[Lineage]) -> "UnresolvedAssetJobDefinition":
+def audit(pipeline: Pipeline, lineages: Sequence[Lineage]) -> "UnresolvedAssetJobDefinition":
     """The cheap checks of all sources, and nothing else."""
-    keys = [key for lineage in lineages for key in audit_keys(lineage)]
+    keys = [key for lineage in lineages for key in audit_keys(pipeline, lineage)]
     return dg.define_asset_job(
         AUDIT,
         selection=dg.AssetSelection.checks(*keys),
-        description="Checks that positions touch, keys are unique, and lag and retention margin are within limits.",
+        description="Checks that positions touch, keys are unique, columns are those that servers declare, and lag and "
+        "retention margin are within limits.",
     )

@@ -9,7 +9,7 @@ the new name (course.py).
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pyspark.sql import SparkSession
@@ -18,6 +18,7 @@ from spark_jobs import bronze, silver
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.course import Base, Complete, Content, Rules, Standing, first_rows, held
 from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.filters import Filters
 from spark_jobs.lake import Lake, Table
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
@@ -40,6 +41,8 @@ class Ancestry:
     version: int
     oldest: Position
     by_log: bool = False
+    filters: Filters = field(default_factory=Filters)
+    """The events that are passed over; rules of the configuration judge no rows that come with a name."""
 
     def contents(self, name: TableName, until: Position) -> Content:
         """What the table of this name held at a place. Raises TableStopped, DecodeError."""
@@ -50,10 +53,11 @@ class Ancestry:
         elif base is not None and since < self.oldest:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
         since = max(since, self.oldest)
-        rules, found = Rules(self._complete(until), lambda *_: {}, contents=self.contents), Survey({}, ())
+        rules = Rules(self._complete(until), lambda *_: {}, contents=self.contents, filters=self.filters)
+        found = Survey({}, ())
         if since < until:
             slices = bronze.read(self.spark, self.bronze, self.version, Range(since, until))
-            rules, found = replace(rules, first=first_rows(slices)), survey(slices)
+            rules, found = replace(rules, first=first_rows(slices, self.filters.skipped)), survey(slices)
         content = held(found, name, Range(since, until), standing, rules)
         return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 

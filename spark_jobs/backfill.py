@@ -39,6 +39,7 @@ from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
 from spark_jobs.rules import Pattern
 from spark_jobs.schema import definitions
+from spark_jobs.skips import with_skips
 from spark_jobs.stretches import Stretch, stretches
 from spark_jobs.survey import survey
 
@@ -383,7 +384,7 @@ def _difference(rows: DataFrame, work: Work, head: Head, columns: silver.Columns
         "coalesce(sum(greatest(net, 0)), 0) AS new",
         "coalesce(sum(greatest(-net, 0)), 0) AS gone",
     )
-    return Difference(**counted.collect()[0].asDict())
+    return Difference(**work.table.collect(counted)[0].asDict())
 
 
 _SIDE = "_side"
@@ -496,7 +497,8 @@ class _Held:
 
 
 def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName, wanted: Range) -> Work | None:
-    lake, filters = lake_of(pipeline), pipeline.filters
+    lake = lake_of(pipeline)
+    filters = with_skips(pipeline.filters, lake, held.source)
     table = lake.silver(held.source, name.schema, name.table)
     head = table.head()
     own = filters_of(filters, held.source, name)
@@ -514,10 +516,11 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
     slices = bronze.read(spark, held.table, held.version, onward)
     seen = survey(slices)
     with about(f"{held.source}: {name}"):
-        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, bronze.oldest(held.checkpoint), True)
+        oldest, skips = bronze.oldest(held.checkpoint), filters.skips_alone
+        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, oldest, by_log=True, filters=skips)
         rules = Rules(
             lambda logged, last: definitions.named(lake, held.source, logged, last),
-            first_rows(slices),
+            first_rows(slices, filters.skipped),
             on_drop_empties=pipeline.on_drop == "drop",
             is_bag=silver.stored_columns(table, head).is_bag,
             contents=ancestry.contents,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from spark_jobs.maintenance import Upkeep
     from spark_jobs.pipeline import Outcome
     from spark_jobs.retention import Collected
+    from spark_jobs.schema_audit import SchemaAudit
     from spark_jobs.source import Source
     from spark_jobs.staging import Progress
     from spark_jobs.status import EndpointStatus, SourceStatus, TableStatus
@@ -49,6 +50,7 @@ _CHUNK = 4 << 20
 config_option = click.option(
     "-c", "--config", "path", required=True, type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml"
 )
+yes_option = click.option("--yes", is_flag=True, help="Do it; without it only what would be done is said.")
 source_option = click.option("--source", metavar="NAME", help="Only this source of the configuration.")
 
 
@@ -149,11 +151,13 @@ def run(path: Path, source: str | None) -> None:
     Example: stratalog run -c pipeline.yaml
     """
     from spark_jobs.pipeline import run_source
+    from spark_jobs.schema_audit import audit_after_run
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
         extracted, outcome = run_source(spark, pipeline, name)
         _say_extracted(extracted)
         _say_outcome(name, outcome)
+        _say_schema(audit_after_run(pipeline, name))
         return outcome
 
     _each_source(path, source, one)
@@ -265,6 +269,10 @@ def _say_status(one: "SourceStatus", *, everything: bool) -> None:
     _print_grid(
         ["table", "state", "silver", "downstream", "older rows"],
         [[t.table, t.state, t.silver or "", t.downstream or "", _older_rows(t)] for t in shown],
+    )
+    _print_grid(
+        ["passed over for", "at", "event", "since"],
+        [[skip["table"], skip["position"], skip["event"], skip["skipped_at"]] for skip in one.skips],
     )
     if len(shown) < len(one.tables):
         click.echo(f"{len(one.tables) - len(shown)} more are as they should be; --all lists them")
@@ -621,6 +629,46 @@ def backfill(
 
 @cli.command()
 @config_option
+@click.option("--source", required=True, metavar="NAME", help="The source whose log has the event.")
+@click.option(
+    "--at", "position", required=True, metavar="POSITION", help="Where the event begins, as messages name it."
+)
+@click.option(
+    "--table", metavar="DB.TABLE", help="Only for this table; without it for all that have stopped before it."
+)
+@click.option("--undo", is_flag=True, help="Take it back: the event counts again.")
+@yes_option
+def skip(path: Path, source: str, position: str, table: str | None, *, undo: bool, yes: bool) -> None:
+    """Pass over one event at which tables have stopped, from now on and whenever its range is done again.
+
+    Its rows are lost to silver and downstream; bronze keeps them, and status names it.
+
+    \b
+    Example: stratalog skip -c pipeline.yaml --source shop --at mysql-bin.000042:1337
+    Example: stratalog skip -c pipeline.yaml --source shop --at mysql-bin.000042:1337 --table shop.orders --yes
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.mend import add, plan_skip, plan_undo, remove
+
+    pipeline = load(path)
+    (name,) = _chosen(pipeline, source)
+    found = (plan_undo if undo else plan_skip)(pipeline, name, position, table)
+    verb = "take back" if undo else "pass over"
+    for one in found:
+        click.echo(f"{name}: {verb if yes else f'would {verb}'} {one}")
+        if one.reason and not undo:
+            _ERRORS.print(f"{one.name} had stopped: {one.reason}", markup=False, highlight=False)
+    if not yes:
+        _ERRORS.print("nothing is changed yet; --yes does it", markup=False)
+        return
+    with _spark(pipeline) as spark:
+        if not undo:
+            add(spark, pipeline, name, found)
+        for line in remove(spark, pipeline, name, found) if undo else ():
+            click.echo(line)
+
+
+@cli.command()
+@config_option
 @source_option
 @click.option("--dry-run", is_flag=True, help="Only say what would go, and who keeps what.")
 @click.option(
@@ -896,6 +944,15 @@ def _say_outcome(source: str, outcome: "Outcome") -> None:
     for reason in outcome.stopped.values():
         _ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
     _say_new(outcome)
+
+
+def _say_schema(found: "SchemaAudit | None") -> None:
+    """What the comparison with the server's columns found; None for a source that is no server."""
+    if found is None:
+        return
+    click.echo(f"{found.source}: {found}")
+    for line in found.lines():
+        _ERRORS.print(f"{found.source}: {line}", style="yellow", markup=False, highlight=False)
 
 
 def _say_new(outcome: "Outcome") -> None:

@@ -30,7 +30,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs import bronze, masks, reshape, row_filters, silver
 from spark_jobs.binlog import Changes, Decoder, TableDefinition, TableName
-from spark_jobs.course import Base, Content, Rows, Standing, Step, Turn, onwards, origins_of
+from spark_jobs.course import Base, Content, Rows, Standing, Step, Turn, onwards, origins_of, without
 from spark_jobs.errors import TableStopped, about
 from spark_jobs.filters import TableFilters
 from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch, quoted
@@ -311,7 +311,7 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
     assert content.standing.definition
     columns = silver.columns(content.standing.definition)
     content = content.alive
-    own = replace(work, name=content.name, size=content.size)
+    own = replace(work, name=content.name, size=content.size, filters=TableFilters(skips=content.skips))
     parts = []
     if content.base:
         parts.append((_alive(spark, content.base), content.base.columns, 0))
@@ -405,17 +405,19 @@ def net_changes(spark: SparkSession, work: Work, window: Window, definition: Tab
     whole, seen = silver.columns(definition), work.shape(definition)
     slices = _slices(spark, window, work.name)
     slices = slices.coalesce(1) if alone else slices
-    left_out: dict[str, int] = {}
+    skips = work.filters.skips
+    left_out = work.filters.skipped_in(window.ranges)
     if work.filters.judges_rows:
-        judged = slices.mapInArrow(partial(_as_rows, definition), row_filters.ddl(definition))
+        task = _passing_over(partial(_as_rows, definition), skips)
+        judged = slices.mapInArrow(task, row_filters.ddl(definition))
         verdict = F.expr(row_filters.left_out_by(work.filters, definition, work.known))
         judged = judged.withColumn(row_filters.LEFT_OUT_BY, verdict)
         found = judged.where(f"{row_filters.LEFT_OUT_BY} IS NOT NULL").groupBy(row_filters.LEFT_OUT_BY).count()
-        left_out = {row[row_filters.LEFT_OUT_BY]: row["count"] for row in work.table.collect(found)}
+        left_out |= {row[row_filters.LEFT_OUT_BY]: row["count"] for row in work.table.collect(found)}
         slices = judged.where(f"{row_filters.LEFT_OUT_BY} IS NULL").drop(row_filters.LEFT_OUT_BY)
         task = judged_task(definition, whole, alone=alone)
     else:
-        task = decoding_task(definition, whole, alone=alone)
+        task = _passing_over(decoding_task(definition, whole, alone=alone), skips)
     changes = slices.mapInArrow(_salted(task, seen.salt), _decoded_ddl(whole, seen.salt))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
     changes, columns = _seen(changes, whole, seen), seen.columns
@@ -557,6 +559,22 @@ def _salted(task: Callable[[Batches], Batches], salt: str | None) -> Callable[[B
             yield rows.append_column(masks.SALT, pa.repeat(pa.scalar(salt), len(rows)))
 
     return run
+
+
+def _passing_over(task: Callable[[Batches], Batches], skips: frozenset[Position]) -> Callable[[Batches], Batches]:
+    """The task over slices without the events that are passed over."""
+    if not skips:
+        return task
+
+    def plain(slices: Batches) -> Batches:
+        for batch in slices:
+            places = zip(*(batch.column(one).to_pylist() for one in ("file", "start", "stretch")), strict=True)
+            held = batch.column("payload").to_pylist()
+            payloads = [without(skips, Position(*at), one) for at, one in zip(places, held, strict=True)]
+            at = batch.schema.get_field_index("payload")
+            yield batch.set_column(at, "payload", pa.array(payloads, pa.binary()))
+
+    return lambda slices: task(plain(slices))
 
 
 def _as_rows(definition: TableDefinition, slices: Batches) -> Batches:

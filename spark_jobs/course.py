@@ -11,7 +11,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from spark_jobs import bronze, silver
-from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, definitions_of
+from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, definitions_of, passed_over
+from spark_jobs.binlog.framing import Bytes, view
 from spark_jobs.binlog.types.charsets import UTF8, charset_of
 from spark_jobs.errors import DecodeError, TableStopped, Unsupported
 from spark_jobs.filters import (
@@ -24,6 +25,7 @@ from spark_jobs.filters import (
     TRUNCATE_TABLE,
     Action,
     Filters,
+    skip_name,
 )
 from spark_jobs.lake import Table, identifier
 from spark_jobs.position import Position, Range
@@ -151,6 +153,8 @@ class Content:
     standing: Standing
     since: Position
     size: int = 0
+    skips: frozenset[Position] = frozenset()
+    """Events of its log that are passed over."""
 
     @property
     def alive(self) -> "Content":
@@ -169,11 +173,13 @@ Contents = Callable[[TableName, Position], Content]
 """What a table holds where a statement begins. Raises TableStopped where that is not to be found out."""
 
 
+Skipped = Callable[[str, str], frozenset[Position]]
+"""The events that are passed over for the table of a schema and a name."""
 First = Callable[[TableName, Sequence[Range]], Mapping[int, TableDefinition]]
 """Of each part of the log, by its ordinal, the definition of the table's first rows in it."""
 
 
-def first_rows(slices: DataFrame) -> First:
+def first_rows(slices: DataFrame, skipped: Skipped = lambda _schema, _table: frozenset()) -> First:
     """Reads the first slices that a table has in each part, until one has rows and not their TABLE_MAP alone."""
 
     def first(name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
@@ -184,7 +190,8 @@ def first_rows(slices: DataFrame) -> First:
             for nth, cells in bronze.first_slices(slices, name.schema, name.table, ranges).items():
                 at, part = left[nth]
                 place = Position(cells["file"], cells["start"], cells["stretch"])
-                used = definitions_of(place.file, place.offset, cells["context"], cells["payload"])
+                payload = without(skipped(name.schema, name.table), place, cells["payload"])
+                used = definitions_of(place.file, place.offset, cells["context"], payload)
                 own = [(place, one) for one in used if one.name == name]
                 if own:
                     found[at] = agreed(name, own)
@@ -194,6 +201,14 @@ def first_rows(slices: DataFrame) -> First:
         return found
 
     return first
+
+
+def without(skips: frozenset[Position], start: Position, payload: Bytes) -> Bytes:
+    """A slice's bytes, those events of it passed over that are to be. Raises DecodeError where there is none."""
+    size = len(view(payload))
+    same = (one for one in skips if (one.stretch, one.file) == (start.stretch, start.file))
+    offsets = [one.offset for one in same if start.offset <= one.offset < start.offset + size]
+    return passed_over(start.file, start.offset, payload, offsets) if offsets else payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +251,8 @@ def held(found: Survey, name: TableName, whole: Range, standing: Standing | None
     way = _Course(found, name, whole, rules, standing)
     steps = way.steps()
     seen = found.tables.get(name)
-    return Content(name, None, steps, way.standing, whole.start, seen.size if seen else 0)
+    size = seen.size if seen else 0
+    return Content(name, None, steps, way.standing, whole.start, size, way.skips)
 
 
 class _Course:
@@ -247,6 +263,7 @@ class _Course:
         self.rules = rules
         self.seen = found.tables.get(name)
         self.is_new = standing is None
+        self.skips = rules.filters.skipped(name.schema, name.table)
         self.standing = standing or Standing(None)
         self.done: list[Step] = []
 
@@ -257,13 +274,17 @@ class _Course:
         parts = [Range(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)]
         logged = self._logged(parts)
         for at, part in enumerate(parts):
-            if at:
+            if at and said[at - 1].position in self.skips:
+                self._pass_over(said[at - 1])
+            elif at:
                 self._turn(said[at - 1], logged[at])
             self._rows(part, logged[at], is_last=part is parts[-1])
         return self.done
 
     def _cuts(self, said: Said) -> bool:
-        """Whether a statement changes the table. Raises TableStopped for what is not handled."""
+        """Whether a statement changes the table, or is passed over. Raises TableStopped for what is not handled."""
+        if said.position in self.skips:
+            return not self._is_before_rows(said)
         if self._is_early(said):
             return True
         match said.statement.effect:
@@ -345,8 +366,10 @@ class _Course:
 
     def _is_early(self, said: Said) -> bool:
         """Whether it changes a table that the lake has no row of yet: then there is nothing to change but names."""
-        is_before = self._is_first() and (self.seen is None or said.position < self.seen.first)
-        return is_before and said.statement.effect in (Effect.CREATES, Effect.CHANGES)
+        return self._is_before_rows(said) and said.statement.effect in (Effect.CREATES, Effect.CHANGES)
+
+    def _is_before_rows(self, said: Said) -> bool:
+        return self._is_first() and (self.seen is None or said.position < self.seen.first)
 
     def _carry(self, said: Said, logged: TableDefinition | None, was: TableName) -> None:
         """Takes the place of what the name meant: the table that a statement gives it, with all that it holds."""
@@ -578,6 +601,11 @@ class _Course:
             self.done.append(Turn(place, self.standing, said, empties=empties))
         elif self.standing.definition is not None:
             self._alter(said, logged, self.standing.definition)
+
+    def _pass_over(self, said: Said) -> None:
+        """The table stays as it is; rows behind it that have other columns stop it."""
+        place = Range(said.position, said.stop)
+        self.done.append(Turn(place, self.standing, said, left_out_by=skip_name(said.position)))
 
     def _judged(self, said: Said) -> tuple[str, Action] | None:
         """The rule that is about a statement, and what it wants."""

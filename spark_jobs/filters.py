@@ -10,12 +10,13 @@ and expression filters (https://docs.pingcap.com/tidb/stable/dm-binlog-event-fil
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.expressions import Condition
+from spark_jobs.position import Position, Range
 from spark_jobs.rules import Scope
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
@@ -148,6 +149,11 @@ class ColumnRule:
         return (self.include or frozenset()) | self.exclude | frozenset(self.masks)
 
 
+def skip_name(position: Position) -> str:
+    """What an event that is passed over is counted under, among the rules."""
+    return f"skip {position}"
+
+
 @dataclass(frozen=True)
 class TableFilters:
     """The rules about one table."""
@@ -155,9 +161,17 @@ class TableFilters:
     events: tuple[EventFilter, ...] = ()
     rows: tuple[RowFilter, ...] = ()
     columns: ColumnRule | None = None
+    skips: frozenset[Position] = frozenset()
+    """Events that are passed over for this table, each by its place."""
 
     def __bool__(self) -> bool:
-        return bool(self.events or self.rows or self.columns)
+        return bool(self.events or self.rows or self.columns or self.skips)
+
+    def skipped_in(self, ranges: Iterable[Range]) -> dict[str, int]:
+        """The events of parts of the log that are passed over, as what rules leave out is counted."""
+        parts = tuple(ranges)
+        found = sorted(one for one in self.skips if any(part.start <= one < part.stop for part in parts))
+        return {skip_name(one): 1 for one in found}
 
     def names(self) -> list[str]:
         """As metadata names the rules, such as ``filters.NAME``."""
@@ -195,6 +209,17 @@ class Filters:
     events: tuple[EventFilter, ...] = ()
     rows: tuple[RowFilter, ...] = ()
     columns: tuple[ColumnRule, ...] = ()
+    skips: Mapping[tuple[str, str], frozenset[Position]] = field(default_factory=dict)
+    """Events that are passed over, by schema and table."""
+
+    @property
+    def skips_alone(self) -> "Filters":
+        """Without the rules of the configuration."""
+        return Filters(skips=self.skips)
+
+    def skipped(self, schema: str, table: str) -> frozenset[Position]:
+        """The events that are passed over for a table."""
+        return self.skips.get((schema, table), frozenset())
 
     def of(self, schema: str, table: str) -> TableFilters:
         """The rules about a table. Raises ConfigError where two of ``columns:`` are about it."""
@@ -203,7 +228,7 @@ class Filters:
             named = " and ".join(f"columns.{one.name}" for one in columns)
             raise ConfigError(f"{schema}.{table}: {named} are both about it; a table has at most one")
         events, rows = _about(self.events, schema, table), _about(self.rows, schema, table)
-        return TableFilters(events, rows, columns[0] if columns else None)
+        return TableFilters(events, rows, columns[0] if columns else None, self.skipped(schema, table))
 
 
 Rule = TypeVar("Rule", EventFilter, RowFilter, ColumnRule)

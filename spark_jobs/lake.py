@@ -114,6 +114,10 @@ class Lake:
         """Table definitions read from a server, by position."""
         return self._table("definitions", source)
 
+    def skips(self, source: str) -> "Table":
+        """Events of a source's log that are passed over, by table."""
+        return self._table("skips", source)
+
     def load(self, source: str, schema: str, table: str) -> "Table":
         """Rows of a table that is being loaded."""
         return self._table("loads", source, schema, table)

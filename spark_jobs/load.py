@@ -29,6 +29,7 @@ from spark_jobs.compact import Window, Work
 from spark_jobs.config import Pipeline
 from spark_jobs.course import Rules, Standing, Turn, course, first_rows, onwards
 from spark_jobs.errors import ConfigError, LostRace, SourceError, StratalogError, TableStopped, Unsupported, about
+from spark_jobs.filters import Filters
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch, quoted
 from spark_jobs.pipeline import (
     Outcome,
@@ -46,6 +47,7 @@ from spark_jobs.reshape import ALTERING
 from spark_jobs.rules import Pattern
 from spark_jobs.schema.definitions import named, on_server
 from spark_jobs.session import session_over
+from spark_jobs.skips import with_skips
 from spark_jobs.source.chunks import Key, KeyRange, key_of, ranges
 from spark_jobs.source.open import open_source
 from spark_jobs.source.selected import Selecting, as_selected
@@ -438,9 +440,16 @@ class _Work:
     def _turns(self, stage: "_Stage", whole: Range, held: Table, version: int) -> list[Turn]:
         """What statements did to the table since its load began. Ends it where one changed it while it was read."""
         slices = bronze.read(session_over(self.spark, 0), held, version, whole)
-        ancestry = Ancestry(self.spark, self.lake, self.source, held, version, bronze.oldest(_checkpoint(held)))
-        drops = self.pipeline.on_drop == "drop"
-        rules = Rules(self._complete, first_rows(slices), on_drop_empties=drops, contents=ancestry.contents)
+        skips = with_skips(Filters(), self.lake, self.source)
+        oldest = bronze.oldest(_checkpoint(held))
+        ancestry = Ancestry(self.spark, self.lake, self.source, held, version, oldest, filters=skips)
+        rules = Rules(
+            self._complete,
+            first_rows(slices, skips.skipped),
+            on_drop_empties=self.pipeline.on_drop == "drop",
+            contents=ancestry.contents,
+            filters=skips,
+        )
         definition, read_to = stage.progress.definition, stage.progress.read_to
         assert read_to is not None
         try:

@@ -31,6 +31,7 @@ from spark_jobs.rules import target
 from spark_jobs.schema.definitions import named, record
 from spark_jobs.schema.statements import Effect
 from spark_jobs.session import session_over
+from spark_jobs.skips import with_skips
 from spark_jobs.source import Source
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.stretches import stretches
@@ -206,13 +207,16 @@ class Planner:
             return Plan(entries, [], {})
         slices = bronze.read(spark, self.bronze, self.head.version, Range(start, self.end))
         found = self._with_beginnings(spark, survey(slices), entries, start)
-        ancestry = Ancestry(spark, self.lake, self.source, self.bronze, self.head.version, self.oldest)
+        filters = with_skips(self.pipeline.filters, self.lake, self.source)
+        ancestry = Ancestry(
+            spark, self.lake, self.source, self.bronze, self.head.version, self.oldest, filters=filters.skips_alone
+        )
         rules = Rules(
             self._complete,
-            first_rows(slices),
+            first_rows(slices, filters.skipped),
             on_drop_empties=self.pipeline.on_drop == "drop",
             contents=ancestry.contents,
-            filters=self.pipeline.filters,
+            filters=filters,
         )
         planned = Plan(self._with_new(entries, found), [], {})
         for entry in filter(self._wanted, self._in_scope(planned.entries)):

@@ -10,7 +10,7 @@ from typing import Any
 
 import deltalake
 
-from spark_jobs import published
+from spark_jobs import published, skips
 from spark_jobs.binlog import TableName
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import SourceError, StratalogError, about
@@ -61,7 +61,8 @@ class SourceStatus:
     """One source. Bytes count the log between two positions; ``lag_seconds`` is how long ago bronze was at its end.
 
     The margin is what the source still has of its log before bronze's end; ``warning`` says that it is below a limit.
-    ``endpoint``: the server that bronze's end comes from; ``endpoints``: where there are several.
+    ``endpoint``: the server that bronze's end comes from; ``endpoints``: where there are several. ``skips``: the events
+    that are passed over: table, position, event, and since when (skipped_at).
     """
 
     source: str
@@ -78,6 +79,7 @@ class SourceStatus:
     endpoint: str | None = None
     stretch: int | None = None
     endpoints: list[EndpointStatus] = field(default_factory=list)
+    skips: list[dict[str, str]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -106,6 +108,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
         endpoint=last.endpoint if last else None,
         stretch=last.number if last else None,
         endpoints=_endpoints(endpoints),
+        skips=[_skip(one) for one in skips.read(lake, name)],
     )
 
 
@@ -170,6 +173,10 @@ def _end_of(source: Source) -> Position | None:
         return source.log().end
     except StratalogError:  # the same that the caller has told already
         return None
+
+
+def _skip(one: skips.Skip) -> dict[str, str]:
+    return {"table": str(one.name), "position": one.position, "event": one.event, "skipped_at": one.skipped_at}
 
 
 def _endpoints(endpoints: Endpoints) -> list[EndpointStatus]:

@@ -12,6 +12,7 @@ from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
 from spark_jobs.binlog.events import Event, Summary, TypeCount, list_events, summarize
 from spark_jobs.binlog.file_decoder import FileDecoder
 from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check_magic
+from spark_jobs.binlog.passing_over import EventAt, events_of, passed_over
 from spark_jobs.binlog.query import Session, read_session
 from spark_jobs.binlog.rows import Changes, Decoder, Presence
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
@@ -30,6 +31,7 @@ __all__ = [
     "Decoder",
     "Definitions",
     "Event",
+    "EventAt",
     "EventType",
     "FileDecoder",
     "FileHead",
@@ -44,8 +46,10 @@ __all__ = [
     "XaStep",
     "check_magic",
     "definitions_of",
+    "events_of",
     "list_events",
     "parse_table_map",
+    "passed_over",
     "read_commits",
     "read_head",
     "read_session",

@@ -173,10 +173,10 @@ def completed(
         raise TableStopped(
             f"{missing}, and the server's definition was read at {read_at}, before a change at {last_change}"
         )
-    strange = [column.name for column in known.columns if column.type_code == _UNKNOWN]
+    strange = [column.name for column in known.columns if not is_known(column)]
     if strange:
         raise TableStopped(f"{missing}, and the type of its column {strange[0]} is not known; leave the table out")
-    known = _as_logged(logged, known)
+    known = as_logged(logged, known)
     if not same_layout(logged, known) or not all(map(_agrees, logged.columns, known.columns)):
         raise TableStopped(
             f"{missing}, and the server's definition does not fit: the log has {logged}, the server {known}"
@@ -189,7 +189,7 @@ def _declared(
     source: str, logged: TableDefinition, read_at: Position, known: TableDefinition, last_change: Position | None
 ) -> TableDefinition:
     """A definition that the log tells but for declared types, with these."""
-    known = _as_logged(logged, known)
+    known = as_logged(logged, known)
     fits = same_layout(logged, known) and logged.column_names() == known.column_names()
     declared = [column.declared for column in known.columns]
     if last_change and read_at < last_change and any(declared):
@@ -203,7 +203,7 @@ def _declared(
     return replace(logged, columns=tuple(replace(c, declared=c.declared or one) for c, one in pairs))
 
 
-def _as_logged(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
+def as_logged(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
     """A server's definition, with the types that the log may write as others as it writes them."""
     if len(logged.columns) != len(known.columns):
         return known
@@ -217,6 +217,11 @@ def _as_written(logged: Column, known: Column) -> Column:
     if (known.type_code, logged.type_code) == (_LONG["vector"], _COUNTED["varbinary"]):
         return replace(known, type_code=logged.type_code, meta=logged.meta, charset=63)
     return known
+
+
+def is_known(column: Column) -> bool:
+    """Whether a server's definition names a type and a collation that this version knows."""
+    return column.type_code != _UNKNOWN
 
 
 def _agrees(logged: Column, known: Column) -> bool:

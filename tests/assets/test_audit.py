@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assets import audit
+from spark_jobs.binlog import TableName
 from spark_jobs.pipeline import lake_of
+from spark_jobs.schema_audit import SchemaAudit
 from spark_jobs.status import SourceStatus
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Commit, Insert
@@ -78,3 +80,40 @@ def test_checks_stand_in_their_own_job_and_in_no_run_of_a_source(tmp_path: Path)
         assert not defs.resolve_job_def("sync_shop").asset_layer.asset_graph.asset_check_keys
         keys = defs.resolve_job_def("audit").asset_layer.asset_graph.asset_check_keys
     assert keys == {dg.AssetCheckKey(dg.AssetKey(["bronze", "shop"]), name) for name in audit._SAID}
+
+
+@pytest.mark.parametrize(
+    "found, expected, metadata",
+    [
+        (
+            SchemaAudit("shop", None, 3, {TableName("shop", "orders"): ["column note: only the server has it"]}),
+            (False, "shop.orders: column note: only the server has it"),
+            {"compared": 3, "differing": 1, "waiting": 0, "without_rows": 0},
+        ),
+        (
+            SchemaAudit("shop", None, 2, waiting={TableName("shop", "lines"): "has stopped"}, unknown=4),
+            (True, "2 tables have the columns and keys that the server declares, 1 wait, 4 had no row yet"),
+            {"compared": 2, "differing": 0, "waiting": 1, "without_rows": 4},
+        ),
+        (
+            SchemaAudit("shop", None, why_not="bronze holds nothing yet"),
+            (True, "columns are not compared with the server's: bronze holds nothing yet"),
+            {},
+        ),
+    ],
+)
+def test_the_columns_of_a_server_are_a_check_that_blocks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: SchemaAudit, expected: Any, metadata: dict[str, int]
+) -> None:
+    sources = {"shop": {"mysql": {"host": "db", "user": "repl", "password": "secret"}}}
+    with location(tmp_path, sources=sources) as made:
+        monkeypatch.setattr(audit, "_status", lambda *_: STATUS)
+        monkeypatch.setattr("spark_jobs.schema_audit.audit_schema", lambda *_: found)
+        result = made.defs().resolve_job_def("audit").execute_in_process(instance=made.instance)
+        (said,) = [one for one in result.get_asset_check_evaluations() if one.check_name == "schema"]
+    assert (said.passed, said.description) == expected
+    assert not said.blocking
+    assert said.severity == dg.AssetCheckSeverity.ERROR
+    keys = {"without_rows": "schema/tables_without_rows"}
+    wanted = {keys.get(key, f"schema/tables_{key}"): value for key, value in metadata.items()}
+    assert {key: value.value for key, value in said.metadata.items()} == wanted

@@ -20,6 +20,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.cli import _say_status, cli, main
 from spark_jobs.lake import Checkpoint
 from spark_jobs.position import Position
+from spark_jobs.skips import Skip
 from spark_jobs.status import SourceStatus, TableStatus
 from spark_jobs.verify import Difference, Verdict
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
@@ -146,6 +147,7 @@ def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(run: R
         "export": ["--source", "shop", "--to", tmp_path / "out"],
         "report": ["--to", tmp_path / "out"],
         "backfill": ["--source", "shop", "--from", "a.000001:4", "--to", "a.000002:4"],
+        "skip": ["--source", "shop", "--at", "a.000001:4"],
     }
     ran = run(verb, "-c", path, *more.get(verb, []))
     assert (ran.status, ran.out) == (2, "")
@@ -338,9 +340,55 @@ def test_status_of_a_source_that_nothing_was_read_of(run: Run, pipeline: Path) -
                 "endpoint": None,
                 "stretch": None,
                 "endpoints": [],
+                "skips": [],
             }
         }
     }
+
+
+SKIP = Skip("shop", "t", "mysql-bin.000001:99", "Write_rows event", "shop.t: a damaged value")
+
+
+def test_an_event_is_passed_over_only_when_told_yes(run: Run, pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No JVM is started for what is only planned."""
+    asked: list[tuple[object, ...]] = []
+
+    def planned(_: object, *about: object) -> list[Skip]:
+        asked.append(about)
+        return [SKIP]
+
+    monkeypatch.setattr("spark_jobs.mend.plan_skip", planned)
+    monkeypatch.setattr("spark_jobs.mend.plan_undo", planned)
+    about = ("skip", "-c", pipeline, "--source", "shop", "--at", "mysql-bin.000001:99")
+    ran = run(*about, "--table", "shop.t")
+    assert (ran.status, ran.out) == (0, "shop: would pass over shop.t: mysql-bin.000001:99 (Write_rows event)\n")
+    assert ran.err == "shop.t had stopped: shop.t: a damaged value\nnothing is changed yet; --yes does it\n"
+    ran = run(*about, "--undo")
+    assert (ran.status, ran.out) == (0, "shop: would take back shop.t: mysql-bin.000001:99 (Write_rows event)\n")
+    assert asked == [("shop", "mysql-bin.000001:99", "shop.t"), ("shop", "mysql-bin.000001:99", None)]
+
+
+def test_status_names_what_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    said = {
+        "table": "shop.t",
+        "position": SKIP.position,
+        "event": SKIP.event,
+        "skipped_at": "2026-01-01T00:00:00+00:00",
+    }
+    one = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [], skips=[said])
+    _say_status(one, everything=False)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[-2:]] == [
+        ["passed", "over", "for", "at", "event", "since"],
+        ["shop.t", SKIP.position, "Write_rows", "event", said["skipped_at"]],
+    ]
+
+
+def test_nothing_is_passed_over_of_a_bronze_that_is_empty(run: Run, pipeline: Path) -> None:
+    ran = run("skip", "-c", pipeline, "--source", "shop", "--at", "mysql-bin.000001:99")
+    assert (ran.status, ran.out, ran.err) == (1, "", "shop: bronze holds nothing yet\n")
+    ran = run("skip", "-c", pipeline, "--source", "shop", "--at", "yesterday")
+    assert ran.status == 2
+    assert ran.err.startswith("--at: 'yesterday' is not a position")
 
 
 ENDPOINTS = """

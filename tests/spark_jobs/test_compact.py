@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs import compact, silver
-from spark_jobs.binlog import Slicer, TableDefinition, definitions_of
+from spark_jobs.binlog import Slicer, TableDefinition, definitions_of, events_of
 from spark_jobs.changes import changes_of_files, wanted_tables
+from spark_jobs.position import Position
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "mysql-8.0-types.000001"
 
@@ -75,3 +76,18 @@ def test_a_task_with_all_slices_leaves_one_row_a_key(most: int, monkeypatch: pyt
 
 def test_slices_in_any_size_give_the_same_rows() -> None:
     assert sorted(map(repr, decoded(1))) == sorted(map(repr, decoded(1 << 20)))
+
+
+def test_a_task_has_nothing_of_events_that_are_passed_over() -> None:
+    known, name = definition(), definition().name
+    held = slices(1 << 20)
+    cells = [row for one in held for row in one.select(["start", "context", "payload"]).to_pylist()]
+    events = [event for one in cells for event in events_of(RECORDED.name, **one) if event.table == name]
+    skips = frozenset(Position(RECORDED.name, one.offset) for one in events)
+    task = compact.decoding_task(known, silver.columns(known), alone=True)
+    assert [row for batch in compact._passing_over(task, skips)(iter(held)) for row in batch.to_pylist()] == []
+    one = frozenset(list(skips)[:1])
+    rows = [row for batch in compact._passing_over(task, one)(iter(slices(1 << 20))) for row in batch.to_pylist()]
+    gone = sum(Position(RECORDED.name, change["offset"]) in one for change in changes())
+    assert gone > 0
+    assert sum(row["_changes"] for row in rows) == len(changes()) - gone

@@ -579,3 +579,42 @@ def test_a_statement_that_a_rule_stops_or_must_not_leave_out(statement: str, rul
 def test_a_truncate_before_the_first_row_that_is_left_out_makes_no_table_complete() -> None:
     assert steps((50, "TRUNCATE t"))[-1].standing.is_complete
     assert not steps((50, "TRUNCATE t"), rules=ruled("truncate table"))[-1].standing.is_complete
+
+
+def passing_over(*offsets: int) -> Rules:
+    skips = {("shop", "t"): frozenset(map(at, offsets)), ("shop", "u"): frozenset([at(500)])}
+    return Rules(as_logged, nowhere, filters=Filters(skips=skips))
+
+
+@pytest.mark.parametrize(
+    "found, wanted, left_out",
+    [
+        (steps((500, "INSERT INTO t VALUES (1)"), rules=passing_over(500)), ["10-500 id,v", "at 500 id,v"], [500]),
+        (steps((500, "XA ROLLBACK 'x'"), rules=passing_over(500)), ["10-500 id,v", "at 500 id,v"], [500]),
+        (steps((500, "TRUNCATE t"), rules=passing_over(500)), ["10-500 id,v", "at 500 id,v"], [500]),
+        (steps((500, "TRUNCATE t"), rules=passing_over(510)), ["10-500 id,v", "at 500 empties id,v"], []),
+        (steps((50, "INSERT INTO t VALUES (1)"), rules=passing_over(50)), ["10-1000 id,v"], []),
+        (
+            steps((500, "ALTER TABLE t MODIFY v TINYINT"), (600, "TRUNCATE t"), rules=passing_over(500)),
+            ["10-500 id,v", "at 500 id,v", "at 600 empties id,v"],
+            [500],
+        ),
+    ],
+)
+def test_a_statement_that_is_passed_over_changes_nothing(
+    found: list[Step], wanted: list[str], left_out: list[int]
+) -> None:
+    assert shown(found) == wanted
+    turns = [step for step in found if isinstance(step, Turn) and step.left_out_by]
+    assert [step.left_out_by for step in turns] == [f"skip b.000001:{offset}" for offset in left_out]
+
+
+def test_columns_that_follow_a_statement_that_is_passed_over_stop_the_table() -> None:
+    after = (700, definition(ID, NOTE))
+    with pytest.raises(TableStopped, match="its columns differ"):
+        steps((500, "ALTER TABLE t ADD x INT"), maps=((100, OLD), after), rules=passing_over(500))
+
+
+def test_what_is_passed_over_for_another_table_counts() -> None:
+    with pytest.raises(TableStopped, match="in statement format"):
+        steps((500, "INSERT INTO t VALUES (1)"), rules=passing_over())

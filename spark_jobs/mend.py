@@ -1,0 +1,196 @@
+"""Verbs for one table that has stopped: one event passed over, one table done over from bronze.
+
+Put here: what may be asked for, and what is wrong with it. Not here: passing over (skips.py), or a range of a table
+that is right but for its rows (backfill.py).
+
+Each verb is planned first, which changes nothing and finds all that is wrong; what it plans is what is then done.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from spark_jobs import bronze, published, skips
+from spark_jobs.binlog import EventAt, TableName, events_of
+from spark_jobs.config import Pipeline
+from spark_jobs.errors import ConfigError, LakeError
+from spark_jobs.lake import Head, Lake
+from spark_jobs.pipeline import lake_of
+from spark_jobs.position import Position
+from spark_jobs.published import Entry
+from spark_jobs.schema.statements import Effect, Statement, judge
+from spark_jobs.skips import Skip
+from spark_jobs.stretches import stretches
+
+_CELLS = ("file", "start", "stop", "kind", "tables", "database", "statement", "context", "payload")
+_LISTED = 20
+"""Tables that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """What stands at a position. tables: whose rows it has; None where it does not tell. place: where runs meet it."""
+
+    place: Position
+    said: str
+    tables: frozenset[TableName] | None = None
+    statement: Statement | None = None
+
+    def is_about(self, name: TableName) -> bool:
+        if self.statement:
+            return self.statement.effect is not Effect.NONE and self.statement.names(name.schema, name.table)
+        return self.tables is None or name in self.tables
+
+
+def plan_skip(pipeline: Pipeline, source: str, position: str, table: str | None = None) -> list[Skip]:
+    """The records by which one event is passed over: for the table named, or for those that have stopped before it.
+
+    Raises ConfigError for what is no event's position, and for a table that is not known, that the event is not about,
+    that has not stopped, or that has passed it already; LakeError where bronze does not hold it.
+    """
+    lake = lake_of(pipeline)
+    event = _event(lake, source, position)
+    entries = _entries(pipeline, lake, source)
+    known = skips.read(lake, source)
+    chosen = [_named(entries, source, table)] if table else [one for one in entries if event.is_about(_name(one))]
+    refused = {_name(one): why for one in chosen if (why := _why_not(one, event, known))}
+    wanted = [one for one in chosen if _name(one) not in refused]
+    if not wanted:
+        listed = [f"{name}: {why}" for name, why in sorted(refused.items())]
+        nobody = [f"{event.said} at {event.place} is about no table of {source} that a run has seen"]
+        raise ConfigError({"--at": "\n".join(listed or nobody)})
+    return [Skip(*one.name, str(event.place), event.said, one.reason) for one in wanted]
+
+
+def plan_undo(pipeline: Pipeline, source: str, position: str, table: str | None = None) -> list[Skip]:
+    """The records of one event that are to go. Raises ConfigError where there is none, LakeError."""
+    lake = lake_of(pipeline)
+    known = skips.read(lake, source)
+    place = _position(lake, source, position)
+    found = [one for one in known if one.place == place and table in (None, str(one.name))]
+    if not found:
+        listed = "; ".join(map(str, known)) or "none"
+        of = f" for {table}" if table else ""
+        raise ConfigError({"--at": f"no event is passed over at {place}{of}; there are: {listed}"})
+    return found
+
+
+def add(spark: SparkSession, pipeline: Pipeline, source: str, new: Sequence[Skip]) -> None:
+    """Records events that are passed over. Raises LostRace."""
+    lake = lake_of(pipeline)
+    skips.write(spark, lake, source, [*skips.read(lake, source), *new])
+
+
+def remove(spark: SparkSession, pipeline: Pipeline, source: str, gone: Sequence[Skip]) -> list[str]:
+    """Takes records back; says what to do for the tables that have passed the event already. Raises LostRace."""
+    lake = lake_of(pipeline)
+    skips.write(spark, lake, source, [one for one in skips.read(lake, source) if one not in gone])
+    said = []
+    for one in gone:
+        head = lake.silver(source, one.schema, one.table).head()
+        if head and head.position and head.position > one.place:
+            said.append(
+                f"{one.name} is at {head.position} and has passed it; to take the event in: stratalog backfill "
+                f"--source {source} --from {one.place} --to {head.position} --table {one.name}"
+            )
+    return said
+
+
+def _entries(pipeline: Pipeline, lake: Lake, source: str) -> list[Entry]:
+    return sorted(
+        (one for one in published.read(lake, source) if pipeline.scope.holds(*one.name)), key=lambda one: one.name
+    )
+
+
+def _name(entry: Entry) -> TableName:
+    return TableName(*entry.name)
+
+
+def _named(entries: Sequence[Entry], source: str, table: str) -> Entry:
+    """Raises ConfigError for a table that no run has seen."""
+    found = next((one for one in entries if str(_name(one)) == table), None)
+    if found:
+        return found
+    listed = ", ".join(str(_name(one)) for one in entries[:_LISTED]) or "none"
+    more = f" and {len(entries) - _LISTED} more" if len(entries) > _LISTED else ""
+    raise ConfigError({"--table": f"{table} is no table of {source} that a run has seen: {listed}{more}"})
+
+
+def _why_not(entry: Entry, event: _Event, known: Sequence[Skip]) -> str | None:
+    """Why the event is not to be passed over for a table."""
+    name = _name(entry)
+    if not event.is_about(name):
+        about = ", ".join(map(str, sorted(event.tables or ()))) or "others"
+        return f"the event at {event.place} ({event.said}) is not about it, but about {about}"
+    if any(one.name == name and one.place == event.place for one in known):
+        return f"{event.place} is passed over already"
+    at = entry.checkpoint
+    if at and at > event.place:
+        return f"has passed {event.place} already, and is at {at}"
+    if entry.state != "stopped":
+        return f"has not stopped (it is {entry.state}); only what stops a table is passed over"
+    return None
+
+
+def _position(lake: Lake, source: str, text: str) -> Position:
+    """Raises ConfigError for what is none, and for a file's name that occurs in several stretches."""
+    try:
+        place = Position.parse(text)
+    except ConfigError as error:
+        raise ConfigError({"--at": str(error)}) from error
+    head = _held(lake, source)
+    assert head.checkpoint is not None
+    known = stretches(head.checkpoint)
+    if "/" in text.partition(":")[0] or len(known) == 1:
+        return place
+    found = pc.field("file") == place.file
+    batches = lake.bronze(source).scan(head.version, ["stretch"], found, rows=1 << 16)
+    numbers = sorted({one for batch in batches for one in batch.column(0).to_pylist()})
+    if len(numbers) > 1:
+        listed = " or ".join(str(replace(place, stretch=one)) for one in numbers)
+        raise ConfigError({"--at": f"{place} may lie in several stretches of the log; write {listed}"})
+    return replace(place, stretch=numbers[0] if numbers else known[-1].number)
+
+
+def _held(lake: Lake, source: str) -> Head:
+    head = lake.bronze(source).head()
+    if head is None or head.checkpoint is None:
+        raise LakeError(f"{source}: bronze holds nothing yet")
+    return head
+
+
+def _event(lake: Lake, source: str, text: str) -> _Event:
+    """What stands at a position of bronze. Raises ConfigError, LakeError, DecodeError."""
+    place = _position(lake, source, text)
+    head = _held(lake, source)
+    assert head.checkpoint is not None
+    bronze.require_held(source, head.checkpoint, max(place, bronze.begin(head.checkpoint)))
+    here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
+    inside = here & (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)
+    rows = [
+        row for batch in lake.bronze(source).scan(head.version, _CELLS, inside, rows=16) for row in batch.to_pylist()
+    ]
+    if not rows or rows[0]["file"] != place.file:
+        held = f"[{bronze.oldest(head.checkpoint)}, {head.position})"
+        raise ConfigError({"--at": f"{place} lies in no file that bronze holds of {source}: {held}"})
+    row = rows[0]
+    events = events_of(row["file"], row["start"], row["context"], row["payload"])
+    at = next((one for one in events if one.offset == place.offset), None)
+    if at is None:
+        raise ConfigError({"--at": f"no event begins at {place}; {_nearest(place, events)}"})
+    if row["kind"] == "statement" and row["statement"]:
+        said = judge(row["statement"], row["database"] or "")
+        return _Event(replace(place, offset=row["start"]), said.short, statement=said)
+    if not at.may_stop:
+        able = [one for one in events if one.may_stop]
+        raise ConfigError({"--at": f"{place} is a {at.type} event, at which no table stops; {_nearest(place, able)}"})
+    tables = row["tables"] and frozenset(TableName(one["schema"], one["table"]) for one in row["tables"])
+    return _Event(place, f"{at.type} event", frozenset([at.table]) if at.table else tables)
+
+
+def _nearest(place: Position, events: Sequence[EventAt]) -> str:
+    near = sorted(events, key=lambda one: abs(one.offset - place.offset))[:2]
+    listed = [f"{replace(place, offset=one.offset)} ({one.type})" for one in sorted(near, key=lambda one: one.offset)]
+    return f"nearest are {' and '.join(listed)}" if listed else "none is near"

@@ -1,0 +1,78 @@
+"""Events that are passed over, each for one table: the lake's table ``skips/<source>``.
+
+Put here: its rows, and reading and writing them. Not here: who may add one (mend.py), or what passing over means
+(course.py for statements, compact.py for events of rows).
+
+Every run and every backfill reads them, so that the same range comes to the same rows whenever it is done.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+
+import deltalake
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.filters import Filters
+from spark_jobs.lake import Checkpoint, Lake, new_batch
+from spark_jobs.position import Position
+
+COLUMNS = dict.fromkeys(("schema", "table", "position", "event", "reason", "skipped_at"), "STRING")
+_ARROW = pa.schema([(name, pa.string()) for name in COLUMNS])
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """One event that is passed over for one table.
+
+    event: its type, or the statement. reason: why the table had stopped. skipped_at: when it was recorded, RFC 3339.
+    """
+
+    schema: str
+    table: str
+    position: str
+    event: str
+    reason: str | None = None
+    skipped_at: str = ""
+
+    @property
+    def name(self) -> TableName:
+        return TableName(self.schema, self.table)
+
+    @property
+    def place(self) -> Position:
+        return Position.parse(self.position)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.position} ({self.event})"
+
+
+def read(lake: Lake, source: str) -> list[Skip]:
+    """Those of a source, by table and place, without a JVM. Raises LakeError."""
+    table = lake.skips(source)
+    if table.head() is None:
+        return []
+    rows = deltalake.DeltaTable(table.path).to_pyarrow_table().to_pylist()
+    return sorted((Skip(**row) for row in rows), key=lambda one: (one.name, one.place))
+
+
+def write(spark: SparkSession, lake: Lake, source: str, skips: Sequence[Skip]) -> None:
+    """Puts these in the place of those that the lake has, in one commit. Raises LostRace."""
+    table = lake.skips(source)
+    head = table.head() or table.new(COLUMNS, {})
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    listed = [asdict(replace(one, skipped_at=one.skipped_at or now)) for one in skips]
+    rows = spark.createDataFrame(pa.Table.from_pylist(listed, schema=_ARROW)).coalesce(1)
+    last = max((one.place for one in skips), default=head.position)
+    assert last is not None
+    table.replace(rows, "true", head, Checkpoint(last, new_batch()))
+
+
+def with_skips(filters: Filters, lake: Lake, source: str) -> Filters:
+    """The rules of the configuration, and the events of a source that are passed over."""
+    found: dict[tuple[str, str], frozenset[Position]] = {}
+    for one in read(lake, source):
+        found[one.schema, one.table] = found.get((one.schema, one.table), frozenset()) | {one.place}
+    return replace(filters, skips=found)
