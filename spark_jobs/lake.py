@@ -94,6 +94,8 @@ class Head:
     checkpoint: Checkpoint | None
     design: "Design | None" = None
     """Of a table that is not there yet: its first commit makes it, and holds rows and position as any other."""
+    whole: Checkpoint | None = None
+    """What the newest commit says of all, where ``checkpoint`` is what it says of a part (parts.py)."""
 
     @property
     def position(self) -> Position | None:
@@ -152,6 +154,11 @@ class Table:
         self.plain = plain
 
     @property
+    def marks(self) -> dict[str, str]:
+        """Columns, and their values, that tell the rows meant from others of the table; none where all are meant."""
+        return {}
+
+    @property
     def sql(self) -> str:
         """The table's name in SQL."""
         return f"delta.{identifier(self.path)}"
@@ -188,6 +195,10 @@ class Table:
         reader = spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)
 
+    def held(self, spark: SparkSession) -> DataFrame:
+        """The rows meant, with the columns that stand there now."""
+        return self.read(spark)
+
     def collect(self, rows: DataFrame) -> list[Row]:
         """The rows of a small query on the way to the table. Raises what a task raised, LostRace, LakeError."""
         with _Translated(self.path):
@@ -209,7 +220,7 @@ class Table:
 
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""
-        checkpoint = checkpoint.upon(head)
+        checkpoint = self._said(head, checkpoint)
         properties = {}
         if head.design:
             rows, properties = head.design.of(rows), head.design.properties
@@ -221,7 +232,7 @@ class Table:
         """Replaces the rows that satisfy ``where`` in one commit upon ``head``. Raises LostRace."""
         if head.design:
             return self.append(rows, head, checkpoint)
-        checkpoint = checkpoint.upon(head)
+        checkpoint = self._said(head, checkpoint)
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
         writer = writer.options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
@@ -230,7 +241,7 @@ class Table:
         """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""
         if head.design:
             return self.append(rows, head, checkpoint)
-        checkpoint = checkpoint.upon(head)
+        checkpoint = self._said(head, checkpoint)
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer = writer.options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
@@ -243,7 +254,7 @@ class Table:
         The transaction id is a session setting here; in a shared session it would make later statements of others
         do nothing.
         """
-        checkpoint = checkpoint.upon(head)
+        checkpoint = self._said(head, checkpoint)
         session = own_session(
             spark,
             {
@@ -308,6 +319,10 @@ class Table:
         with _Translated(self.path):
             session.sql(f"ALTER TABLE {self.sql} {action}")
         return replace(self._landed(head, checkpoint), counter=head.counter)
+
+    def _said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
+        """What a commit upon ``head`` says."""
+        return checkpoint.upon(head)
 
     def _commit(self, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
         with _Translated(self.path):
