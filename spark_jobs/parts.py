@@ -85,7 +85,7 @@ def notes_of(parts: Iterable[Part]) -> dict[str, Any]:
     for one in sorted(parts, key=lambda part: part.owner):
         shape = list(one.columns.items())
         shapes += [] if shape in shapes else [shape]
-        said = dict(zip(("source", "schema", "table"), one.owner, strict=True))
+        said: dict[str, Any] = dict(zip(("source", "schema", "table"), one.owner, strict=True))
         said |= {"position": str(one.position), "silver_version": one.silver_version, _COMPLETE: one.is_complete}
         listed.append(said | {"shape": shapes.index(shape)})
     return {PARTS: listed, _SHAPES: [dict(shape) for shape in shapes]}
