@@ -90,16 +90,17 @@ def merged_tables(
         into = pipeline.routing.of(source, *name)
         table, key = lake.downstream(*into.name), downstream_key(into.name)
         metadata = checkpoint.of_merged(one, table, lake.silver(source, *name), newest.get(name))
-        position, version = one.range.stop, None
+        position, version, stands_with = one.range.stop, None, source
         whole = table.head() if into.is_merged else None
         if whole:
-            first = SourceTable(table, _first_source(pipeline, whole)).head()
+            stands_with = _first_source(pipeline, whole)
+            first = SourceTable(table, stands_with).head()
             position = first.position if first and first.position else position
             before = found[key].metadata if key in found else {}
-            metadata = checkpoint.of_merged_part(metadata, before, _watermarks(pipeline, into.name, outcome))
+            metadata = checkpoint.of_merged_part(metadata, before, _watermarks(pipeline, into.name, whole, outcome))
             metadata |= checkpoint.of_head(whole, table) | checkpoint.of_position(position)
             version = f"{position} version {whole.version}"
-        found[key] = Done(position, metadata, version)
+        found[key] = Done(position, metadata, version, is_elsewhere=stands_with != source)
     return found
 
 
@@ -110,21 +111,23 @@ def _first_source(pipeline: Pipeline, head: "Head") -> str:
     return next((source for source in pipeline.sources if source in there), "")
 
 
-def _watermarks(pipeline: Pipeline, into: Name, outcome: "Outcome") -> dict[str, str]:
-    """Up to where each source is in a table of several: the least of its tables that rows go there from."""
+def _watermarks(pipeline: Pipeline, into: Name, head: "Head", outcome: "Outcome") -> dict[str, str]:
+    """Up to where each source is in a table of several: the least of its tables that rows go there from.
+
+    What is published says so of tables without news, and the parts of those that were merged since.
+    """
     from spark_jobs import published
+    from spark_jobs.parts import parts_of
     from spark_jobs.pipeline import lake_of
     from spark_jobs.position import Position
 
-    lake, found = lake_of(pipeline), {}
-    here = {entry.source for entry in outcome.entries}
+    parts = {part.owner: part.position for part in parts_of(head.checkpoint)}
+    own, lake, found = {entry.source for entry in outcome.entries}, lake_of(pipeline), {}
     for source in pipeline.sources:
-        entries = outcome.entries if source in here else published.read(lake, source)
-        merged = [
-            Position.parse(one.merged)
-            for one in entries
-            if one.source == source and one.merged and pipeline.routing.of(source, *one.name).name == into
-        ]
-        if merged:
-            found[source] = str(min(merged))
+        entries = outcome.entries if source in own else published.read(lake, source)
+        there = [one for one in entries if one.merged and pipeline.routing.of(source, *one.name).name == into]
+        merged = [Position.parse(one.merged) for one in there if one.merged]
+        reached = [max(at, parts.get((source, *one.name), at)) for at, one in zip(merged, there, strict=True)]
+        if reached:
+            found[source] = str(min(reached))
     return found
