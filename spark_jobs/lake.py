@@ -169,7 +169,9 @@ class Table:
         if opened is None:
             return None
         counter = opened.transaction_version(APPLICATION) or 0
-        checkpoint = next((found for _, found in _checkpoints(opened)), None)
+        asked: tuple[int | None, ...] = (1, None)  # each entry of the history is a file that is read
+        found = (next(_checkpoints(opened, limit), None) for limit in asked)
+        checkpoint = next((one[1] for one in found if one), None)
         if counter and not checkpoint:
             raise LakeError(f"{self.path}: no commit in its history names a position; restore the table's _delta_log")
         return Head(opened.version(), counter, checkpoint)
@@ -177,7 +179,8 @@ class Table:
     def since(self, version: int) -> list[tuple[int, Checkpoint]]:
         """Our commits after a Delta version, newest first."""
         opened = self._open()
-        return [] if opened is None else [pair for pair in _checkpoints(opened) if pair[0] > version]
+        newer = opened.version() - version if opened else 0
+        return list(_checkpoints(opened, newer)) if opened and newer > 0 else []
 
     def columns(self) -> dict[str, str]:
         """Name and Spark type (as in DDL, upper case) of every column; empty where there is no table."""
@@ -387,9 +390,9 @@ def _commit_options(head: Head, checkpoint: Checkpoint) -> dict[str, str]:
     }
 
 
-def _checkpoints(opened: deltalake.DeltaTable) -> Iterator[tuple[int, Checkpoint]]:
-    """Our commits, newest first, each with its Delta version."""
-    for commit in opened.history():
+def _checkpoints(opened: deltalake.DeltaTable, limit: int | None) -> Iterator[tuple[int, Checkpoint]]:
+    """Our commits among so many newest ones, newest first, each with its Delta version."""
+    for commit in opened.history(limit):
         found = Checkpoint.from_json(commit.get("userMetadata"))
         if found:
             yield cast(int, commit["version"]), found

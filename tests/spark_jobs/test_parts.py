@@ -1,4 +1,8 @@
+import random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake import Checkpoint, Head, Table
@@ -118,3 +122,43 @@ def test_a_source_s_position_is_that_of_its_furthest_part(monkeypatch: pytest.Mo
     table = Table("lake/downstream/shop/orders", plain=False)
     found = {source: SourceTable(table, source).head() for source in ("eu", "us", "none")}
     assert [head and head.position and head.position.offset for head in found.values()] == [30, 90, None]
+
+
+KINDS = st.sampled_from(["TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL(10,2)", "DECIMAL(12,6)", "FLOAT", "DOUBLE"])
+SHAPES = st.dictionaries(st.sampled_from("abcde"), KINDS, min_size=1)
+
+
+def altered(there: dict[str, str], actions: list[str]) -> dict[str, str]:
+    """The columns behind what ``union`` says, in order."""
+    found = dict(there)
+    for action in actions:
+        name = action.split("`")[1] if "`" in action else ""
+        if action.startswith("DROP COLUMN"):
+            del found[name]
+        elif action.startswith("ALTER COLUMN"):
+            found[name] = action.partition(" TYPE ")[2]
+        elif action.startswith("ADD COLUMN"):
+            assert name not in found
+            _, _, rest = action.partition(f"`{name}` ")
+            found[name] = rest.removesuffix(")").rpartition(" FIRST")[0] or rest.partition(" AFTER ")[0]
+            if " AFTER " in rest:
+                assert rest.split("`")[1] in found, "it stands behind one that is there"
+    return found
+
+
+@given(st.lists(SHAPES, min_size=1, max_size=5), st.randoms())
+def test_the_union_is_the_same_in_whatever_order_parts_come(shapes: list[dict[str, str]], order: random.Random) -> None:
+    def merged(parts: list[Part]) -> dict[str, str] | None:
+        there: dict[str, str] = {}
+        for at, one in enumerate(parts):
+            try:
+                there = altered(there, union(there, one.columns, parts[:at], "t"))
+            except TableStopped:
+                return None
+            assert union(there, one.columns, parts[:at], "t") == [], "what is done is not done again"
+        return there
+
+    parts = [part(("s", "t", str(nth)), 1, **shape) for nth, shape in enumerate(shapes)]
+    shuffled = order.sample(parts, len(parts))
+    one, other = merged(parts), merged(shuffled)
+    assert one == other
