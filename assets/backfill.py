@@ -17,12 +17,12 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.checkpoint import Metadata
-from assets.lineage import Lineage, downstream_key, silver_key
+from assets.downstream import merged_tables
+from assets.lineage import Lineage, silver_key
 from assets.steps import FROM_TAG, RETRY, SOURCE_TAG, TO_TAG, Done, Sessions, failing
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import ConfigError
 from spark_jobs.position import Range
-from spark_jobs.rules import target
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.backfill import Redone, Request
@@ -354,11 +354,8 @@ class _Backfill:
             name = (one.name.schema, one.name.table)
             metadata = checkpoint.of_compacted(one, lake.silver(source, *name))
             self._log(silver_key(source, name), Done(one.head.position or one.range.stop, metadata), one.head.version)
-        for merged in outcome.merged:
-            name = (merged.name.schema, merged.name.table)
-            into = target(self._pipeline.route_list, *name)
-            metadata = checkpoint.of_merged(merged, lake.downstream(*into), lake.silver(source, *name), None)
-            self._log(downstream_key(into), Done(merged.range.stop, metadata), merged.head.version)
+        for key, done in merged_tables(self._pipeline, source, outcome, is_live=False).items():
+            self._log(key, done, done.metadata[checkpoint.VERSION])
 
     def _log(self, key: dg.AssetKey, done: Done, version: int) -> None:
         """The position alone would say that nothing changed, so the data version names Delta's too."""

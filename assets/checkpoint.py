@@ -62,6 +62,8 @@ COUNTER = "delta/counter"
 PATH = "delta/path"
 COMPLETE = "table/complete"
 """Whether a table has the rows from before its log begins, if there were any."""
+WATERMARK = "binlog/watermark"
+"""Up to where a source is in a table of several source tables; behind it, the source's name."""
 NOTHING_NEW = "run/nothing_new"
 REDONE = "delta/windows_done_again"
 COLUMNS = "dagster/column_schema"
@@ -213,6 +215,13 @@ def of_merged(merged: "Merged", table: "Table", silver: "Table", committed_at: d
         **_columns(table),
         **_column_lineage(merged, silver, table),
     }
+
+
+def of_merged_part(part: Metadata, before: Metadata, watermarks: Mapping[str, str]) -> Metadata:
+    """What a table of several says behind a merge of one of its parts; ``before``: behind those of the same run."""
+    counts = {key: number(part[key] + before.get(key, 0)) for key in (INSERTED, UPDATED, DELETED)}
+    marks = {f"{WATERMARK}/{source}": text for source, text in watermarks.items()}
+    return {**part, **counts, **marks}
 
 
 def of_range(done: Range) -> Metadata:

@@ -24,9 +24,9 @@ from assets.steps import (
     table_outputs,
 )
 from spark_jobs.config import Pipeline
-from spark_jobs.rules import target
 
-if TYPE_CHECKING:  # imports pyspark
+if TYPE_CHECKING:  # these import pyspark
+    from spark_jobs.lake import Head
     from spark_jobs.pipeline import Outcome
 
 MERGED = "merged"
@@ -47,16 +47,19 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
     def merge(
         context: dg.OpExecutionContext, idle: bool | None, compacted: Any, spark: dg.ResourceParam[Sessions]
     ) -> Events:
+        from spark_jobs.parts import SourceTable
         from spark_jobs.pipeline import lake_of, merge_source
 
         lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.downstream)
         with failing():
-            before = Before.read(context, {one.key: lake.downstream(*one.name) for one in picked.tables})
+            before = Before.read(
+                context, {one.key: SourceTable(lake.downstream(*one.name), source) for one in picked.tables}
+            )
             wanted = picked.any and not idle
             outcome = (
                 merge_source(spark.session(), pipeline, source, compacted, tables=picked.names) if wanted else None
             )
-            done = _done(pipeline, outcome)
+            done = merged_tables(pipeline, source, outcome) if outcome else {}
         yield from before.events(context, done)
         stopped_here = {name: why for name, why in stopped(outcome).items() if name not in stopped(compacted)}
         yield from check_results(context, lineage.downstream, stopped_here, _worked_on(outcome))
@@ -69,14 +72,62 @@ def _worked_on(outcome: "Outcome | None") -> set[Name]:
     return {(one.name.schema, one.name.table) for one in outcome.merged} if outcome else set()
 
 
-def _done(pipeline: Pipeline, outcome: "Outcome | None") -> dict[dg.AssetKey, Done]:
+def merged_tables(
+    pipeline: Pipeline, source: str, outcome: "Outcome", *, is_live: bool = True
+) -> dict[dg.AssetKey, Done]:
+    """What a run's merges did, by downstream table. is_live: they brought what is new.
+
+    A table of several stands with the first source that has a part in it: its position is that one's.
+    """
+    from spark_jobs.parts import SourceTable
     from spark_jobs.pipeline import lake_of
 
-    found, lake = {}, lake_of(pipeline)
-    newest = {entry.name: entry.committed_at for entry in outcome.entries} if outcome else {}
-    for one in outcome.merged if outcome else ():
+    found: dict[dg.AssetKey, Done] = {}
+    lake = lake_of(pipeline)
+    newest = {entry.name: entry.committed_at for entry in outcome.entries} if is_live else {}
+    for one in outcome.merged:
         name = (one.name.schema, one.name.table)
-        into = target(pipeline.route_list, *name)
-        metadata = checkpoint.of_merged(one, lake.downstream(*into), lake.silver(one.source, *name), newest.get(name))
-        found[downstream_key(into)] = Done(one.range.stop, metadata)
+        into = pipeline.routing.of(source, *name)
+        table, key = lake.downstream(*into.name), downstream_key(into.name)
+        metadata = checkpoint.of_merged(one, table, lake.silver(source, *name), newest.get(name))
+        position, version, stands_with = one.range.stop, None, source
+        whole = table.head() if into.is_merged else None
+        if whole:
+            stands_with = _first_source(pipeline, whole)
+            first = SourceTable(table, stands_with).head()
+            position = first.position if first and first.position else position
+            before = found[key].metadata if key in found else {}
+            metadata = checkpoint.of_merged_part(metadata, before, _watermarks(pipeline, into.name, whole, outcome))
+            metadata |= checkpoint.of_head(whole, table) | checkpoint.of_position(position)
+            version = f"{position} version {whole.version}"
+        found[key] = Done(position, metadata, version, is_elsewhere=stands_with != source)
+    return found
+
+
+def _first_source(pipeline: Pipeline, head: "Head") -> str:
+    from spark_jobs.parts import parts_of
+
+    there = {part.owner[0] for part in parts_of(head.checkpoint)}
+    return next((source for source in pipeline.sources if source in there), "")
+
+
+def _watermarks(pipeline: Pipeline, into: Name, head: "Head", outcome: "Outcome") -> dict[str, str]:
+    """Up to where each source is in a table of several: the least of its tables that rows go there from.
+
+    What is published says so of tables without news, and the parts of those that were merged since.
+    """
+    from spark_jobs import published
+    from spark_jobs.parts import parts_of
+    from spark_jobs.pipeline import lake_of
+    from spark_jobs.position import Position
+
+    parts = {part.owner: part.position for part in parts_of(head.checkpoint)}
+    own, lake, found = {entry.source for entry in outcome.entries}, lake_of(pipeline), {}
+    for source in pipeline.sources:
+        entries = outcome.entries if source in own else published.read(lake, source)
+        there = [one for one in entries if one.merged and pipeline.routing.of(source, *one.name).name == into]
+        merged = [Position.parse(one.merged) for one in there if one.merged]
+        reached = [max(at, parts.get((source, *one.name), at)) for at, one in zip(merged, there, strict=True)]
+        if reached:
+            found[source] = str(min(reached))
     return found

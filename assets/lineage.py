@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import dagster as dg
 
 from spark_jobs.config import Pipeline
-from spark_jobs.rules import target
 from spark_jobs.seen import Seen
 
 GOES_ON = "goes_on"
@@ -109,16 +108,16 @@ def lineages(pipeline: Pipeline, tables: Iterable[Seen]) -> list[Lineage]:
     taken: set[Name] = set()
     found = []
     for source, names in by_source.items():
-        targets = {into: origins for into, origins in _targets(pipeline, names).items() if into not in taken}
+        targets = {into: origins for into, origins in _targets(pipeline, source, names).items() if into not in taken}
         taken |= targets.keys()
         found.append(Lineage(source, _silver(source, names), _downstream(targets)))
     return found
 
 
-def _targets(pipeline: Pipeline, names: list[Name]) -> dict[Name, list[Name]]:
+def _targets(pipeline: Pipeline, source: str, names: list[Name]) -> dict[Name, list[Name]]:
     found: dict[Name, list[Name]] = {}
     for name in names:
-        found.setdefault(target(pipeline.route_list, *name), []).append(name)
+        found.setdefault(pipeline.routing.of(source, *name).name, []).append(name)
     return found
 
 

@@ -10,10 +10,10 @@ import dagster as dg
 from pydantic import Field
 
 from assets import checkpoint
-from assets.lineage import Lineage, downstream_key, silver_key
+from assets.downstream import merged_tables
+from assets.lineage import Lineage, silver_key
 from assets.steps import RETRY, Done, Sessions, failing
 from spark_jobs.config import Pipeline
-from spark_jobs.rules import target
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.binlog import TableName
@@ -87,13 +87,12 @@ def _report(context: dg.OpExecutionContext, pipeline: Pipeline, source: str, don
     lake = lake_of(pipeline)
     for one in done.outcome.merged:
         name = (one.name.schema, one.name.table)
-        into = target(pipeline.route_list, *name)
         silver = lake.silver(source, *name)
         head = silver.head()
         if head and head.position:
             _log(context, silver_key(source, name), Done(head.position, checkpoint.of_head(head, silver)))
-        metadata = checkpoint.of_merged(one, lake.downstream(*into), silver, None)
-        _log(context, downstream_key(into), Done(one.range.stop, metadata))
+    for key, merged in merged_tables(pipeline, source, done.outcome, is_live=False).items():
+        _log(context, key, merged)
 
 
 def _log(context: dg.OpExecutionContext, key: dg.AssetKey, done: Done) -> None:

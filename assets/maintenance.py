@@ -10,7 +10,6 @@ import dagster as dg
 from assets.lineage import Lineage, downstream_key, silver_key
 from assets.steps import RETRY, Sessions, failing
 from spark_jobs.config import Pipeline
-from spark_jobs.rules import target
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.maintenance import Maintained, Upkeep
@@ -71,7 +70,7 @@ def _keys(pipeline: Pipeline, lineage: Lineage) -> dict[str, dg.AssetKey]:
 
     lake, names = lake_of(pipeline), [one.name for one in lineage.silver]
     silver = {lake.silver(lineage.source, *name).path: silver_key(lineage.source, name) for name in names}
-    targets = [target(pipeline.route_list, *name) for name in names]
+    targets = [pipeline.routing.of(lineage.source, *name).name for name in names]
     downstream = {lake.downstream(*name).path: downstream_key(name) for name in targets}
     return {lake.bronze(lineage.source).path: lineage.bronze} | silver | downstream
 

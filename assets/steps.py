@@ -124,6 +124,8 @@ class Done:
     metadata: Metadata
     version: str | None = None
     """What makes Dagster call the assets after it unsynced; the position where nothing else is given."""
+    is_elsewhere: bool = False
+    """Whether it stands with another source in the graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +171,11 @@ def mended(
 
 
 def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, done: Done) -> None:
-    """The materialization of a table that the graph shows only after a reload."""
-    tags = checkpoint.version_tag(str(done.position))
+    """The materialization of a table that the graph shows only after a reload, or with another source."""
+    tags = checkpoint.version_tag(done.version or str(done.position))
     context.log_event(dg.AssetMaterialization(key, metadata=done.metadata, tags=tags))
+    if done.is_elsewhere:
+        return
     context.log.info("%s is not in the graph yet; it is once the code location is reloaded", key.to_user_string())
 
 

@@ -18,9 +18,8 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config import Pipeline
 from spark_jobs.lake import Checkpoint, Head, Table
 from spark_jobs.log_files import BinlogFile
-from spark_jobs.pipeline import lake_of
+from spark_jobs.pipeline import downstream_of, lake_of
 from spark_jobs.position import FIRST_EVENT
-from spark_jobs.rules import target
 from spark_jobs.source import Part
 from spark_jobs.stretches import Stretch, stretches
 
@@ -110,7 +109,7 @@ def repeated_keys(
 def _repeated(spark: SparkSession, pipeline: Pipeline, source: str, name: TableName) -> DataFrame | None:
     lake = lake_of(pipeline)
     origin = lake.silver(source, name.schema, name.table)
-    merged = lake.downstream(*target(pipeline.route_list, name.schema, name.table))
+    merged = downstream_of(pipeline, lake, source, name)
     pinned, head = origin.head(), merged.head()
     if pinned is None or pinned.checkpoint is None or head is None:
         return None

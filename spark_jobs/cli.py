@@ -117,18 +117,22 @@ def _asked(pipeline: Pipeline, name: str) -> tuple[list[str], str | None]:
 
 
 def _rule_problems(pipeline: Pipeline) -> dict[str, str]:
-    """What is wrong with rules about the tables that the servers have now, by key."""
+    """What is wrong with rules and routes about the tables that the servers have now, by key."""
+    from spark_jobs.route_check import problems_of_tables
     from spark_jobs.rule_check import problems_of_rules
     from spark_jobs.schema.definitions import on_server
     from spark_jobs.source.open import open_source
     from spark_jobs.source.server import Server
 
-    if not pipeline.event_rules and not pipeline.row_rules and not pipeline.column_rules:
+    has_rules = pipeline.event_rules or pipeline.row_rules or pipeline.column_rules
+    if not has_rules and not pipeline.routes and len(pipeline.sources) == 1:
         return {}
     sources = [open_source(name, one) for name, one in pipeline.sources.items()]
     servers = [one for one in sources if isinstance(one, Server)]
-    definitions = [definition for server in servers for definition in on_server(server).values()]
-    return problems_of_rules(pipeline, definitions, is_all=len(servers) == len(sources))
+    known = {server.name: list(on_server(server).values()) for server in servers}
+    definitions = [one for each in known.values() for one in each]
+    found = problems_of_rules(pipeline, definitions, is_all=len(servers) == len(sources))
+    return found | problems_of_tables(pipeline, known)
 
 
 def _problems(source: "Source", *, several: bool) -> list[str]:

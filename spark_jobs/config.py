@@ -28,7 +28,8 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.expressions import Condition
 from spark_jobs.filters import Action, ColumnRule, EventFilter, Filters, Mask, RowFilter, problem_of_events
 from spark_jobs.place import parse_start
-from spark_jobs.rules import Helpers, Pattern, Route, Scope
+from spark_jobs.routes import Route, Routes, problems_of_routes
+from spark_jobs.rules import Helpers, Pattern, Scope
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -61,7 +62,24 @@ def _table_pattern(text: str) -> str:
 def _downstream(text: str) -> str:
     _pattern(text)
     if set(text) & set("*?!"):
-        raise ValueError(f"{text!r} must be one table, without * or ?")
+        raise ValueError(
+            f"{text!r} must be one table, without * or ?; {{1}} is what the first of them in from stands for"
+        )
+    return text
+
+
+def _source_pattern(text: str) -> str:
+    if not _SOURCE_NAME.fullmatch(re.sub(r"[*?]", "x", text)):
+        raise ValueError(f"{text!r} is no source's name, and no pattern of such with * or ?")
+    return text
+
+
+def _keys(text: str) -> str:
+    if text == "shared":
+        raise ValueError(
+            "shared is not handled yet: rows of several sources stand side by side, told apart by _source, _schema and "
+            "_table; leave the key out"
+        )
     return text
 
 
@@ -214,11 +232,17 @@ class RouteRule(_Model):
     source: Annotated[str, AfterValidator(_pattern)] = Field(alias="from")
     """A pattern of source tables."""
     to: Annotated[str, AfterValidator(_downstream)]
-    """The downstream table that their rows go to. Several tables in one are refused by the run that meets them."""
+    """The downstream table that their rows go to. ``{1}``, ``{2}``, … stand for what the ``*`` and ``?`` of ``from``
+    stood for, in order; ``{schema}``, ``{table}``, ``{source}`` for the names. Where several tables may meet in one,
+    each row has ``_source``, ``_schema`` and ``_table`` beside it, which join the key."""
+    sources: tuple[Annotated[str, AfterValidator(_source_pattern)], ...] = ()
+    """The sources that it is about, by name or pattern. Without any it is about all, of which one has the table: tables
+    of several in one are wanted where several are named, as by ``["*"]``."""
+    keys: Annotated[Literal["source", "shared"], AfterValidator(_keys)] = "source"
+    """``source``: equal keys in two source tables are two rows. ``shared``, one row, is not handled yet."""
 
     def route(self) -> Route:
-        target = Pattern.parse(self.to)
-        return Route(Pattern.parse(self.source), target.schema, target.table)
+        return Route(Pattern.parse(self.source), Pattern.parse(self.to), self.sources)
 
 
 def _regex(text: str) -> str:
@@ -399,7 +423,7 @@ class Pipeline(_Model):
     """Patterns ``schema.table`` with ``*`` and ``?``; ``!`` excludes, the last match wins. Without any: all but the
     system schemas."""
     routes: tuple[RouteRule, ...] = ()
-    """Other names downstream than the source's own."""
+    """Other names downstream than the source's own, and which tables are merged into one."""
     event_rules: dict[str, EventRule] = Field({}, alias="filters")
     """Rules, by name, about which events are left out."""
     row_rules: dict[str, RowRule] = Field({}, alias="row_filters")
@@ -431,8 +455,8 @@ class Pipeline(_Model):
         return replace(Scope.parse(self.tables), helpers=helpers)
 
     @property
-    def route_list(self) -> tuple[Route, ...]:
-        return tuple(rule.route() for rule in self.routes)
+    def routing(self) -> Routes:
+        return Routes(tuple(rule.route() for rule in self.routes))
 
     @property
     def filters(self) -> Filters:
@@ -574,14 +598,14 @@ def _cross_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name in sources if isinstance(sources, dict) else ():
         if not _SOURCE_NAME.fullmatch(str(name)):
             yield f"sources.{name}", "a source's name is made of letters, digits and _, and begins with no digit"
-    routes = values.get("routes")
-    known = [
-        (i, p) for i, r in enumerate(routes if isinstance(routes, list | tuple) else ()) if (p := _route_pattern(r))
-    ]
-    for at, (i, pattern) in enumerate(known):
-        for j, earlier in known[:at]:
-            if pattern.meets(earlier):
-                yield f"routes[{i}].from", f"a table can match routes[{j}].from too; a table has at most one route"
+    yield from _route_problems(values.get("routes"), list(sources) if isinstance(sources, dict) else [])
+
+
+def _route_problems(rules: Any, sources: list[Any]) -> Iterator[tuple[str, str]]:
+    """Of the routes that are valid by themselves; the model reports the others."""
+    listed = rules if isinstance(rules, list | tuple) else ()
+    known = {f"routes[{at}]": route for at, rule in enumerate(listed) if (route := _route(rule))}
+    yield from problems_of_routes(known, list(map(str, sources))).items()
 
 
 def _rule_problems(raw: dict[str, Any], environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -637,12 +661,15 @@ def _scope(tables: Any) -> Scope | None:
     return Scope.parse(listed) if all(map(_pattern_text, listed)) else None
 
 
-def _route_pattern(rule: Any) -> Pattern | None:
-    """The rule's pattern where it has a valid one; an invalid one is reported by the model."""
+def _route(rule: Any) -> Route | None:
+    """The rule as a route; where its target alone is wrong, one to its tables' own names."""
     if isinstance(rule, RouteRule):
-        return rule.route().source
-    found = _pattern_text(rule.get("from")) if isinstance(rule, dict) else None
-    return Pattern.parse(found) if found else None
+        return rule.route()
+    try:
+        return RouteRule.model_validate(rule).route()
+    except ValidationError:
+        found = _pattern_text(rule.get("from")) if isinstance(rule, dict) else None
+        return Route(Pattern.parse(found), Pattern("{schema}", "{table}")) if found else None
 
 
 def _pattern_text(text: Any) -> str | None:

@@ -94,6 +94,8 @@ class Head:
     checkpoint: Checkpoint | None
     design: "Design | None" = None
     """Of a table that is not there yet: its first commit makes it, and holds rows and position as any other."""
+    whole: Checkpoint | None = None
+    """What the newest commit says of all, where ``checkpoint`` is what it says of a part (parts.py)."""
 
     @property
     def position(self) -> Position | None:
@@ -156,6 +158,11 @@ class Table:
         self.plain = plain
 
     @property
+    def marks(self) -> dict[str, str]:
+        """Columns, and their values, that tell the rows meant from others of the table; none where all are meant."""
+        return {}
+
+    @property
     def sql(self) -> str:
         """The table's name in SQL."""
         return f"delta.{identifier(self.path)}"
@@ -166,7 +173,9 @@ class Table:
         if opened is None:
             return None
         counter = opened.transaction_version(APPLICATION) or 0
-        checkpoint = next((found for _, found in _checkpoints(opened)), None)
+        asked: tuple[int | None, ...] = (1, None)  # each entry of the history is a file that is read
+        found = (next(_checkpoints(opened, limit), None) for limit in asked)
+        checkpoint = next((one[1] for one in found if one), None)
         if counter and not checkpoint:
             raise LakeError(f"{self.path}: no commit in its history names a position; restore the table's _delta_log")
         return Head(opened.version(), counter, checkpoint)
@@ -174,7 +183,8 @@ class Table:
     def since(self, version: int) -> list[tuple[int, Checkpoint]]:
         """Our commits after a Delta version, newest first."""
         opened = self._open()
-        return [] if opened is None else [pair for pair in _checkpoints(opened) if pair[0] > version]
+        newer = opened.version() - version if opened else 0
+        return list(_checkpoints(opened, newer)) if opened and newer > 0 else []
 
     def columns(self) -> dict[str, str]:
         """Name and Spark type (as in DDL, upper case) of every column; empty where there is no table."""
@@ -191,6 +201,10 @@ class Table:
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         reader = spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)
+
+    def held(self, spark: SparkSession) -> DataFrame:
+        """The rows meant, with the columns that stand there now."""
+        return self.read(spark)
 
     def collect(self, rows: DataFrame) -> list[Row]:
         """The rows of a small query on the way to the table. Raises what a task raised, LostRace, LakeError."""
@@ -213,7 +227,7 @@ class Table:
 
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""
-        checkpoint = checkpoint.upon(head)
+        checkpoint = self._said(head, checkpoint)
         properties = {}
         if head.design:
             rows, properties = head.design.of(rows), head.design.properties
@@ -225,7 +239,7 @@ class Table:
         """Replaces the rows that satisfy ``where`` in one commit upon ``head``. Raises LostRace."""
         if head.design:
             return self.append(rows, head, checkpoint)
-        checkpoint = checkpoint.upon(head)
+        checkpoint = self._said(head, checkpoint)
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
         writer = writer.options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
@@ -234,7 +248,7 @@ class Table:
         """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""
         if head.design:
             return self.append(rows, head, checkpoint)
-        checkpoint = checkpoint.upon(head)
+        checkpoint = self._said(head, checkpoint)
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer = writer.options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
@@ -247,7 +261,7 @@ class Table:
         The transaction id is a session setting here; in a shared session it would make later statements of others
         do nothing.
         """
-        checkpoint = checkpoint.upon(head)
+        checkpoint = self._said(head, checkpoint)
         session = own_session(
             spark,
             {
@@ -313,6 +327,10 @@ class Table:
             session.sql(f"ALTER TABLE {self.sql} {action}")
         return replace(self._landed(head, checkpoint), counter=head.counter)
 
+    def _said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
+        """What a commit upon ``head`` says."""
+        return checkpoint.upon(head)
+
     def _commit(self, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
         with _Translated(self.path):
             write()
@@ -376,9 +394,9 @@ def _commit_options(head: Head, checkpoint: Checkpoint) -> dict[str, str]:
     }
 
 
-def _checkpoints(opened: deltalake.DeltaTable) -> Iterator[tuple[int, Checkpoint]]:
-    """Our commits, newest first, each with its Delta version."""
-    for commit in opened.history():
+def _checkpoints(opened: deltalake.DeltaTable, limit: int | None) -> Iterator[tuple[int, Checkpoint]]:
+    """Our commits among so many newest ones, newest first, each with its Delta version."""
+    for commit in opened.history(limit):
         found = Checkpoint.from_json(commit.get("userMetadata"))
         if found:
             yield cast(int, commit["version"]), found

@@ -21,6 +21,7 @@ from spark_jobs import bronze, published
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import LostRace, StratalogError
 from spark_jobs.lake import MAINTENANCE, Lake, Table
+from spark_jobs.parts import view
 from spark_jobs.pipeline import lake_of
 from spark_jobs.published import Entry
 
@@ -93,19 +94,21 @@ def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
     entries = published.read(lake, source)
     yield lake.bronze(source), None
     yield lake.definitions(source), None
-    downstream = {entry.downstream: entry for entry in entries if entry.downstream}
+    downstream = {entry.downstream for entry in entries if entry.downstream}
+    opened = published.versions(lake)
     for entry in entries:
         if entry.silver_version is not None:
             yield lake.silver(source, *entry.name), min([entry.silver_version, *_merged(lake, entry)])
             yield lake.load(source, *entry.name), None
-    for path, entry in downstream.items():
-        yield Table(path, lake.plain), entry.downstream_version
+    for path in sorted(downstream):
+        yield Table(path, lake.plain), opened.get(path)
     yield lake.published(), None
 
 
 def _merged(lake: Lake, entry: Entry) -> list[int]:
     """The silver version that was merged last: a merge after a backfill compares with it."""
-    head = Table(entry.downstream, lake.plain).head() if entry.downstream else None
+    owner = (entry.source, *entry.name)
+    head = view(Table(entry.downstream, lake.plain), owner).head() if entry.downstream else None
     return [int(head.checkpoint.notes["silver_version"])] if head and head.checkpoint else []
 
 

@@ -16,6 +16,10 @@ that were **loaded**: they count as older than all that the log says behind wher
 Where silver was **renewed** (by other rules about its columns, or about which statements empty the table), all of
 silver is folded and replaces the target, columns and all, in one commit.
 
+A **part** of a table of several (parts.py) is merged as a table by itself, its marks beside each row and in the key.
+The columns are the union of all parts', so statements are not carried out on it: where one changed values of rows, the
+part is replaced by what silver folds to.
+
 A **bag** (a table without a key) has as many copies of a row as silver's windows add up to: for each image that the
 merge is about the sum over all of silver is taken and set, whatever the target holds. So live and done again are alike.
 """
@@ -23,7 +27,7 @@ merge is about the sum over all of silver is taken and set, whatever the target 
 import logging
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
@@ -32,7 +36,8 @@ from spark_jobs import silver
 from spark_jobs.binlog import TableName
 from spark_jobs.course import COMPLETE
 from spark_jobs.errors import TableStopped, about
-from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch
+from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
+from spark_jobs.parts import MARKS, PARTS, PartTable, marked
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING, carry_out
 from spark_jobs.session import session_over
@@ -123,6 +128,7 @@ def _checkpoint(work: Work, taken: Range) -> Checkpoint:
         "silver_version": work.pinned.version,
         "start": str(taken.start),
         COMPLETE: bool(work.pinned.checkpoint and work.pinned.checkpoint.notes.get(COMPLETE)),
+        **({"columns": work.columns.types} if work.target.marks else {}),
     }
     return Checkpoint(taken.stop, new_batch(), notes=said)
 
@@ -132,7 +138,7 @@ def _appended(
 ) -> tuple[Head, dict[str, int]]:
     """Fills a table that holds no row, so that none has to be looked for."""
     counted = Observation()
-    rows = Origin(spark, work).pending(None, news).where("NOT _gone").select(*_named([*work.columns.types, *ADDED]))
+    rows = _stored(Origin(spark, work).pending(None, news), work)
     landed = work.target.append(rows.observe(counted, F.count(F.lit(1)).alias("rows")), head, checkpoint)
     return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
 
@@ -142,7 +148,7 @@ def _renewed(
 ) -> tuple[Head, dict[str, int]]:
     """Replaces the table by what all of silver folds to."""
     counted = Observation()
-    rows = Origin(spark, work).whole().where("NOT _gone").select(*_named([*work.columns.types, *ADDED]))
+    rows = _stored(Origin(spark, work).whole(), work)
     rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
     landed = work.target.renew(rows, head, checkpoint)
     return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
@@ -166,19 +172,29 @@ def _merged(
     return landed, counts[0].asDict()
 
 
+def _stored(rows: DataFrame, work: Work) -> DataFrame:
+    """The rows of a merge that are there, as a table without any takes them."""
+    marks = (f"{quoted(value)} AS {name}" for name, value in work.target.marks.items())
+    return rows.where("NOT _gone").selectExpr(*_named([*work.columns.types, *ADDED]), *marks)
+
+
 def _prepared(spark: SparkSession, work: Work) -> tuple[Head, "News"]:
     """The target with silver's columns, and what silver has that it has not."""
     wanted = work.columns.types | ADDED
     head = work.target.head()
     if work.pinned.checkpoint and work.pinned.checkpoint.kind == ALTERING:
         raise TableStopped(f"{work.origin.path} is between two sets of columns, where a run ended; compact it first")
+    if isinstance(work.target, PartTable):
+        return _prepared_part(spark, work, work.target, head)
     head = head or work.target.new(wanted, silver.properties(work.target))
     notes = head.checkpoint.notes if head.checkpoint else {}
     owner = (notes.get("source", work.source), notes.get("table", str(work.name)))
-    if owner != (work.source, str(work.name)):
+    if PARTS in notes or owner != (work.source, str(work.name)):
+        whose = "several source tables" if PARTS in notes else f"{owner[1]} of source {owner[0]}"
         raise TableStopped(
-            f"{work.target.path} is merged from {owner[1]} of source {owner[0]}; several source tables into one "
-            "downstream table are not handled yet: route them to tables of their own"
+            f"{work.target.path} is merged from {whose}, and by routes: it is of one. Route this one to a table of its "
+            "own, or several to that one by a pattern or by sources: (docs/routes.md), and move the table away: the "
+            "next run writes it anew from silver"
         )
     news = _news(work, head)
     if news.is_renewed:
@@ -187,6 +203,27 @@ def _prepared(spark: SparkSession, work: Work) -> tuple[Head, "News"]:
     head = carry_out(spark, work.target, head, [*notes.get("left", ()), *news.steps], altered)
     silver.require_same_columns(work.target, wanted, str(work.name))
     return head, news
+
+
+def _prepared_part(spark: SparkSession, work: Work, target: PartTable, head: Head | None) -> tuple[Head, "News"]:
+    """The same of a part: the target has all columns that silver has. Raises TableStopped where it cannot have them."""
+    collisions = [name for name in work.columns.types if name.lower() in MARKS]
+    if collisions:
+        raise TableStopped(
+            f"its column {collisions[0]} has the name of one that is added where several tables are merged into one; "
+            "rename it, or route it to a table of its own"
+        )
+    if head is None:
+        head = target.new(work.columns.types | MARKS | ADDED, silver.properties(target))
+        return head, _news(work, head)
+    news = _news(work, head)
+    head = target.fit(spark, head, work.columns.types)
+    is_changed = not all(step.startswith(_LEAVES_ROWS) for step in news.steps)
+    return head, replace(news, is_renewed=news.is_renewed or (head.checkpoint is not None and is_changed))
+
+
+_LEAVES_ROWS = ("ADD COLUMN", "ALTER COLUMN", "SET TBLPROPERTIES")
+"""Steps behind which all rows are as they were, those of a new column NULL."""
 
 
 def _first(origin: Table) -> Position | None:
@@ -264,7 +301,7 @@ class Origin:
     def again(self, head: Head, news: News) -> DataFrame:
         """The state, by all of silver, of every key that replaced windows had or have, of loaded and pending ones."""
         if news.steps:  # the old rows' columns may have had other names
-            old, new = self.work.target.read(self.session), self._rows("TRUE")
+            old, new = self.work.target.held(self.session), self._rows("TRUE")
         else:
             merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else self.work.pinned.version
             loaded = [f"_op = '{silver.LOAD}'"] if news.is_loaded else []
@@ -306,7 +343,7 @@ class Origin:
         """The target's rows, without what stands before the last statement that emptied the table."""
         if self.work.target.head() is None:
             return self._rows("FALSE")
-        return self._since_emptied(self.work.target.read(self.session))
+        return self._since_emptied(self.work.target.held(self.session))
 
     def _sum(self, name: str) -> str:
         return f"{silver.copies_sql(name, str(self.work))} AS {name}"
@@ -373,18 +410,20 @@ def _statement(target: Table, columns: silver.Columns, floor: Position | None, *
     """
     names = [identifier(name) for name in (*columns.types, *ADDED)]
     assigned = ", ".join(f"t.{name} = s.{name}" for name in names)
-    on = columns.same("t.", [f"s.{name}" for name in _identities(columns)])
+    mine = f" AND {marked(target.marks, 't.')}" if target.marks else ""
+    on = columns.same("t.", [f"s.{name}" for name in _identities(columns)]) + mine
     on += f" AND t._position > {silver.before_sql(floor)}" if floor else ""
     again = again or columns.is_bag
     newer = _differs(columns) if again else "s._position > t._position"
     delete = "s._gone" if again else f"s._gone AND {newer}"
-    old = f" WHEN NOT MATCHED BY SOURCE AND t._position < {silver.before_sql(floor)} THEN DELETE" if floor else ""
+    old = f" WHEN NOT MATCHED BY SOURCE{mine} AND t._position < {silver.before_sql(floor)} THEN DELETE" if floor else ""
+    values = [*(f"s.{name}" for name in names), *map(quoted, target.marks.values())]
     clauses = (
         f" s ON {on} "
         f"WHEN MATCHED AND {delete} THEN DELETE "
         f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {assigned} "
-        f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({', '.join(names)}) "
-        f"VALUES ({', '.join(f's.{name}' for name in names)}){old}"
+        f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({', '.join([*names, *target.marks])}) "
+        f"VALUES ({', '.join(values)}){old}"
     )
     return f"MERGE INTO {_literal(target.sql)} t USING {{source}}{_literal(clauses)}"
 

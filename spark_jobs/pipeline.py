@@ -5,8 +5,13 @@ Not here: the work on one table (compact.py, merge.py), or who asked for it (cli
 """
 
 import logging
+import random
+import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
@@ -25,9 +30,9 @@ from spark_jobs.filters import Filters, TableFilters
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.merge import Merged, merge
 from spark_jobs.merge import Work as MergeWork
+from spark_jobs.parts import PartTable
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
-from spark_jobs.rules import target
 from spark_jobs.schema.definitions import named, record
 from spark_jobs.schema.statements import Effect
 from spark_jobs.session import session_over
@@ -41,6 +46,9 @@ log = logging.getLogger(__name__)
 
 _TABLES_AT_ONCE = 4
 """Tables worked on side by side: commits wait for disks more than for cores."""
+
+_TRIES = 6
+"""How often a merge into a table of several is planned, as long as another source's merges come first."""
 
 Result = TypeVar("Result")
 
@@ -69,6 +77,19 @@ class Outcome:
 
 def lake_of(pipeline: Pipeline) -> Lake:
     return Lake(pipeline.lake, plain=pipeline.compat == "plain")
+
+
+def downstream_of(pipeline: Pipeline, lake: Lake, source: str, name: TableName) -> Table:
+    """Where a source table's rows are merged to: a table, or its part of one of several.
+
+    Raises TableStopped where routes do not tell.
+    """
+    try:
+        into = pipeline.routing.of(source, name.schema, name.table)
+    except ConfigError as error:
+        raise TableStopped(f"{source}: {name}: {error}") from error
+    table = lake.downstream(*into.name)
+    return PartTable(table, (source, name.schema, name.table)) if into.is_merged else table
 
 
 def endpoints_of(pipeline: Pipeline, name: str) -> Endpoints:
@@ -138,8 +159,9 @@ def merge_source(
     stopped = dict(before.stopped) if before else {}
     chosen = [one for one in entries if scope.holds(*one.name) and one.position and _is_in(tables, one)]
     names = [TableName(*one.name) for one in chosen]
-    targets = [Target(spark, pipeline, lake, name, one, (again or {}).get(one, ())) for one in names]
-    brought = {one.name: one for one in each_table(targets, Target.bring, stopped)}
+    turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
+    targets = [Target(spark, pipeline, lake, name, one, turns, (again or {}).get(one, ())) for one in names]
+    brought = _at_one_version({one.name: one for one in each_table(targets, Target.bring, stopped)})
     after = [_after_merge(entry, brought.get(TableName(*entry.name)), stopped) for entry in entries]
     done = [one.merged for one in brought.values() if one.merged]
     position = before.position if before else published.surveyed(lake, name)
@@ -341,11 +363,23 @@ class Target:
     lake: Lake
     source: str
     name: TableName
+    turns: dict[str, threading.Lock]
+    """By path: parts of one table are merged one after the other."""
     again: tuple[Range, ...] = ()
 
     def bring(self) -> Brought:
         """Merges what is new. Raises TableStopped, LakeError, LostRace."""
-        into = self._into()
+        into = downstream_of(self.pipeline, self.lake, self.source, self.name)
+        if not isinstance(into, PartTable):
+            return self._brought(into)
+        with self.turns[into.path]:
+            for tries in range(1, _TRIES):  # other sources merge into it too, by plans of their own
+                with suppress(LostRace):
+                    return self._brought(into)
+                time.sleep(random.uniform(0, tries))  # noqa: S311 - so that two do not go on meeting
+            return self._brought(into)
+
+    def _brought(self, into: Table) -> Brought:
         origin = self.lake.silver(self.source, self.name.schema, self.name.table)
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
@@ -353,12 +387,6 @@ class Target:
         columns = silver.stored_columns(origin, pinned)
         merged = merge(self.spark, MergeWork(self.source, self.name, columns, origin, pinned, into, self.again))
         return Brought(self.name, into, pinned, merged.head if merged else into.head(), merged)
-
-    def _into(self) -> Table:
-        try:
-            return self.lake.downstream(*target(self.pipeline.route_list, self.name.schema, self.name.table))
-        except ConfigError as error:
-            raise TableStopped(f"{self.source}: {self.name}: {error}") from error
 
 
 def filters_of(filters: Filters, source: str, name: TableName) -> TableFilters:
@@ -376,6 +404,15 @@ def is_complete(head: Head) -> bool:
 
 def _is_in(tables: frozenset[TableName] | None, entry: Entry) -> bool:
     return tables is None or TableName(*entry.name) in tables
+
+
+def _at_one_version(brought: dict[TableName, Brought]) -> dict[TableName, Brought]:
+    """With the newest version of each table of several for all its parts: it holds all of them as they are now."""
+    newest: dict[str, Head] = {}
+    for one in brought.values():
+        if one.downstream and one.downstream.version >= newest.get(one.target.path, one.downstream).version:
+            newest[one.target.path] = one.downstream
+    return {name: replace(one, downstream=newest.get(one.target.path)) for name, one in brought.items()}
 
 
 def _after_merge(entry: Entry, one: Brought | None, stopped: dict[TableName, str]) -> Entry:

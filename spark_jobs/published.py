@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.parts import view
 from spark_jobs.position import Position
 
 _TRIES = 5
@@ -75,6 +76,18 @@ def read(lake: Lake, source: str) -> list[Entry]:
     return [entry for entry in _stored(lake, source) if entry.table]
 
 
+def versions(lake: Lake) -> dict[str, int]:
+    """By path of a downstream table, the oldest version of it that is published, of whatever source."""
+    found: dict[str, int] = {}
+    table = lake.published()
+    stored = deltalake.DeltaTable(table.path).to_pyarrow_table().to_pylist() if table.head() else []
+    for row in stored:
+        path, version = row["downstream"], row["downstream_version"]
+        if path is not None and version is not None:
+            found[path] = min(version, found.get(path, version))
+    return found
+
+
 def surveyed(lake: Lake, source: str) -> Position | None:
     """Up to where the source's bronze has been looked at; None where nothing was published yet."""
     found = [Position.parse(entry.surveyed) for entry in _stored(lake, source) if entry.surveyed]
@@ -127,7 +140,10 @@ def _row_of_source(lake: Lake, source: str, position: Position) -> dict[str, obj
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A source table in a consistent set: its row here, and its downstream rows at the version named there."""
+    """A source table in a consistent set: its row here, and its downstream rows at the version named there.
+
+    Of a downstream table of several source tables these are its own.
+    """
 
     entry: Entry
     rows: DataFrame | None
@@ -169,4 +185,5 @@ def _is_kept(entry: Entry) -> bool:
 def _rows(spark: SparkSession, entry: Entry) -> DataFrame | None:
     if entry.downstream is None or entry.downstream_version is None:
         return None
-    return spark.read.format("delta").option("versionAsOf", entry.downstream_version).load(entry.downstream)
+    owner = (entry.source, entry.schema, entry.table)
+    return view(Table(entry.downstream, plain=False), owner).read(spark, entry.downstream_version)

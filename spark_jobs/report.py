@@ -22,7 +22,6 @@ from rich.filesize import decimal
 from spark_jobs import published
 from spark_jobs.config import Pipeline
 from spark_jobs.lake import MAINTENANCE, Checkpoint, Lake, Table
-from spark_jobs.rules import target
 from spark_jobs.status import SourceStatus, status
 
 _LATEST = 200
@@ -116,7 +115,8 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
     names = [entry.name for entry in published.read(lake, name) if pipeline.scope.holds(*entry.name)]
     bronze = commits(lake.bronze(name), ())
     silver = _of_all([lake.silver(name, *one) for one in names], _SILVER)
-    merged = _of_all([lake.downstream(*target(pipeline.route_list, *one)) for one in names], _DOWNSTREAM)
+    targets = dict.fromkeys(pipeline.routing.of(name, *one).name for one in names)
+    merged = _of_all([lake.downstream(*one) for one in targets], _DOWNSTREAM)
     charts = [
         Chart.of("Time between runs that found something new", _gaps(bronze), "minutes"),
         Chart.of("Log taken into bronze", _notes(bronze, "bytes"), "bytes"),

@@ -1,6 +1,7 @@
-"""Which tables are in scope and where their rows go: patterns, scope, routes.
+"""Which tables are in scope: patterns of names, and tables that tools work with.
 
-Put here: rules over table names. Not here: how they are written in pipeline.yaml (config.py), or rules over rows.
+Put here: rules over table names. Not here: how they are written in pipeline.yaml (config.py), where rows go downstream
+(routes.py), or rules over rows.
 
 A pattern is ``schema.table`` where each part may hold ``*`` (any run of characters) and ``?`` (any one). Names compare
 case-sensitively, as the servers compare them where files do. A part may stand in back-ticks when it contains a dot.
@@ -124,23 +125,6 @@ class Scope:
             if pattern.matches(schema, table):
                 verdict = wanted
         return verdict
-
-
-@dataclass(frozen=True)
-class Route:
-    """Rows of the tables that match ``source`` go to the downstream table ``schema.table``."""
-
-    source: Pattern
-    schema: str
-    table: str
-
-
-def target(routes: Sequence[Route], schema: str, table: str) -> tuple[str, str]:
-    """The downstream (schema, table) of a source table: its route's, or its own name. Raises ConfigError on two."""
-    found = [route for route in routes if route.source.matches(schema, table)]
-    if len(found) > 1:
-        raise ConfigError(f"{schema}.{table} matches {len(found)} routes; a table has at most one")
-    return (found[0].schema, found[0].table) if found else (schema, table)
 
 
 def _unquoted(part: str) -> str:

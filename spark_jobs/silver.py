@@ -115,7 +115,9 @@ class Columns:
 
     def _identity(self, of: str) -> list[tuple[str, bool]]:
         if self.is_bag:
-            cells = [_comparable(f"{of}{identifier(name)}", kind) for name, kind in self.types.items()]
+            # a table of several may have wider columns than this one
+            typed = ((f"CAST({of}{identifier(name)} AS {kind})", kind) for name, kind in self.types.items())
+            cells = [_comparable(cell, kind) for cell, kind in typed]
             cells.append(f"array_sort(map_entries({of}_raw))")
             named = ", ".join(f"'{at}', {cell}" for at, cell in enumerate(cells))
             return [(f"named_struct({named})", False)]

@@ -23,9 +23,11 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import Standing
 from spark_jobs.errors import ConfigError, DecodeError, LostRace, SourceError, TableStopped, about
 from spark_jobs.lake import Head, Table
+from spark_jobs.parts import PARTS
 from spark_jobs.pipeline import (
     Outcome,
     compact_source,
+    downstream_of,
     endpoints_of,
     extract_source,
     filters_of,
@@ -35,7 +37,6 @@ from spark_jobs.pipeline import (
 )
 from spark_jobs.position import Position
 from spark_jobs.published import Entry
-from spark_jobs.rules import target
 from spark_jobs.schema.alter import target as table_of
 from spark_jobs.source.connection import error_number
 from spark_jobs.source.server import Server
@@ -271,7 +272,7 @@ class _Table:
         self.name = name
         lake = source.lake
         self.silver = lake.silver(source.name, name.schema, name.table)
-        self.downstream: Table = lake.downstream(*target(source.pipeline.route_list, name.schema, name.table))
+        self.downstream: Table = downstream_of(source.pipeline, lake, source.name, name)
         self._layout: Layout | None = None
 
     # What compare.Lag asks for.
@@ -349,10 +350,10 @@ class _Table:
         assert head.checkpoint is not None
         notes = head.checkpoint.notes
         owner = (notes.get("source", self.source.name), notes.get("table", str(self.name)))
-        if owner != (self.source.name, str(self.name)):
+        if PARTS in notes or owner != (self.source.name, str(self.name)):
             raise TableStopped(
-                f"{self.downstream.path} holds the rows of {owner[1]} of source {owner[0]}; a table that several are "
-                "routed to is not compared"
+                f"{self.downstream.path} holds the rows of others ({owner[1]} of source {owner[0]}), and by routes: it "
+                "is this table's alone: it is not compared"
             )
 
     def _gone(self) -> dict[str, Any]:

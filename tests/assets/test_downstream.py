@@ -30,3 +30,29 @@ def test_a_routed_table_is_materialized_under_its_target(routed: CodeLocation) -
     again = routed.run()
     assert again.checks["downstream/sales/all_orders"] == (True, None)
     assert routed.latest("downstream/sales/all_orders")["binlog/end"] == again.materialized["bronze/shop"]["binlog/end"]
+
+
+TWO_SOURCES = {
+    "sources": {name: {"files": "./binlogs"} for name in ("shop", "twin")},
+    "routes": [{"from": "shop.l*", "to": "world.all", "sources": ["*"]}],
+}
+
+
+@pytest.mark.dagster
+@pytest.mark.spark
+def test_a_table_of_several_sources_keeps_the_first_one_s_position(tmp_path: Path, spark: SparkSession) -> None:
+    with location(tmp_path, spark, **TWO_SOURCES) as made:
+        made.write(1, Insert("shop.lines", (1, 10)), Insert("shop.later", (1,)))
+        assert made.run().success
+        made.write(2, Insert("shop.lines", (2, 20)), Insert("shop.later", (2,)))
+        again = made.run()
+        assert again.success
+        latest = made.latest("downstream/world/all")
+        end = again.materialized["bronze/shop"]["binlog/end"]
+        assert {latest[key] for key in ("binlog/end", "binlog/watermark/shop", "binlog/watermark/twin")} == {end}
+        assert latest["rows/inserted"] == 2, "of both tables of the source that wrote last"
+        assert not {"checkpoint/repaired", "checkpoint/advanced_outside_dagster"} & latest.keys()
+        rows = spark.read.format("delta").load(str(tmp_path / "lake/downstream/world/all"))
+        assert {tuple(row) for row in rows.groupBy("_source", "_table").count().collect()} == {
+            (source, table, 2) for source in ("shop", "twin") for table in ("later", "lines")
+        }

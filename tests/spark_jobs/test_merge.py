@@ -1,6 +1,7 @@
 from spark_jobs import silver
 from spark_jobs.lake import Table
 from spark_jobs.merge import ADDED, _differs, _statement
+from spark_jobs.parts import PartTable
 from spark_jobs.position import Position
 
 COLUMNS = silver.Columns({"id": "INT", "a `b": "STRING", "n": "DECIMAL(10,2)"}, ("id",))
@@ -39,6 +40,17 @@ def test_what_an_emptied_table_held_goes_in_the_same_statement() -> None:
     floor = "named_struct('stretch', 2, 'number', 7L, 'offset', 99L, 'row', -1)"
     assert f"s ON t.`id` = s._identity_0 AND t._position > {floor} WHEN" in text, "it may have had another key"
     assert text.endswith(f"WHEN NOT MATCHED BY SOURCE AND t._position < {floor} THEN DELETE")
+
+
+def test_a_part_is_merged_among_its_own_rows_alone() -> None:
+    mine = "t._source = 'eu' AND t._schema = 'shop' AND t._table = 'o\\'1'"
+    part = PartTable(TARGET, ("eu", "shop", "o'1"))
+    text = _statement(part, COLUMNS, Position("b.000007", 99, 2), again=False)
+    assert f"s ON t.`id` = s._identity_0 AND {mine} AND t._position > " in text
+    assert f"WHEN NOT MATCHED BY SOURCE AND {mine} AND t._position < " in text, "TRUNCATE empties no other shard"
+    assert "`_raw`, _source, _schema, _table) VALUES (" in text
+    assert "s.`_raw`, 'eu', 'shop', 'o\\'1')" in text
+    assert "t._source =" not in text.split("UPDATE SET")[1].split("WHEN")[0]
 
 
 def test_content_is_every_column_but_the_key() -> None:

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import ConfigError
-from spark_jobs.rules import SYSTEM_SCHEMAS, TOOLS, Helpers, Pattern, Route, Scope, target
+from spark_jobs.rules import SYSTEM_SCHEMAS, TOOLS, Helpers, Pattern, Scope
 
 GLOBS = st.text(alphabet="ab*?", min_size=1, max_size=5)
 NAMES = ["".join(letters) for size in range(6) for letters in itertools.product("abc", repeat=size)]
@@ -159,24 +159,3 @@ def test_globs_meet_where_some_name_matches_both(one: str, other: str) -> None:
 )
 def test_patterns_meet_in_both_parts(one: str, other: str, meet: bool) -> None:
     assert Pattern.parse(one).meets(Pattern.parse(other)) is meet
-
-
-ROUTES = [Route(Pattern.parse("shop_*.orders_*"), "shop", "orders"), Route(Pattern.parse("crm.people"), "crm", "all")]
-
-
-@pytest.mark.parametrize(
-    "name, into",
-    [
-        (("shop_1", "orders_7"), ("shop", "orders")),
-        (("crm", "people"), ("crm", "all")),
-        (("crm", "pets"), ("crm", "pets")),
-    ],
-)
-def test_a_table_goes_where_its_route_says_or_keeps_its_name(name: tuple[str, str], into: tuple[str, str]) -> None:
-    assert target(ROUTES, *name) == into
-
-
-def test_a_table_with_two_routes_is_refused() -> None:
-    with pytest.raises(ConfigError) as refused:
-        target([*ROUTES, Route(Pattern.parse("*.orders_7"), "x", "y")], "shop_1", "orders_7")
-    assert str(refused.value) == "shop_1.orders_7 matches 2 routes; a table has at most one"

@@ -1,0 +1,153 @@
+"""Two sources' tables in one downstream table, from written logs, without a server."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from spark_jobs import merge
+from spark_jobs.config import Pipeline, load
+from spark_jobs.errors import LostRace
+from spark_jobs.lake import Checkpoint, Table, new_batch
+from spark_jobs.maintenance import maintain_source
+from spark_jobs.parts import MARKS, Owner, PartTable, parts_of
+from spark_jobs.pipeline import lake_of, run_source
+from spark_jobs.position import Position
+from tests.segment_spec import Change, Delete, Insert, SegmentSpec, Update
+from tests.segment_spec import Table as Logged
+from tests.segment_types import DOUBLE, FLOAT, INT, VARCHAR
+
+pytestmark = pytest.mark.spark
+
+ORDERS = Logged("shop.orders", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40))
+MERGED = [{"from": "shop.*", "to": "world.{1}", "sources": ["*"]}]
+
+
+class Two:
+    """A lake of two sources."""
+
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        self.folder, self.spark = folder, spark
+
+    def write(self, source: str, number: int, tables: list[Logged], *changes: Change) -> None:
+        """One closed binlog file."""
+        spec = SegmentSpec(tables, changes, rotate_to=f"mysql-bin.{number + 1:06d}", first_number=number * 100)
+        (self.folder / source).mkdir(exist_ok=True)
+        (self.folder / source / f"mysql-bin.{number:06d}").write_bytes(spec.to_bytes())
+
+    def pipeline(self, *routes: dict[str, Any]) -> Pipeline:
+        sources = {name: {"files": f"./{name}"} for name in ("eu", "us")}
+        path = self.folder / "pipeline.yaml"
+        path.write_text(yaml.safe_dump({"lake": "./lake", "sources": sources, "routes": routes}), encoding="utf-8")
+        return load(path, {})
+
+    def run(self, pipeline: Pipeline, *sources: str) -> list[str]:
+        """Why tables stopped."""
+        outcomes = [run_source(self.spark, pipeline, one)[1] for one in sources or ("eu", "us")]
+        return [why for outcome in outcomes for why in outcome.stopped.values()]
+
+    def rows(self, table: str = "orders") -> list[tuple[Any, ...]]:
+        """Source first, the columns of sources behind it."""
+        found = lake_of(self.pipeline()).downstream("world", table).read(self.spark)
+        names = [name for name in found.columns if name not in (*MARKS, *merge.ADDED)]
+        return sorted(map(tuple, found.select("_source", *names).collect()), key=repr)
+
+
+@pytest.fixture
+def two(tmp_path: Path, spark: SparkSession) -> Two:
+    return Two(tmp_path, spark)
+
+
+@pytest.mark.long
+def test_the_same_keys_of_two_sources_are_two_rows_and_each_goes_on_by_itself(two: Two) -> None:
+    pipeline = two.pipeline(*MERGED)
+    for name in ("eu", "us"):
+        two.write(name, 1, [ORDERS], Insert("shop.orders", (1, name)), Insert("shop.orders", (2, name)))
+    assert two.run(pipeline) == []
+    assert two.rows() == [("eu", 1, "eu"), ("eu", 2, "eu"), ("us", 1, "us"), ("us", 2, "us")]
+    two.write("us", 2, [ORDERS], Delete("shop.orders", (1, "us")), Update("shop.orders", (2, "us"), (3, "moved")))
+    table = lake_of(pipeline).downstream("world", "orders")
+    before = {part.owner: part for part in parts_of(_said(table))}
+    maintain_source(two.spark, pipeline, "eu")
+    assert two.run(pipeline) == []
+    assert two.rows() == [("eu", 1, "eu"), ("eu", 2, "eu"), ("us", 3, "moved")]
+    after = {part.owner: part for part in parts_of(_said(table))}
+    assert after[EU] == before[EU]
+    assert after[US].position > before[US].position
+
+
+@pytest.mark.long
+def test_a_table_of_one_and_one_of_several_are_not_made_of_each_other(two: Two) -> None:
+    alone = two.pipeline({"from": "shop.orders", "to": "world.orders"})
+    for name in ("eu", "us"):
+        two.write(name, 1, [ORDERS], Insert("shop.orders", (1, name)))
+    (why,) = two.run(alone)
+    assert "is merged from shop.orders of source eu, and by routes: it is of one" in why
+    several = two.pipeline(*MERGED)
+    assert [why.partition(" has the rows of ")[2].partition(",")[0] for why in two.run(several)] == [
+        "shop.orders alone"
+    ] * 2
+    (Path(pipeline_path := lake_of(several).downstream("world", "orders").path)).rename(f"{pipeline_path}_away")
+    assert two.run(several) == []
+    assert two.rows() == [("eu", 1, "eu"), ("us", 1, "us")]
+    reasons = two.run(two.pipeline({"from": "shop.orders", "to": "world.orders"}))
+    assert ["is merged from several source tables" in why for why in reasons] == [True, True]
+
+
+@pytest.mark.long
+def test_bags_of_other_widths_are_counted_apart(two: Two) -> None:
+    pipeline = two.pipeline(*MERGED)
+    narrow, wide = Logged("shop.bag", v=FLOAT), Logged("shop.bag", v=DOUBLE, more=INT)
+    two.write("eu", 1, [narrow], Insert("shop.bag", (0.1,)), Insert("shop.bag", (0.1,)), Insert("shop.bag", (2.5,)))
+    two.write("us", 1, [wide], Insert("shop.bag", (0.1, 1)), Insert("shop.bag", (2.5, 1)))
+    assert two.run(pipeline) == []
+    two.write("eu", 2, [narrow], Delete("shop.bag", (0.1,)), Insert("shop.bag", (2.5,)))
+    two.write("us", 2, [wide], Delete("shop.bag", (2.5, 1)), Insert("shop.bag", (0.1, 1)))
+    assert two.run(pipeline) == []
+    tenth = 0.10000000149011612  # as a FLOAT has it
+    assert two.rows("bag") == [
+        ("eu", tenth, None), ("eu", 2.5, None), ("eu", 2.5, None), ("us", 0.1, 1), ("us", 0.1, 1)
+    ]  # fmt: skip
+
+
+EU: Owner = ("eu", "shop", "orders")
+US: Owner = ("us", "shop", "orders")
+
+
+def _said(table: Table) -> Checkpoint | None:
+    head = table.head()
+    return head.checkpoint if head else None
+
+
+def test_of_two_writers_on_one_head_the_later_one_lands_nothing(spark: SparkSession, lake: Path) -> None:
+    types = {"id": "INT"}
+
+    def commit(part: PartTable, offset: int) -> Checkpoint:
+        said = {"source": part.owner[0], "table": "shop.orders", "silver_version": 1, "start": "x", "complete": True}
+        return Checkpoint(Position("bin.000001", offset), new_batch(), notes=said | {"columns": types})
+
+    def rows(part: PartTable) -> Any:
+        marks = [f"'{value}' AS {name}" for name, value in part.marks.items()]
+        beside = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in merge.ADDED.items()]
+        return spark.range(1).selectExpr("CAST(id AS INT) AS id", *marks, *beside)
+
+    eu, us = (PartTable(Table(str(lake / "t"), plain=False), owner) for owner in (EU, US))
+    eu.append(rows(eu), eu.new(types | MARKS | merge.ADDED, {}), commit(eu, 10))
+    stale, head = us.head(), eu.head()
+    assert stale
+    assert head
+    landed = eu.append(rows(eu), head, commit(eu, 20))
+    assert landed.position == Position("bin.000001", 20)
+    with pytest.raises(LostRace):
+        us.append(rows(us), stale, commit(us, 99))
+    again = us.head()
+    assert again
+    assert again.position is None
+    us.append(rows(us), again, commit(us, 99))
+    assert {part.owner: part.position.offset for part in parts_of(_said(Table(eu.path, plain=False)))} == {
+        EU: 20,
+        US: 99,
+    }
+    assert (eu.read(spark).count(), us.read(spark).count()) == (2, 1)

@@ -1,0 +1,107 @@
+import pytest
+
+from spark_jobs.errors import ConfigError
+from spark_jobs.routes import Destination, Route, Routes, problems_of_routes
+from spark_jobs.rules import Pattern
+
+
+def route(tables: str, to: str, *sources: str) -> Route:
+    return Route(Pattern.parse(tables), Pattern.parse(to), sources)
+
+
+ROUTES = Routes(
+    (
+        route("shop_*.orders_*", "shop.orders"),
+        route("crm.people", "crm.all"),
+        route("tenant_*.*", "tenants.{2}_{1}"),
+        route("log_??.*", "logs.{table}_{{{2}{1}}}"),
+        route("*.eu_*", "world.{2}", "eu*"),
+        route("*.us_*", "world.{2}", "us"),
+        route("own.*", "{schema}_{source}.{table}", "*"),
+        route("same.*", "{schema}.{1}", "*"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "name, into, is_merged",
+    [
+        (("a", "shop_1", "orders_7"), "shop.orders", True),
+        (("a", "shop", "orders"), "shop.orders", True),
+        (("a", "crm", "people"), "crm.all", False),
+        (("a", "crm", "pets"), "crm.pets", False),
+        (("a", "tenant_7", "a.b"), "tenants.a.b_7", False),
+        (("a", "log_ab", "x"), "logs.x_{ba}", False),
+        (("a", "log_abc", "x"), "log_abc.x", False),
+        (("eu1", "x", "eu_t"), "world.t", True),
+        (("us", "x", "us_t"), "world.t", True),
+        (("us", "x", "eu_t"), "x.eu_t", False),
+        (("a", "own", "t"), "own_a.t", False),
+        (("a", "same", "t"), "same.t", True),
+    ],
+)
+def test_a_table_goes_where_its_route_says_or_keeps_its_name(
+    name: tuple[str, str, str], into: str, is_merged: bool
+) -> None:
+    found = ROUTES.of(*name)
+    assert (str(found), found.is_merged) == (into, is_merged)
+
+
+@pytest.mark.parametrize(
+    "routes, is_merged",
+    [
+        ([route("a.t", "x.t")], False),
+        ([route("a.t", "x.t", "one")], False),
+        ([route("a.t", "x.t", "one", "two")], True),
+        ([route("a.t", "x.t", "*")], True),
+        ([route("a.t", "x.{source}", "*")], False),
+        ([route("a.?", "x.t")], True),
+        ([route("a.?", "x.{1}")], False),
+        ([route("?.t", "x.{schema}")], False),
+        ([route("?.t", "x.{table}")], True),
+        ([route("a.t", "x.t"), route("b.t", "x.t")], True),
+        ([route("a.t", "x.t"), route("b.*", "x.{1}")], True),
+        ([route("a.t", "x.t"), route("b.*", "x.b_{1}")], False),
+        ([route("a.t", "{source}.t", "one"), route("a.t", "{source}.t", "two")], False),
+    ],
+)
+def test_a_table_is_of_several_where_several_may_meet_in_it(routes: list[Route], is_merged: bool) -> None:
+    source = (routes[0].sources or ("one",))[0].replace("*", "one")
+    assert Routes(tuple(routes)).of(source, "a", "t").is_merged is is_merged
+
+
+def test_a_table_with_two_routes_is_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        Routes((*ROUTES.routes, route("*.orders_7", "x.y"))).of("a", "shop_1", "orders_7")
+    assert str(refused.value) == "shop_1.orders_7 matches 2 routes; a table has at most one"
+
+
+def test_a_star_takes_as_much_as_it_can_from_the_left() -> None:
+    found = Routes((route("a.*_*", "{1}.{2}"),)).of("s", "a", "x_y_z")
+    assert found == Destination("x_y", "z")
+
+
+SAME = "a table can match routes[0].from too; a table has at most one route"
+
+
+@pytest.mark.parametrize(
+    "routes, problems",
+    [
+        ([route("a.*", "x.t"), route("a.t", "y.t")], {"routes[1].from": SAME}),
+        ([route("a.*", "x.t", "one"), route("a.t", "y.t")], {"routes[1].from": SAME}),
+        ([route("a.*", "x.t", "one"), route("a.t", "y.t", "o*")], {"routes[1].from": SAME}),
+        ([route("a.*", "x.t", "one"), route("a.t", "y.t", "two")], {}),
+        ([route("a.*", "x.t", "one"), route("b.t", "y.t", "one")], {}),
+        ([route("a.t", "x.{1}")], {"routes[0].to": "{1} stands for nothing: from has neither * nor ?; there are "
+          "{source}, {schema}, {table} too"}),
+        ([route("a.t", "x.{}")], {"routes[0].to": "{} stands for nothing: from has neither * nor ?; there are "
+          "{source}, {schema}, {table} too"}),
+        ([route("a.*", "x.{1")], {"routes[0].to": "a single {; {1} is what the first * or ? of from stands for, and "
+          "{{ is a brace"}),
+        ([route("a.*", "x.{{1}}")], {}),
+        ([route("a.*", "x.{1}", "three")], {"routes[0].sources[0]": "no source is called three"}),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told(routes: list[Route], problems: dict[str, str]) -> None:
+    known = {f"routes[{at}]": one for at, one in enumerate(routes)}
+    assert problems_of_routes(known, ["one", "two"]) == problems
