@@ -208,7 +208,13 @@ def test_lineage_runs_from_the_log_to_what_is_published() -> None:
         "downstream/shop/odd name": ["silver/shop/shop/odd name"],
         PUBLISHED: ["downstream/shop/odd name", ORDERS],
     }
-    assert all(spec.group_name == "shop" and spec.description and "delta" in spec.kinds for spec in made.specs)
+    assert {spec.key.to_user_string().split("/")[0]: spec.group_name for spec in made.specs} == {
+        "bronze": "shop_bronze",
+        "silver": "shop_silver",
+        "downstream": "shop_downstream",
+        "published": "shop_downstream",
+    }
+    assert all(spec.description and "deltalake" in spec.kinds for spec in made.specs)
     assert all(tuple(spec.owners) == OWNERS for spec in made.specs)
     chain = made.node_def
     assert isinstance(chain, dg.GraphDefinition)
