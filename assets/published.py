@@ -12,6 +12,7 @@ import dagster as dg
 from assets import checkpoint
 from assets.checkpoint import Metadata
 from assets.lineage import Lineage, Name
+from assets.report import refresh
 from assets.standing import published_position
 from assets.steps import RETRY, Done, Events, Sessions, compared, failing, materialized
 from spark_jobs.config import Pipeline
@@ -46,7 +47,8 @@ def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
             entries = _published(pipeline, source, spark, merged) if merged else before
         now = merged.position if merged else position
         if now and (comparison.differs or set(entries) != set(before) or now != comparison.held):
-            yield materialized(key, Done(now, _metadata(now, entries, merged)), comparison)
+            metadata = _metadata(now, entries, merged) | refresh(context, pipeline, source)
+            yield materialized(key, Done(now, metadata), comparison)
         _say(context, source, merged)
         stopped = [entry for entry in entries if entry.state == "stopped"]
         if stopped:

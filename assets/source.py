@@ -15,6 +15,7 @@ from assets.bronze import BRONZE, LOG, extract_step
 from assets.downstream import MERGED, merge_step
 from assets.lineage import Lineage, TableAsset, silver_key
 from assets.published import PUBLISHED, publish_step
+from assets.report import link
 from assets.silver import COMPACTED, compact_step
 from spark_jobs.config import Pipeline
 
@@ -44,6 +45,7 @@ def origin_asset(pipeline: Pipeline, lineage: Lineage) -> dg.AssetSpec:
         group_name=lineage.group("bronze"),
         description=f"The log of {_origin(pipeline, lineage.source)}: how far ahead of bronze it is, and how much it "
         "still has before what is to be read next.",
+        metadata=link(pipeline, lineage.source),
         kinds={"source", "mysql" if pipeline.sources[lineage.source].mysql else "file"},
         owners=pipeline.owners,
     )

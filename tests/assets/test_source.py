@@ -58,6 +58,11 @@ def test_positions_and_numbers_are_published_and_an_idle_run_publishes_nothing(s
     silver = first.materialized[SILVER_ORDERS]
     assert (silver["rows/changes"], silver["rows/inserted"], silver["rows/updated"]) == (2, 1, 0)
     assert [column.name for column in silver["dagster/column_schema"].columns][:2] == ["id", "note"]
+    added = [column for column in silver["dagster/column_schema"].columns if column.name.startswith("_")]
+    assert all(column.description for column in added)
+    page = shop.folder / "reports" / "shop.html"
+    assert first.materialized[PUBLISHED]["source/report"] == str(page)
+    assert "<h1>shop</h1>" in page.read_text()
     downstream = first.materialized[ORDERS]
     (came_from,) = downstream["dagster/column_lineage"].deps_by_column["note"]
     assert (came_from.asset_key.to_user_string(), came_from.column_name) == (SILVER_ORDERS, "note")
