@@ -70,7 +70,7 @@ class Lineage:
         return backfill_key(self.source)
 
     def group(self, layer: str) -> str:
-        """The group of what belongs to ``bronze``, ``silver`` or ``downstream``: the graph of a source is three boxes."""
+        """The group of what belongs to ``bronze``, ``silver`` or ``downstream``: a source is three boxes."""
         return f"{self.source}_{layer}"
 
     @property

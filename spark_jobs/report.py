@@ -129,7 +129,7 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
 
 
 def write(pipeline: Pipeline, lake: Lake, name: str, folder: Path) -> Path:
-    """Writes the page of a source into a folder; the page replaced is whole until then. Raises LakeError, ConfigError."""
+    """Writes the page of a source into a folder; nobody sees half of it. Raises LakeError, ConfigError."""
     page, text = folder / f"{name}.html", report(pipeline, lake, name).html()
     try:
         folder.mkdir(parents=True, exist_ok=True)

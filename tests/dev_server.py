@@ -1,4 +1,4 @@
-"""Dagster's own processes over a pipeline: what they are told by the environment, and `dagster dev` to ask and to look at.
+"""Dagster's own processes over a pipeline: their environment, and `dagster dev` to ask and to look at.
 
 Put here: starting and stopping them, and waiting for what they do. Not here: what a test expects of them.
 """
@@ -42,12 +42,12 @@ class Served:
 
     def ask(self, query: str, **variables: Any) -> Any:
         """The data of a GraphQL answer."""
-        request = urllib.request.Request(
+        request = urllib.request.Request(  # noqa: S310 - our own server
             f"{self.url}/graphql",
             json.dumps({"query": query, "variables": variables}).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
             return json.load(answer)["data"]
 
 
@@ -59,9 +59,7 @@ def development_server(variables: dict[str, str], log: Path) -> Iterator[Served]
         port = probe.getsockname()[1]
     command = ["dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
     with log.open("w") as said:
-        server = subprocess.Popen(
-            command, cwd=ROOT, env=variables, stdout=said, stderr=said, start_new_session=True
-        )
+        server = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=said, stderr=said, start_new_session=True)
     served = Served(f"http://127.0.0.1:{port}")
     try:
         _await(served, server, log)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from spark_jobs import seen
 from spark_jobs.demo.folder import SOURCE, DemoFolder
@@ -18,6 +19,10 @@ from spark_jobs.demo.recorded import EXPECTED, recorded_files
 from spark_jobs.demo.shop import SCHEMA
 from tests.browser.eyes import Eyes, browser, lacking
 from tests.dev_server import ROOT, Served, development_server, environment
+from tests.fix_spark import LIGHT
+
+BRIEF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.driver.defaultJavaOptions": LIGHT}
+"""Spark for runs of a few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = DemoFolder(base / "shop")
     with folder.afresh():
         folder.read_from_files("")
+    spark = yaml.safe_dump({"spark": {"conf": BRIEF}})
+    folder.config.write_text(f"{folder.config.read_text()}\n{spark}")
     for file in recorded_files():
         shutil.copy(file, folder.binlogs)
     # As after the first run of all, so that the first definitions that are loaded show every table.

@@ -61,6 +61,10 @@ class Eyes:
         self._wait(all_shown, seconds, lambda: f"{[one for one in words if one not in shown]} not in:\n{shown}")
         return shown
 
+    def miss(self, words: str) -> None:
+        """Waits until the page shows these no more."""
+        self._wait(lambda _: words not in self.words(), PATIENCE, lambda: f"{words!r} is still on the page")
+
     def find(self, path: str, seconds: float = PATIENCE) -> WebElement:
         """The first visible element of an XPath."""
 
@@ -84,17 +88,11 @@ class Eyes:
         """Clicks on a button by what it says."""
         self.click(f"//button[normalize-space()={label!r} and not(@disabled)]")
 
-    def named(self, test_id: str) -> str:
-        """The XPath of what Dagster's own tests call by this name."""
-        return f"//*[@data-testid={test_id!r}]"
-
-    def picture(self, name: str, *, around: str | None = None) -> None:
-        """Takes a picture of the page, or of an element by its XPath, where pictures are asked for."""
+    def picture(self, name: str) -> None:
+        """Takes a picture of the page where pictures are asked for."""
         if self.pictures:
             self.pictures.mkdir(parents=True, exist_ok=True)
-            shown: Any = self.find(around) if around else self.driver
-            taken = shown.screenshot_as_png if around else shown.get_screenshot_as_png()
-            self.pictures.joinpath(f"{name}.png").write_bytes(taken)
+            self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
 
     def _wait(self, done: Callable[[WebDriver], Any], seconds: float, failed: Callable[[], str]) -> Any:
         passing = (StaleElementReferenceException, WebDriverException)  # a page that is being drawn anew

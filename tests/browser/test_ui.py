@@ -32,6 +32,7 @@ def test_the_graph_reads_from_the_source_to_the_tables(shown: Shown) -> None:
     assert "silver" in eyes.driver.current_url
     eyes.driver.refresh()  # the graph is fitted into its frame anew
     eyes.see(*TABLES, "Materialized", "Spark", "Delta Lake")
+    eyes.miss("fetching statuses")
     eyes.picture("graph")
 
 
@@ -62,7 +63,7 @@ def test_a_materialization_says_its_positions_rows_and_lag(shown: Shown) -> None
     words = eyes.see("binlog/start", "binlog/lag_seconds", "delta/version", "delta/path")
     said = dict(re.findall(r"^((?:binlog|rows|delta|run)/\w+)\n(.+)$", words, re.MULTILINE))
     assert re.fullmatch(r"mysql-bin\.000001:\d+", said["binlog/start"])
-    last = sorted(shown.folder.binlogs.iterdir())[-1]
+    last = max(shown.folder.binlogs.iterdir())
     assert said["binlog/end"] == f"{last.name}:{last.stat().st_size}"
     assert int(said["rows/inserted"]) > 100
     assert (said["rows/updated"], said["rows/deleted"]) == ("0", "0")
@@ -79,7 +80,7 @@ def backfills(shown: Shown) -> list[dict[str, Any]]:
 
 
 def choose(eyes: Eyes, *files: str) -> None:
-    """In the dialog of `backfill/shop`, with the list of files left closed."""
+    """Ticks files in the dialog of `backfill/shop`."""
     eyes.open("/assets/backfill/shop")
     eyes.press("Materialize…")
     eyes.see("Partition selection")
@@ -87,13 +88,13 @@ def choose(eyes: Eyes, *files: str) -> None:
     for file in files:
         eyes.click(f"//*[text()='{file}']")
     eyes.see(f"{len(files)} partitions")
+    eyes.picture("backfill")
     eyes.click("//*[text()='Launch runs to materialize backfill / shop']")
 
 
 def test_a_range_of_files_is_done_again_by_clicking(shown: Shown) -> None:
     eyes, files = shown.eyes, ("mysql-bin.000002", "mysql-bin.000003")
     choose(eyes, *files)
-    eyes.picture("backfill")
     eyes.press("Launch backfill")
     (started,) = wait_for("the backfill is there", lambda: backfills(shown))
     assert started["partitionNames"] == [*files]
@@ -111,7 +112,15 @@ def test_a_range_of_files_is_done_again_by_clicking(shown: Shown) -> None:
     assert said["binlog/end"].startswith("mysql-bin.00000")
     assert int(said["rows/touched"]) > 0
     assert said["backfill/tables_changed"] == "0", "what is there already is not written"
-    eyes.picture("backfilled")
+
+
+def test_a_source_says_where_its_report_is(shown: Shown) -> None:
+    shown.eyes.open("/assets/source/shop")
+    page = shown.folder.path / "reports" / "shop.html"
+    shown.eyes.see("source/report", str(page))
+    shown.eyes.driver.get(page.as_uri())
+    shown.eyes.see("shop", "bronze", "Rows merged downstream")
+    shown.eyes.picture("report")
 
 
 def write_again(table: Path) -> None:
