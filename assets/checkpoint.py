@@ -82,6 +82,7 @@ _ADDED = {
     "_committed_at": "Added: when that transaction committed on the server",
     "_window_start": "Added: where the part of the log begins that the row sums up",
     "_window_stop": "Added: where that part ends",
+    "_copies": "Added: of rows without a key, copies that came less copies that went",
     "_raw": "Added: the exact text of values that their typed column cannot hold",
 }
 """What the columns are that the lake adds; those of the source have names of their own."""
