@@ -105,6 +105,10 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 docs: $(DEV) ## the pages of docs/reference anew, from the models and the command line
 	@$(PY) -m docs.reference
 
+.PHONY: pictures
+pictures: java $(DEV) delta ## the pictures in docs anew: those that the browser's tests take (chromium and chromium-driver)
+	@$(PY) -m pytest -q -n 0 tests/browser --pictures docs/pictures --basetemp /tmp/stratalog
+
 .PHONY: clean
 clean: ## removes what was made in this tree: .venv, caches, demo; the user's cache stays
 	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz .soak

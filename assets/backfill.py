@@ -146,11 +146,11 @@ def backfill_asset(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.Assets
             dg.AssetSpec(
                 key,
                 deps=[lineage.bronze],
-                group_name=source,
+                group_name=lineage.group("bronze"),
                 description=f"The binlog files of {source} that bronze holds. Materializing a range of them does it "
                 "again from bronze through silver and downstream, in one run; what decodes to the rows that are there "
                 "already is not written.",
-                kinds={"backfill", origin, "delta"},
+                kinds={"bronze", origin, "deltalake"},
                 owners=pipeline.owners,
             )
         ],

@@ -83,6 +83,18 @@ SCHEMA_UNKNOWN = "schema/tables_without_rows"
 
 DATA_VERSION = "dagster/data_version"
 
+_ADDED = {
+    "_op": "Added: what became of the row's key over its window",
+    "_existed": "Added: whether the key existed before its window",
+    "_position": "Added: where in the log the key was changed last",
+    "_committed_at": "Added: when that transaction committed on the server",
+    "_window_start": "Added: where the part of the log begins that the row sums up",
+    "_window_stop": "Added: where that part ends",
+    "_copies": "Added: of rows without a key, copies that came less copies that went",
+    "_raw": "Added: the exact text of values that their typed column cannot hold",
+}
+"""What the columns are that the lake adds; those of the source have names of their own."""
+
 _LARGEST_PLOTTED = 2**31 - 1
 """GraphQL's Int ends here: larger integers reach the UI as text, which it does not plot."""
 
@@ -314,5 +326,5 @@ def _column_lineage(merged: "Merged", silver: "Table", table: "Table") -> Metada
 
 
 def _columns(table: "Table") -> Metadata:
-    listed = [dg.TableColumn(name, kind.lower()) for name, kind in table.columns().items()]
+    listed = [dg.TableColumn(name, kind.lower(), _ADDED.get(name)) for name, kind in table.columns().items()]
     return {COLUMNS: dg.TableSchema(columns=listed)} if listed else {}

@@ -68,6 +68,10 @@ class Lineage:
     def backfill(self) -> dg.AssetKey:
         return backfill_key(self.source)
 
+    def group(self, layer: str) -> str:
+        """The group of what belongs to ``bronze``, ``silver`` or ``downstream``: a source is three boxes."""
+        return f"{self.source}_{layer}"
+
     @property
     def keys(self) -> list[dg.AssetKey]:
         """What a run of the source makes."""

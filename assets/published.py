@@ -12,6 +12,7 @@ import dagster as dg
 from assets import checkpoint
 from assets.checkpoint import Metadata
 from assets.lineage import Lineage, Name
+from assets.report import refresh
 from assets.standing import published_position
 from assets.steps import RETRY, Done, Events, Sessions, compared, failing, materialized
 from spark_jobs.config import Pipeline
@@ -51,6 +52,7 @@ def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
             for line in schema.lines() if schema else ():
                 context.log.warning("%s: %s", source, line)
             said = _metadata(now, entries, merged, _skipped(pipeline, source)) | checkpoint.of_schema(schema)
+            said |= refresh(context, pipeline, source)
             yield materialized(key, Done(now, said), comparison)
         _say(context, source, merged)
         stopped = [entry for entry in entries if entry.state == "stopped"]

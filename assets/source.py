@@ -15,6 +15,7 @@ from assets.bronze import BRONZE, LOG, extract_step
 from assets.downstream import MERGED, merge_step
 from assets.lineage import Lineage, TableAsset, silver_key
 from assets.published import PUBLISHED, publish_step
+from assets.report import link
 from assets.silver import COMPACTED, compact_step
 from spark_jobs.config import Pipeline
 
@@ -28,7 +29,7 @@ def source_assets(pipeline: Pipeline, lineage: Lineage) -> dg.AssetsDefinition:
         keys_by_input_name={LOG: lineage.origin},
         keys_by_output_name=keys,
         internal_asset_deps=_arrows(lineage),
-        group_name=lineage.source,
+        group_names_by_output_name=_groups(lineage),
         descriptions_by_output_name=_descriptions(pipeline, lineage),
         tags_by_output_name=_kinds(pipeline, lineage),
         owners_by_output_name={output: [*pipeline.owners] for output in keys},
@@ -41,9 +42,10 @@ def origin_asset(pipeline: Pipeline, lineage: Lineage) -> dg.AssetSpec:
     """Where the log comes from. Nothing makes it; what a run finds there is observed of it."""
     return dg.AssetSpec(
         lineage.origin,
-        group_name=lineage.source,
+        group_name=lineage.group("bronze"),
         description=f"The log of {_origin(pipeline, lineage.source)}: how far ahead of bronze it is, and how much it "
         "still has before what is to be read next.",
+        metadata=link(pipeline, lineage.source),
         kinds={"source", "mysql" if pipeline.sources[lineage.source].mysql else "file"},
         owners=pipeline.owners,
     )
@@ -94,6 +96,12 @@ def _arrows(lineage: Lineage) -> dict[str, set[dg.AssetKey]]:
     return arrows | {PUBLISHED: ends}
 
 
+def _groups(lineage: Lineage) -> dict[str, str | None]:
+    groups = dict.fromkeys((one.output for one in lineage.silver), lineage.group("silver"))
+    groups |= dict.fromkeys((*(one.output for one in lineage.downstream), PUBLISHED), lineage.group("downstream"))
+    return {BRONZE: lineage.group("bronze"), **groups}
+
+
 def _descriptions(pipeline: Pipeline, lineage: Lineage) -> dict[str, str]:
     source = lineage.source
     said = {BRONZE: f"The log of {_origin(pipeline, source)}, byte for byte, as slices of whole transactions."}
@@ -119,9 +127,9 @@ def _origin(pipeline: Pipeline, source: str) -> str:
 
 
 def _kinds(pipeline: Pipeline, lineage: Lineage) -> dict[str, dict[str, str]]:
-    """The layer comes first: a node of the graph shows no more of its key than the last part."""
+    """The layer, where it runs, how it is kept: only names that the UI draws, which leaves a table's name its room."""
     origin = "mysql" if pipeline.sources[lineage.source].mysql else "file"
-    kinds = {BRONZE: ("bronze", origin, "delta"), PUBLISHED: ("published", "delta")}
-    kinds |= {one.output: ("silver", "spark", "delta") for one in lineage.silver}
-    kinds |= {one.output: ("downstream", "spark", "delta") for one in lineage.downstream}
+    kinds = {BRONZE: ("bronze", origin, "deltalake"), PUBLISHED: ("deltalake",)}
+    kinds |= {one.output: ("silver", "spark", "deltalake") for one in lineage.silver}
+    kinds |= {one.output: ("gold", "spark", "deltalake") for one in lineage.downstream}
     return {output: {f"dagster/kind/{kind}": "" for kind in listed} for output, listed in kinds.items()}

@@ -343,26 +343,26 @@ def _is_well(table: "TableStatus", one: "SourceStatus") -> bool:
 @config_option
 @source_option
 @click.option(
-    "--to", "folder", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the pages are written."
+    "--to",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the pages are written; without it, where pipeline.yaml says: reports.to.",
 )
-def report(path: Path, source: str | None, folder: Path) -> None:
+def report(path: Path, source: str | None, folder: Path | None) -> None:
     """An HTML page a source: where its layers are, and what its runs did, out of the lake's history.
 
     Example: stratalog report -c pipeline.yaml --to ./reports
     """
     from spark_jobs.pipeline import lake_of
-    from spark_jobs.report import report as report_of
+    from spark_jobs.report import write
 
     pipeline = load(path)
+    to = folder or pipeline.reports.to
+    if to is None:
+        raise ConfigError("reports.to is null in pipeline.yaml: name a folder by --to")
     for name in _chosen(pipeline, source):
-        page = folder / f"{name}.html"
-        text = report_of(pipeline, lake_of(pipeline), name).html()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            page.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"--to {folder}: cannot be written: {error.strerror}") from error
-        click.echo(page)
+        click.echo(write(pipeline, lake_of(pipeline), name, to))
 
 
 def _health(endpoint: "EndpointStatus") -> str:

@@ -21,6 +21,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -411,6 +412,22 @@ class OnlineDdl(_Model):
     """Patterns of tables that only have names like those of working tables."""
 
 
+class Reports(_Model):
+    """The HTML page of each source, which Dagster's runs write anew and link to."""
+
+    to: Path | None = Path("reports")
+    """The folder of the pages, on the machine that runs; ``null`` writes none."""
+    url: str | None = None
+    """Where a web server of yours serves that folder; Dagster's links then lead there. Without it they are paths."""
+
+    @field_validator("url")
+    @classmethod
+    def _on_the_web(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://: browsers follow no link from a page to a file")
+        return value
+
+
 class Pipeline(_Model):
     """A whole pipeline.yaml. ``path`` is the file it was read from; relative paths count from its folder."""
 
@@ -446,6 +463,8 @@ class Pipeline(_Model):
     """Whether Dagster has a check ``equals_source`` for every downstream table, which compares it with the source."""
     max_lag: Duration | None = None
     """How far bronze may be behind its source before Dagster's check of it warns; nothing is asked of it without."""
+    reports: Reports = Reports()
+    """The page of each source."""
     owners: tuple[Annotated[str, AfterValidator(_owner)], ...] = ()
     """Owners of all assets in Dagster: mail addresses, or ``team:NAME``."""
 
@@ -685,4 +704,6 @@ def _anchored(pipeline: Pipeline, folder: Path) -> Pipeline:
         for name, source in pipeline.sources.items()
     }
     lake = pipeline.lake if _REMOTE.match(pipeline.lake) else str(folder / pipeline.lake)
-    return pipeline.model_copy(update={"sources": sources, "lake": lake})
+    to = pipeline.reports.to
+    reports = pipeline.reports.model_copy(update={"to": to and folder / to})
+    return pipeline.model_copy(update={"sources": sources, "lake": lake, "reports": reports})

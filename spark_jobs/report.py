@@ -21,6 +21,7 @@ from rich.filesize import decimal
 
 from spark_jobs import published
 from spark_jobs.config import Pipeline
+from spark_jobs.errors import ConfigError
 from spark_jobs.lake import MAINTENANCE, Checkpoint, Lake, Table
 from spark_jobs.status import SourceStatus, status
 
@@ -125,6 +126,18 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
         Chart.of("Rows merged downstream", _rows(merged), "rows"),
     ]
     return Report(now, datetime.now(UTC), _layers(now), charts)
+
+
+def write(pipeline: Pipeline, lake: Lake, name: str, folder: Path) -> Path:
+    """Writes the page of a source into a folder; nobody sees half of it. Raises LakeError, ConfigError."""
+    page, text = folder / f"{name}.html", report(pipeline, lake, name).html()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        page.with_suffix(".new").write_text(text, encoding="utf-8")
+        page.with_suffix(".new").replace(page)
+    except OSError as error:
+        raise ConfigError(f"{folder}: a report cannot be written there: {error.strerror}") from error
+    return page
 
 
 def commits(table: Table, metrics: Sequence[str]) -> list[Commit]:

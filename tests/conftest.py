@@ -6,4 +6,5 @@ pytest_plugins = (
     "tests.fix_mysql",
     "tests.fix_servers",
     "tests.fix_pipeline",
+    "tests.fix_browser",
 )

@@ -16,7 +16,7 @@ SOURCE = "shop"
 PASSWORD = "STRATALOG_DEMO_PASSWORD"  # noqa: S105 - the name of the variable that holds it
 _MARK = "# Written by `stratalog demo`"
 _KNOWN = frozenset(
-    ("pipeline.yaml", "pipeline.tables.json", "lake", "dagster", "binlogs", "next", "exported", "server", ".lock")
+    ("pipeline.yaml", "pipeline.tables.json", "lake", "dagster", "binlogs", "next", "exported", "server", "reports", ".lock")
 )
 
 _PIPELINE = """\

@@ -58,6 +58,11 @@ def test_positions_and_numbers_are_published_and_an_idle_run_publishes_nothing(s
     silver = first.materialized[SILVER_ORDERS]
     assert (silver["rows/changes"], silver["rows/inserted"], silver["rows/updated"]) == (2, 1, 0)
     assert [column.name for column in silver["dagster/column_schema"].columns][:2] == ["id", "note"]
+    added = [column for column in silver["dagster/column_schema"].columns if column.name.startswith("_")]
+    assert all(column.description for column in added)
+    page = shop.folder / "reports" / "shop.html"
+    assert first.materialized[PUBLISHED]["source/report"] == str(page)
+    assert "<h1>shop</h1>" in page.read_text()
     downstream = first.materialized[ORDERS]
     (came_from,) = downstream["dagster/column_lineage"].deps_by_column["note"]
     assert (came_from.asset_key.to_user_string(), came_from.column_name) == (SILVER_ORDERS, "note")
@@ -208,7 +213,13 @@ def test_lineage_runs_from_the_log_to_what_is_published() -> None:
         "downstream/shop/odd name": ["silver/shop/shop/odd name"],
         PUBLISHED: ["downstream/shop/odd name", ORDERS],
     }
-    assert all(spec.group_name == "shop" and spec.description and "delta" in spec.kinds for spec in made.specs)
+    assert {spec.key.to_user_string().split("/")[0]: spec.group_name for spec in made.specs} == {
+        "bronze": "shop_bronze",
+        "silver": "shop_silver",
+        "downstream": "shop_downstream",
+        "published": "shop_downstream",
+    }
+    assert all(spec.description and "deltalake" in spec.kinds for spec in made.specs)
     assert all(tuple(spec.owners) == OWNERS for spec in made.specs)
     chain = made.node_def
     assert isinstance(chain, dg.GraphDefinition)

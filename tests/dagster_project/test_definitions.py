@@ -1,31 +1,21 @@
 """What Dagster's own commands make of the project: that they load it, that they agree, and how they say no."""
 
 import json
-import os
 import shutil
-import signal
-import socket
 import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.dev_server import ROOT, development_server, environment
+
 pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
 COMMANDS = {
     "validate": ["dagster", "definitions", "validate", "-w", "workspace.yaml"],
     "check": ["dg", "check", "defs"],
 }
-_PATIENCE = 180
-"""Seconds for `dagster dev` to answer on a busy machine."""
 
 
 @pytest.fixture
@@ -41,19 +31,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def environment(folder: Path, **more: str) -> dict[str, str]:
-    own = {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "STRATALOG_CONFIG": str(folder / "pipeline.yaml"),
-        "DAGSTER_HOME": str(folder / "home"),
-        "SHOP_PASSWORD": "secret",
-    }
-    return os.environ | own | more
+def variables(folder: Path) -> dict[str, str]:
+    return environment(folder / "pipeline.yaml", folder / "home", SHOP_PASSWORD="secret")
 
 
-def run(command: list[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=ROOT, env=environment(folder, **more), capture_output=True, text=True, check=False, timeout=300
+        command, cwd=ROOT, env=variables(folder), capture_output=True, text=True, check=False, timeout=300
     )
 
 
@@ -80,12 +64,12 @@ def test_all_three_commands_show_the_same(folder: Path) -> None:
     assets = sorted(_names(listed["assets"], "asset_key"))
     tables = ["downstream/shop/orders", "published/shop", "silver/shop/shop/orders", "source/shop"]
     assert assets == ["backfill/shop", "bronze/shop", *tables]
-    with development_server(folder) as ask:
-        (location,) = ask("{workspaceOrError {... on Workspace {locationEntries {name}}}}")["workspaceOrError"][
+    with development_server(variables(folder), folder / "dev.log") as served:
+        (location,) = served.ask("{workspaceOrError {... on Workspace {locationEntries {name}}}}")["workspaceOrError"][
             "locationEntries"
         ]
         assert location["name"] == "stratalog"
-        (repository,) = ask(_REPOSITORIES)["repositoriesOrError"]["nodes"]
+        (repository,) = served.ask(_REPOSITORIES)["repositoriesOrError"]["nodes"]
     assert sorted("/".join(node["assetKey"]["path"]) for node in repository["assetNodes"]) == assets
     shown = {kind: _names(repository[kind], "name") for kind in ("jobs", "sensors", "schedules")}
     shown["jobs"].discard("__ASSET_JOB")
@@ -101,54 +85,3 @@ _REPOSITORIES = """{repositoriesOrError {... on RepositoryConnection {nodes {
 
 def _names(listed: list[dict[str, Any]], key: str) -> set[str]:
     return {one[key] for one in listed}
-
-
-@contextmanager
-def development_server(folder: Path) -> Iterator[Any]:
-    """`dagster dev -w workspace.yaml` on a free port, as a function from GraphQL queries to their answers."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = ["dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
-    with (folder / "dev.log").open("w") as log:
-        server = subprocess.Popen(
-            command, cwd=ROOT, env=environment(folder), stdout=log, stderr=log, start_new_session=True
-        )
-
-    def ask(query: str) -> Any:
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/graphql",
-            json.dumps({"query": query}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own server
-            return json.load(answer)["data"]
-
-    try:
-        _await(ask, server, folder / "dev.log")
-        yield ask
-    finally:
-        _stop(server)
-
-
-def _stop(server: "subprocess.Popen[bytes]") -> None:
-    """By Ctrl-C, as a user stops it; all of it by force where the shell that started the tests made it deaf to that."""
-    server.send_signal(signal.SIGINT)
-    try:
-        server.wait(60)
-    except subprocess.TimeoutExpired:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
-
-
-def _await(ask: Any, server: "subprocess.Popen[bytes]", log: Path) -> None:
-    until = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            ask("{version}")
-        except (urllib.error.URLError, ConnectionError):
-            assert server.poll() is None, log.read_text()
-            assert time.monotonic() < until, log.read_text()
-            time.sleep(0.5)
-        else:
-            return

@@ -497,7 +497,16 @@ def test_report_writes_a_page_a_source(run: Run, pipeline: Path) -> None:
 def test_a_report_that_cannot_be_written_says_so(run: Run, pipeline: Path) -> None:
     ran = run("report", "-c", pipeline, "--to", pipeline)
     assert ran.status == 2
-    assert f"--to {pipeline}: cannot be written" in ran.err
+    assert f"{pipeline}: a report cannot be written there" in ran.err
+
+
+def test_reports_lie_where_the_configuration_says(run: Run, pipeline: Path) -> None:
+    ran = run("report", "-c", pipeline)
+    assert (ran.status, ran.out) == (0, f"{pipeline.parent / 'reports' / 'shop.html'}\n")
+    pipeline.write_text(pipeline.read_text() + "\nreports: {to: null}\n")
+    ran = run("report", "-c", pipeline)
+    assert ran.status == 2
+    assert "reports.to is null in pipeline.yaml: name a folder by --to" in ran.err
 
 
 def test_verify_refuses_a_source_without_a_server(run: Run, pipeline: Path) -> None:

@@ -1,0 +1,43 @@
+"""The HTML page of a source: written anew by runs with news, and linked to from Dagster.
+
+Put here: when it is written, and the link. Not here: what is on it (spark_jobs/report.py).
+
+Dagster's pages open links to the web alone, not to files: without ``reports.url`` the link is a path, to be copied.
+"""
+
+import time
+
+import dagster as dg
+
+from assets.checkpoint import Metadata
+from spark_jobs.config import Pipeline
+from spark_jobs.errors import StratalogError
+
+REPORT = "source/report"
+
+
+def link(pipeline: Pipeline, source: str) -> Metadata:
+    """Where the page is; empty where none is wanted."""
+    to, url = pipeline.reports.to, pipeline.reports.url
+    if to is None:
+        return {}
+    name = f"{source}.html"
+    where = dg.MetadataValue.path(str(to / name)) if url is None else dg.MetadataValue.url(f"{url.rstrip('/')}/{name}")
+    return {REPORT: where}
+
+
+def refresh(context: dg.OpExecutionContext, pipeline: Pipeline, source: str) -> Metadata:
+    """Writes the page anew; the link to it. Where it cannot be, the run's log says why, and the run goes on."""
+    from spark_jobs.pipeline import lake_of
+    from spark_jobs.report import write
+
+    if pipeline.reports.to is None:
+        return {}
+    began = time.monotonic()
+    try:
+        write(pipeline, lake_of(pipeline), source, pipeline.reports.to)
+    except StratalogError as error:
+        context.log.warning("%s: no report: %s", source, error)
+        return {}
+    context.log.info("%s: report written in %.1f s", source, time.monotonic() - began)
+    return link(pipeline, source)

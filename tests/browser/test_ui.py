@@ -1,0 +1,144 @@
+"""What a user of Dagster's UI sees of a source, and does by clicking: in Chromium, on a real `dagster dev`."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.eyes import Eyes
+from tests.dev_server import wait_for
+from tests.fix_browser import Shown
+
+pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.long]
+
+TABLES = ["carts", "customers", "order_lines", "orders", "products"]
+
+
+def group(name: str) -> str:
+    """A group's box in the graph."""
+    return f"//*[local-name()='foreignObject']//*[text()='{name}']"
+
+
+def test_the_graph_reads_from_the_source_to_the_tables(shown: Shown) -> None:
+    eyes = shown.eyes
+    eyes.open("/asset-groups")
+    places = [eyes.find(group(f"shop_{layer}")).location["x"] for layer in ("bronze", "silver", "downstream")]
+    assert places == sorted(places), "from left to right"
+    eyes.click("//button[.//*[@aria-label='panel_show_right']]")
+    eyes.click(group("shop_silver"))
+    assert "silver" in eyes.driver.current_url
+    eyes.driver.refresh()  # the graph is fitted into its frame anew
+    eyes.see(*TABLES, "Materialized", "Spark", "Delta Lake")
+    eyes.miss("fetching statuses")
+    eyes.picture("graph")
+
+
+@pytest.mark.parametrize(
+    "asset, group, before, after",
+    [
+        ("source/shop", "shop_bronze", None, "bronze / shop"),
+        ("bronze/shop", "shop_bronze", "source / shop", "silver / shop / shop / orders"),
+        ("silver/shop/shop/orders", "shop_silver", "bronze / shop", "downstream / shop / orders"),
+        ("downstream/shop/orders", "shop_downstream", "silver / shop / shop / orders", "published / shop"),
+    ],
+)
+def test_an_asset_names_its_group_and_its_neighbours(
+    shown: Shown, asset: str, group: str, before: str | None, after: str
+) -> None:
+    shown.eyes.open(f"/assets/{asset}")
+    words = shown.eyes.see("Upstream assets", "Downstream assets", after, *([before] if before else []))
+    upstream, downstream = words.split("Upstream assets")[1].split("Downstream assets")
+    assert before is None or before in upstream
+    assert after in downstream
+    assert re.search(rf"Group\n{group}\n", words)
+    assert "No description" not in words
+
+
+def test_a_materialization_says_its_positions_rows_and_lag(shown: Shown) -> None:
+    eyes = shown.eyes
+    eyes.open("/assets/downstream/shop/orders?view=events")
+    words = eyes.see("binlog/start", "binlog/lag_seconds", "delta/version", "delta/path")
+    said = dict(re.findall(r"^((?:binlog|rows|delta|run)/\w+)\n(.+)$", words, re.MULTILINE))
+    assert re.fullmatch(r"mysql-bin\.000001:\d+", said["binlog/start"])
+    last = max(shown.folder.binlogs.iterdir())
+    assert said["binlog/end"] == f"{last.name}:{last.stat().st_size}"
+    assert int(said["rows/inserted"]) > 100
+    assert (said["rows/updated"], said["rows/deleted"]) == ("0", "0")
+    assert float(said["binlog/lag_seconds"]) > 0
+    assert float(said["run/rows_per_second"]) > 0
+    assert said["delta/path"] == str(shown.folder.lake / "downstream" / "shop" / "orders")
+    eyes.miss("Loading")
+    eyes.picture("materialization")
+
+
+def backfills(shown: Shown) -> list[dict[str, Any]]:
+    asked = "{partitionBackfillsOrError {... on PartitionBackfills {results {id status partitionNames numCancelable}}}}"
+    found: list[dict[str, Any]] = shown.served.ask(asked)["partitionBackfillsOrError"]["results"]
+    return found
+
+
+def choose(eyes: Eyes, *files: str) -> None:
+    """Ticks files in the dialog of `backfill/shop`."""
+    eyes.open("/assets/backfill/shop")
+    eyes.press("Materialize…")
+    eyes.see("Partition selection")
+    eyes.click("//*[text()='Select a partition or create one']")
+    for file in files:
+        eyes.click(f"//*[text()='{file}']")
+    eyes.see(f"{len(files)} partitions")
+    eyes.picture("backfill")
+    eyes.click("//*[text()='Launch runs to materialize backfill / shop']")
+
+
+def test_a_range_of_files_is_done_again_by_clicking(shown: Shown) -> None:
+    eyes, files = shown.eyes, ("mysql-bin.000002", "mysql-bin.000003")
+    choose(eyes, *files)
+    eyes.press("Launch backfill")
+    (started,) = wait_for("the backfill is there", lambda: backfills(shown))
+    assert started["partitionNames"] == [*files]
+
+    def ended() -> str | None:
+        (now,) = backfills(shown)
+        return None if now["status"] in {"REQUESTED", "COMPLETED"} else str(now["status"])
+
+    assert wait_for("the backfill has ended", ended, 300) == "COMPLETED_SUCCESS"
+    eyes.open("/assets/backfill/shop?view=events&partition=mysql-bin.000003")
+    words = eyes.see("backfill/files", "binlog/start", "rows/touched")
+    said = dict(re.findall(r"^((?:backfill|binlog|rows)/\w+)\n(.+)$", words, re.MULTILINE))
+    assert said["backfill/files"] == "2"
+    assert said["binlog/start"] == "mysql-bin.000002:4"
+    assert said["binlog/end"].startswith("mysql-bin.00000")
+    assert int(said["rows/touched"]) > 0
+    assert said["backfill/tables_changed"] == "0", "what is there already is not written"
+
+
+def test_a_source_says_where_its_report_is(shown: Shown) -> None:
+    shown.eyes.open("/assets/source/shop")
+    page = shown.folder.path / "reports" / "shop.html"
+    shown.eyes.see("source/report", str(page))
+    shown.eyes.driver.get(page.as_uri())
+    shown.eyes.see("shop", "bronze", "Rows merged downstream")
+    shown.eyes.picture("report")
+
+
+def write_again(table: Path) -> None:
+    """Has the rows of a table's first file in it a second time, as somebody might who appends where he should merge."""
+    log = sorted((table / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for file in log for line in file.read_text().splitlines()]
+    added = next(action["add"] for action in actions if "add" in action)
+    again = f"again-{Path(added['path']).name}"
+    shutil.copy(table / added["path"], table / again)
+    log[-1].with_name(f"{int(log[-1].stem) + 1:020d}.json").write_text(json.dumps({"add": added | {"path": again}}))
+
+
+def test_a_check_that_fails_is_shown_as_failed(shown: Shown) -> None:
+    eyes = shown.eyes
+    write_again(shown.folder.lake / "downstream" / "shop" / "customers")
+    eyes.open("/assets/downstream/shop/customers?view=checks")
+    eyes.click("//*[text()='keys_unique']")
+    eyes.press("Execute")
+    eyes.see("Failed", "keys stand in several rows: somebody else wrote to the table", seconds=300)
+    eyes.picture("check")

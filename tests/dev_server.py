@@ -1,0 +1,102 @@
+"""Dagster's own processes over a pipeline: their environment, and `dagster dev` to ask and to look at.
+
+Put here: starting and stopping them, and waiting for what they do. Not here: what a test expects of them.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+ROOT = Path(__file__).parents[1]
+_PATIENCE = 180
+"""Seconds for a process to answer on a busy machine."""
+
+
+def environment(pipeline: Path, home: Path, **more: str) -> dict[str, str]:
+    """Of Dagster's commands: this pipeline, this instance, and the programs of the tests' own Python."""
+    own = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "STRATALOG_CONFIG": str(pipeline),
+        "DAGSTER_HOME": str(home),
+    }
+    return os.environ | own | more
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A webserver that answers."""
+
+    url: str
+
+    def ask(self, query: str, **variables: Any) -> Any:
+        """The data of a GraphQL answer."""
+        request = urllib.request.Request(  # noqa: S310 - our own server
+            f"{self.url}/graphql",
+            json.dumps({"query": query, "variables": variables}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            return json.load(answer)["data"]
+
+
+@contextmanager
+def development_server(variables: dict[str, str], log: Path) -> Iterator[Served]:
+    """`dagster dev -w workspace.yaml` on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = ["dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
+    with log.open("w") as said:
+        server = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=said, stderr=said, start_new_session=True)
+    served = Served(f"http://127.0.0.1:{port}")
+    try:
+        _await(served, server, log)
+        yield served
+    finally:
+        _stop(server)
+
+
+def wait_for(what: str, found: Callable[[], T], seconds: float = _PATIENCE) -> T:
+    """The first answer that is true; asked twice a second."""
+    until = time.monotonic() + seconds
+    while not (answer := found()):
+        assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
+        time.sleep(0.5)
+    return answer
+
+
+def _stop(server: "subprocess.Popen[bytes]") -> None:
+    """By Ctrl-C, as a user stops it; all of it by force where the shell that started the tests made it deaf to that."""
+    server.send_signal(signal.SIGINT)
+    try:
+        server.wait(60)
+    except subprocess.TimeoutExpired:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def _await(served: Served, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    def answers() -> bool:
+        try:
+            served.ask("{version}")
+        except (urllib.error.URLError, ConnectionError):
+            assert server.poll() is None, log.read_text()
+            return False
+        return True
+
+    try:
+        wait_for("dagster dev answers", answers)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{log.read_text()}") from None
