@@ -225,6 +225,16 @@ class Table:
         )
         yield from scanner.to_batches()
 
+    def rows(self, wanted: list[tuple[str, str, Any]] | None = None) -> list[dict[str, Any]]:
+        """The newest version of a small table, without a JVM; wanted: (column, "=", value), all of which hold."""
+        opened = self._open()
+        return [] if opened is None else opened.to_pyarrow_table(filters=wanted).to_pylist()
+
+    def history(self, limit: int) -> list[dict[str, Any]]:
+        """What Delta says of the newest commits, newest first, without a JVM."""
+        opened = self._open()
+        return [] if opened is None else opened.history(limit)
+
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""
         checkpoint = self._said(head, checkpoint)

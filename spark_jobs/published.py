@@ -10,7 +10,6 @@ scope or not. The source has a row of its own, without a table: which version of
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 
-import deltalake
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
@@ -79,9 +78,7 @@ def read(lake: Lake, source: str) -> list[Entry]:
 def versions(lake: Lake) -> dict[str, int]:
     """By path of a downstream table, the oldest version of it that is published, of whatever source."""
     found: dict[str, int] = {}
-    table = lake.published()
-    stored = deltalake.DeltaTable(table.path).to_pyarrow_table().to_pylist() if table.head() else []
-    for row in stored:
+    for row in lake.published().rows():
         path, version = row["downstream"], row["downstream_version"]
         if path is not None and version is not None:
             found[path] = min(version, found.get(path, version))
@@ -95,11 +92,7 @@ def surveyed(lake: Lake, source: str) -> Position | None:
 
 
 def _stored(lake: Lake, source: str) -> list[Entry]:
-    table = lake.published()
-    if table.head() is None:
-        return []
-    stored = deltalake.DeltaTable(table.path).to_pyarrow_table(filters=[("source", "=", source)])
-    return [Entry(**row) for row in stored.to_pylist()]
+    return [Entry(**row) for row in lake.published().rows([("source", "=", source)])]
 
 
 def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], position: Position) -> None:

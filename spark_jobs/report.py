@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
-import deltalake
 import jinja2
 from rich.filesize import decimal
 
@@ -142,10 +141,8 @@ def write(pipeline: Pipeline, lake: Lake, name: str, folder: Path) -> Path:
 
 def commits(table: Table, metrics: Sequence[str]) -> list[Commit]:
     """The newest commits of ours that a table's log still has, oldest first, without those of maintenance."""
-    if table.head() is None:
-        return []
     found = []
-    for one in deltalake.DeltaTable(table.path).history(_LATEST):
+    for one in table.history(_LATEST):
         checkpoint = Checkpoint.from_json(one.get("userMetadata"))
         if checkpoint is None or checkpoint.kind == MAINTENANCE:
             continue

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-import deltalake
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -51,11 +50,7 @@ class Skip:
 
 def read(lake: Lake, source: str) -> list[Skip]:
     """Those of a source, by table and place, without a JVM. Raises LakeError."""
-    table = lake.skips(source)
-    if table.head() is None:
-        return []
-    rows = deltalake.DeltaTable(table.path).to_pyarrow_table().to_pylist()
-    return sorted((Skip(**row) for row in rows), key=lambda one: (one.name, one.place))
+    return sorted((Skip(**row) for row in lake.skips(source).rows()), key=lambda one: (one.name, one.place))
 
 
 def write(spark: SparkSession, lake: Lake, source: str, skips: Sequence[Skip]) -> None:

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import deltalake
-
 from spark_jobs import published, skips
 from spark_jobs.binlog import TableName
 from spark_jobs.config import Pipeline
@@ -216,7 +214,7 @@ def _lag(table: Table, backlog: int | None) -> float | None:
         return None
     if not backlog:
         return 0.0
-    newest: int = deltalake.DeltaTable(table.path).history(1)[0]["timestamp"]
+    newest: int = table.history(1)[0]["timestamp"]
     return round(max(datetime.now(UTC).timestamp() - newest / 1000, 0.0), 3)
 
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import deltalake
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -231,10 +230,7 @@ def _agrees(logged: Column, known: Column) -> bool:
 
 
 def _stored(table: Table, name: TableName) -> tuple[Position, TableDefinition] | None:
-    if table.head() is None:
-        return None
-    wanted = [("schema", "=", name.schema), ("table", "=", name.table)]
-    rows = deltalake.DeltaTable(table.path).to_pyarrow_table(filters=wanted).to_pylist()
+    rows = table.rows([("schema", "=", name.schema), ("table", "=", name.table)])
     return (Position.parse(rows[0]["read_at"]), from_json(rows[0]["definition"])) if rows else None
 
 

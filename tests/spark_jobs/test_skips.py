@@ -1,0 +1,55 @@
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs import skips
+from spark_jobs.errors import LostRace
+from spark_jobs.filters import Filters
+from spark_jobs.lake import Lake
+from spark_jobs.position import Position
+from spark_jobs.skips import Skip, with_skips
+
+HERE, LATER = "mysql-bin.000042:1337", "mysql-bin.000042:9000"
+ORDERS = Skip("shop", "orders", HERE, "Write_rows event", "its rows do not end with their event")
+CARTS = Skip("shop", "carts", LATER, "DROP TABLE carts")
+
+
+def test_without_any_the_rules_are_those_of_the_configuration(lake: Path) -> None:
+    assert skips.read(Lake(str(lake)), "shop") == []
+    assert with_skips(Filters(), Lake(str(lake)), "shop") == Filters()
+
+
+@pytest.mark.spark
+def test_they_are_read_as_they_were_written_and_each_is_about_one_table(spark: SparkSession, lake: Path) -> None:
+    of = Lake(str(lake))
+    skips.write(spark, of, "shop", [ORDERS])
+    (first,) = skips.read(of, "shop")
+    assert (first.name, first.place, first.reason) == (ORDERS.name, Position.parse(HERE), ORDERS.reason)
+    assert first.skipped_at
+    skips.write(spark, of, "shop", [first, CARTS])
+    assert skips.read(of, "shop")[1] == first, "what was recorded keeps its time"
+    filters = with_skips(Filters(), of, "shop")
+    assert filters.skipped("shop", "orders") == {Position.parse(HERE)}
+    assert filters.of("shop", "carts").skips == {Position.parse(LATER)}
+    assert filters.skipped("shop", "customers") == frozenset()
+    assert skips.read(of, "another") == []
+
+
+@pytest.mark.spark
+def test_the_last_one_that_is_taken_back_leaves_none(spark: SparkSession, lake: Path) -> None:
+    of = Lake(str(lake))
+    skips.write(spark, of, "shop", [ORDERS])
+    skips.write(spark, of, "shop", [])
+    assert skips.read(of, "shop") == []
+
+
+@pytest.mark.spark
+def test_of_two_that_write_at_once_one_loses(spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = Lake(str(lake))
+    skips.write(spark, of, "shop", [ORDERS])
+    head = of.skips("shop").head()
+    skips.write(spark, of, "shop", [ORDERS, CARTS])
+    monkeypatch.setattr("spark_jobs.lake.Table.head", lambda _: head)
+    with pytest.raises(LostRace):
+        skips.write(spark, of, "shop", [CARTS])
