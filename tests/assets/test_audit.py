@@ -29,6 +29,7 @@ def checked(made: CodeLocation) -> Found:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_key_that_stands_twice_fails_its_table_alone(tmp_path: Path, spark: SparkSession) -> None:
     with location(tmp_path, spark) as made:
         made.write(1, Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 2)), Commit())

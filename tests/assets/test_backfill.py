@@ -59,6 +59,7 @@ def orders(shop: CodeLocation) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_three_ways_do_a_range_again_and_say_what_differed(shop: CodeLocation) -> None:
     assert known(shop) == FILES
 

@@ -40,6 +40,7 @@ TWO_SOURCES = {
 
 @pytest.mark.dagster
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_table_of_several_sources_keeps_the_first_one_s_position(tmp_path: Path, spark: SparkSession) -> None:
     with location(tmp_path, spark, **TWO_SOURCES) as made:
         made.write(1, Insert("shop.lines", (1, 10)), Insert("shop.later", (1,)))

@@ -58,6 +58,7 @@ CREATE = "CREATE TABLE {} (id INT NOT NULL PRIMARY KEY, note VARCHAR(40))"
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: SparkSession, tmp_path: Path) -> None:
     logs = Logs(spark, tmp_path)
     orders, only_orders = TableName("shop", "orders"), logs.pipeline(tables=["shop.orders"])
@@ -90,6 +91,7 @@ def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: S
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_log_is_kept_of_a_table_that_is_to_take_the_place_of_another(spark: SparkSession, tmp_path: Path) -> None:
     logs = Logs(spark, tmp_path)
     logs.write(1, Statement("shop", CREATE.format("orders")), Insert("shop.orders", (1, "a")), Commit())

@@ -27,7 +27,7 @@ def pipeline(demo: Report) -> Pipeline:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_row_is_as_recorded(demo: Report) -> None:
     assert demo.equal, demo.text()
     assert demo.totals.runs == 2
@@ -43,7 +43,7 @@ TAMPERED = {
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_changed_behind_its_back_is_found(spark: SparkSession, demo: Report, tmp_path: Path) -> None:
     shutil.copytree(demo.folder.path, tmp_path / "copy")
     pipeline = load(tmp_path / "copy" / "pipeline.yaml")
@@ -56,7 +56,7 @@ def test_what_is_changed_behind_its_back_is_found(spark: SparkSession, demo: Rep
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_more_file_moves_the_lake_on(spark: SparkSession, demo: Report, pipeline: Pipeline) -> None:
     for file in demo.folder.next.iterdir():
         file.rename(demo.folder.binlogs / file.name)
