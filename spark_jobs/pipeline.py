@@ -24,7 +24,7 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
 from spark_jobs.course import COMPLETE, Rules, Standing, Turn, course, first_rows
-from spark_jobs.errors import ConfigError, LostRace, StratalogError, TableStopped, about
+from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.filters import Filters, TableFilters
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
@@ -299,6 +299,8 @@ class Planner:
         head = table.head()
         own = head.position if head else None
         since = max([since, *([own] if own else [])])
+        if since > self.end:
+            raise self._overtaken(f"{name} is compacted up to {since}")
         if since < self.oldest:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
         whole = Range(since, self.end)
@@ -310,6 +312,16 @@ class Planner:
         carried = sum(step.carried.size for step in steps if isinstance(step, Turn) and step.carried)
         size = seen_here.size if seen_here else 0
         return Work(self.source, name, window, steps, table, head, size, filters, carried=carried) if steps else None
+
+    def _overtaken(self, found: str) -> LakeError:
+        """The error of a run that finds tables ahead of the log that it took for bronze's end."""
+        head = self.bronze.head()
+        if head and head.position and head.position > self.end:
+            return LostRace(f"{self.source}: {found}, and this run began at {self.end}: another writer has gone on")
+        return LakeError(
+            f"{self.source}: {found}, and bronze ends at {self.end}: it is not the bronze that the tables came from; "
+            "put that one back, or move silver, downstream and published away"
+        )
 
     def _complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         return named(self.lake, self.source, logged, last_change)

@@ -98,13 +98,14 @@ def _stored(lake: Lake, source: str) -> list[Entry]:
 def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], position: Position) -> None:
     """Replaces the source's rows, its own among them, in one commit.
 
-    Raises LostRace where other sources keep winning.
+    Raises LostRace where another run of the source has published what is further, and where other sources keep winning.
     """
     table = lake.published()
     listed = [asdict(entry) for entry in entries] + [_row_of_source(lake, source, position)]
     rows = spark.createDataFrame(pa.Table.from_pylist(listed, schema=_SCHEMA)).coalesce(1)
     for tries_left in reversed(range(_TRIES)):
         head = _with_all_columns(spark, table) or table.new(COLUMNS, {})
+        _require_no_further(lake, source, position)
         try:
             table.replace(
                 rows, f"source = '{source}'", head, Checkpoint(position, new_batch(), notes={"source": source})
@@ -114,6 +115,13 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
                 raise
         else:
             return
+
+
+def _require_no_further(lake: Lake, source: str, position: Position) -> None:
+    """A run that slept while another went on must not set back what is published."""
+    there, held = surveyed(lake, source), lake.bronze(source).head()
+    if there and there > position and held and held.position and held.position >= there:
+        raise LostRace(f"{source}: this run has done the log up to {position}, and another writer up to {there} by now")
 
 
 def _with_all_columns(spark: SparkSession, table: Table) -> Head | None:

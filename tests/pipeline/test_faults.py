@@ -19,7 +19,7 @@ from spark_jobs.config import Pipeline
 from spark_jobs.errors import ChecksumMismatch, DecodeError, LakeError, LostRace, SourceError
 from spark_jobs.extract import land, plan
 from spark_jobs.lake import Table
-from spark_jobs.pipeline import Planner, extract_source, lake_of, run_source
+from spark_jobs.pipeline import Planner, extract_source, lake_of, publish, run_source
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_spark import LIGHT
@@ -121,6 +121,25 @@ def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
             lambda session: session.sql(f"DELETE FROM {target.sql}").collect(),
         )
     assert contents(shop, pipeline) == before
+
+
+def test_a_run_that_slept_while_another_went_on_sets_nothing_back(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    written(shop)
+    _, slept = shop.run(pipeline)
+    lake = lake_of(pipeline)
+    head = lake.bronze(SOURCE).head()
+    assert head is not None
+    assert head.checkpoint is not None
+    entries = published.read(lake, SOURCE)
+    shop.execute("UPDATE orders SET state = 'sent'")
+    shop.run(pipeline)
+    now = heads(pipeline, shop)
+    with pytest.raises(LostRace, match="another writer has gone on"):
+        Planner(pipeline, lake, SOURCE, lake.bronze(SOURCE), head, head.checkpoint).plan(shop.spark, entries)
+    with pytest.raises(LostRace, match="and another writer up to"):
+        publish(shop.spark, pipeline, SOURCE, slept)
+    assert heads(pipeline, shop) == now
 
 
 def copied(shop: Shop, folder: Path) -> list[Path]:
