@@ -32,11 +32,12 @@ def interruptible(spark: SparkSession) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    left = threading.Event()
+    left, came = threading.Event(), threading.Event()
 
     def interrupted(*_: object) -> None:
         for name in _SPEAKING:
             logging.getLogger(name).addFilter(_not_of_py4j)
+        came.set()
         silent = threading.Event()
         threading.Thread(target=_cancel, args=(spark, silent, left), daemon=True).start()
         silent.wait(_PATIENCE)
@@ -45,6 +46,10 @@ def interruptible(spark: SparkSession) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, interrupted)
     try:
         yield
+    except Exception as error:  # a call that is interrupted may say in its stead what its clearing up met
+        if came.is_set():
+            raise KeyboardInterrupt from error
+        raise
     finally:
         left.set()
         for name in _SPEAKING:

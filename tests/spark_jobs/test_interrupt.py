@@ -4,7 +4,7 @@ import signal
 import time
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.interrupt import interruptible
 
@@ -15,6 +15,14 @@ def py4j_says(name: str) -> None:
     logger.handle(logger.makeRecord(name, logging.ERROR, "/py4j/clientserver.py", 512, "shutting down", (), None))
 
 
+def collected_loudly(rows: DataFrame) -> None:
+    try:
+        rows.collect()
+    finally:
+        py4j_says("")
+        py4j_says("py4j.clientserver")
+
+
 @pytest.mark.spark
 def test_a_job_ends_with_the_interrupt_and_the_session_lives_on(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
@@ -23,13 +31,26 @@ def test_a_job_ends_with_the_interrupt_and_the_session_lives_on(
     slow = spark.range(2).selectExpr("java_method('java.lang.Thread', 'sleep', 60000L)")
     signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     signal.setitimer(signal.ITIMER_REAL, 1)
-    with interruptible(spark):
-        with pytest.raises(KeyboardInterrupt):
-            slow.collect()
-        py4j_says("")
-        py4j_says("py4j.clientserver")
+    with pytest.raises(KeyboardInterrupt), interruptible(spark):
+        collected_loudly(slow)
     assert time.monotonic() - began < 30
     assert signal.getsignal(signal.SIGINT) is before
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     spark.sparkContext.setLogLevel("ERROR")
     assert spark.range(3).count() == 3
+
+
+@pytest.mark.spark
+def test_what_clearing_up_meets_is_not_said_in_the_interrupt_s_place(spark: SparkSession) -> None:
+    def clumsy() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+        finally:
+            raise ConnectionError("Answer from Java side is empty")
+
+    with pytest.raises(KeyboardInterrupt), interruptible(spark):
+        clumsy()
+    spark.sparkContext.setLogLevel("ERROR")
+    with pytest.raises(ConnectionError, match="of its own"), interruptible(spark):
+        raise ConnectionError("of its own")
