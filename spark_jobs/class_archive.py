@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.config import Spark
 from spark_jobs.errors import StratalogError
-from spark_jobs.session import JAVA_OPTIONS, own_session, spark_session
+from spark_jobs.session import JAVA_OPTIONS, SILENT_CLASSES, own_session, spark_session
 
 _MERGE = """
     MERGE WITH SCHEMA EVOLUTION INTO delta.`{table}` AS t USING news AS n ON t.id = n.id
@@ -56,7 +56,7 @@ def _named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def main(archive: str) -> int:
     """Writes the archive when the process's JVM ends. Returns the exit status."""
-    options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={archive} {SILENT_CLASSES}"
     conf = {"spark.driver.extraJavaOptions": options}
     try:
         with tempfile.TemporaryDirectory() as scratch:

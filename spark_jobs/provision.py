@@ -205,13 +205,18 @@ _CLASSES, _CLASSES_OF = "spark.jsa", "pyspark"
 def _classes_name() -> str:
     import pyspark
 
-    told = f"{_java()} {_java_version()} {pyspark.__version__} {Path(pyspark.__file__).parent} {DELTA[0].version}"
+    told = f"{_java()} {_java_version()} {pyspark.__version__} {_pyspark()} {DELTA[0].version}"
     return f"classes-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
-def _archive_classes(into: Path) -> None:
+def _pyspark() -> Path:
+    """Its folder."""
     import pyspark
 
+    return Path(pyspark.__file__).parent
+
+
+def _archive_classes(into: Path) -> None:
     _forget_classes()
     command = [sys.executable, "-m", "spark_jobs.class_archive", str(into / _CLASSES)]
     with _saying("Keeping the classes that Spark loads (200 MB), so that it begins in half the time"):
@@ -219,7 +224,7 @@ def _archive_classes(into: Path) -> None:
         said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if said.returncode or not (into / _CLASSES).is_file():
         raise ConfigError(f"the archive of Spark's classes was not written: {(said.stdout.splitlines() or ['?'])[-1]}")
-    (into / _CLASSES_OF).write_text(str(Path(pyspark.__file__).parent))
+    (into / _CLASSES_OF).write_text(str(_pyspark()))
 
 
 def _forget_classes() -> None:
@@ -349,9 +354,7 @@ def _ivy(what: str, artifact: Artifact, scratch: Path) -> None:
 
 
 def _ivy_command(artifact: Artifact, scratch: Path) -> list[str]:
-    import pyspark
-
-    ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
+    ivy = next(_pyspark().glob("jars/ivy-*.jar"))
     own = os.environ.get(IVY_SETTINGS)
     return [
         *(_java(), *_proxies(), "-jar", str(ivy), *(["-settings", own] if own else [])),

@@ -124,7 +124,6 @@ def _statements(reading: Reading, part: Part) -> Iterator[Statement]:
     """Those of a part of the log that may be about tables. Raises SourceError, DecodeError."""
     format_, chunks = reading(part)
     slicer = Slicer(part.file, part.start, format_)
-
     for cut in chain(chain.from_iterable(map(slicer.feed, chunks)), slicer.finish()):
         said = zip(*(cut.column(one).to_pylist() for one in ("kind", "statement", "database")), strict=True)
         yield from (judge(text, database or "") for kind, text, database in said if kind == "statement" and text)

@@ -33,6 +33,8 @@ A merge compiles dozens of classes, anew for every table: 40 % of what a JVM did
 5 tables took 14 to 24 s on a busy machine. Interpreted, the rows of 5 MB take as long as they take compiled."""
 JAVA_OPTIONS = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+SILENT_CLASSES = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+"""For the JVM: nothing is said of classes that an archive cannot take, or of an archive that does not fit."""
 _LOCAL = {
     # At their defaults (200 and 50) these cost seconds a commit on one machine.
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
@@ -72,7 +74,7 @@ def spark_session(settings: Spark) -> SparkSession:
 def _archived() -> str:
     """Options by which Java begins with the classes that were kept; of an archive that does not fit it says nothing."""
     archive = class_archive()
-    return f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off" if archive else ""
+    return f"-XX:SharedArchiveFile={archive} {SILENT_CLASSES}" if archive else ""
 
 
 @contextmanager

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.event_types import MEANINGS, type_name
+from spark_jobs.binlog.format_description import MAGIC
 from spark_jobs.binlog.framing import HEADER, Bytes, TableMaps, open_slice, view
 from spark_jobs.binlog.table import TableName
 from spark_jobs.errors import DecodeError
 
 _IGNORABLE = 28
 _TYPE, _LENGTH, _FOOTER = 4, 9, 4
-_FIRST_EVENT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def passed_over(file: str, start: int, payload: Bytes, offsets: Collection[int])
     that begins it. An event that ends with its CRC32 gets the one that fits. Raises DecodeError where no event is.
     """
     buffer = bytearray(view(payload).tobytes())
-    places = list(_places(buffer, 0 if start else _FIRST_EVENT))
+    places = list(_places(buffer, 0 if start else len(MAGIC)))
     for offset in offsets:
         if offset - start not in places:
             raise DecodeError(f"{file}:{offset}: an event is to be passed over here, and none begins here")
