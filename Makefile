@@ -48,7 +48,7 @@ test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, 
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
 	@$(STEP) 'Tests without Spark and server'
-	@$(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not long'
+	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not long'
 
 .PHONY: test-checked
 test-checked: $(DEV) ## the decoder's tests with every load and store of its kernels checked: minutes

@@ -7,11 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs import json_text
 from spark_jobs.binlog import Column
+from tests.fix_hypothesis import examples
 
 VARCHAR, BIGINT, DECIMAL, DATE, TIMESTAMP, DATETIME = 15, 8, 246, 10, 17, 18
 
@@ -48,7 +49,7 @@ WRITTEN_BY_ARROW = [
 
 
 @pytest.mark.parametrize("place", range(len(WRITTEN_BY_ARROW)))
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_both_ways_write_the_same(place: int, data: st.DataObject) -> None:
     column, kind, values = WRITTEN_BY_ARROW[place]

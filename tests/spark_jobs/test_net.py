@@ -5,12 +5,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import Changes
 from spark_jobs.errors import Unsupported
 from spark_jobs.net import DELETE, INSERT, UPDATE, Place, image_rows, net_rows, reduce, settle
+from tests.fix_hypothesis import examples
 
 Row = dict[str, Any]
 COLUMNS = {"id": pa.int32(), "part": pa.string(), "note": pa.string()}
@@ -136,7 +137,7 @@ def runs(changes: Sequence[Change], cuts: Sequence[bool]) -> Iterator[Sequence[C
             start = at
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(histories(), st.lists(st.booleans(), min_size=1, max_size=7), st.randoms(use_true_random=False))
 def test_net_rows_reduced_are_what_a_dict_remembers(changes: list[Change], cuts: list[bool], chance: Any) -> None:
     pieces = [table for run in runs(changes, cuts) for table in decoded(run)]
@@ -147,7 +148,7 @@ def test_net_rows_reduced_are_what_a_dict_remembers(changes: list[Change], cuts:
     assert len(settled) == len(simulated(changes))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(histories(), st.lists(st.booleans(), min_size=1, max_size=7), st.randoms(use_true_random=False))
 def test_reducing_in_any_grouping_is_reducing_all(changes: list[Change], cuts: list[bool], chance: Any) -> None:
     """A task's slices need not be neighbours in the log: files are handed to tasks by size."""
@@ -159,7 +160,7 @@ def test_reducing_in_any_grouping_is_reducing_all(changes: list[Change], cuts: l
     assert ordered(reduce(pieces[0], KEY)) == ordered(whole)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(histories())
 def test_at_most_the_first_and_the_last_row_of_a_key_are_kept(changes: list[Change]) -> None:
     reduced = reduce(pa.concat_tables([table for run in runs(changes, [False]) for table in decoded(run)]), KEY)
@@ -282,7 +283,7 @@ def test_null_in_a_key_is_refused_with_its_place(before: Row | None, after: Row 
     assert str(refused.value) == said
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(histories())
 def test_images_of_a_bag_add_up_to_what_a_dict_counts(changes: list[Change]) -> None:
     counted: dict[Any, int] = {}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import generated, kernels, rows
@@ -14,6 +14,7 @@ from spark_jobs.binlog.rows import Decoder
 from spark_jobs.binlog.table import TableDefinition
 from spark_jobs.errors import DecodeError
 from tests import segment_types as types
+from tests.fix_hypothesis import examples
 from tests.segment_spec import Delete, Insert, Rows, SegmentSpec, Table, Update
 from tests.spark_jobs.binlog.test_same_as_slow import (
     RECORDED,
@@ -57,7 +58,7 @@ def both_ways(content: bytes, most: int, before: Any = "all", table: str = "shop
 
 
 @pytest.mark.slow
-@settings(max_examples=10)
+@examples(10)
 @given(contents, st.sampled_from([1, 2, 3, 16384]), st.sampled_from(["key", "all"]))
 def test_random_rows(content: bytes, most: int, before: str) -> None:
     usual, code = both_ways(content, most, before)

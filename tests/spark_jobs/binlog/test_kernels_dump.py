@@ -5,11 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import kernels
 from tests.dump_stream import ARTIFICIAL, LONGEST, Taken, event, fake_rotate, packets, take
+from tests.fix_hypothesis import examples
 
 WHY = "more full stopped end idle rotated format refused sequence hole again strange".split()  # noqa: SIM905 - shorter
 WHOLE = ("end", "idle", "rotated", "format", "refused")
@@ -88,7 +89,7 @@ def stream(position: int, chosen: Sequence[tuple[str, int]], last: str) -> tuple
     return wire, position
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     start=st.sampled_from([4, 500, (1 << 32) - 40, 1 << 33]),
     chosen=st.lists(st.tuples(kinds, st.integers(0, 300)), max_size=12),
@@ -106,7 +107,7 @@ def test_it_takes_apart_what_its_twin_does(
             assert unpacked(wire, start, stop, cuts, room) == take(wire, start, stop)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     chosen=st.lists(st.tuples(kinds, st.integers(0, 60)), max_size=6),
     last=ends,

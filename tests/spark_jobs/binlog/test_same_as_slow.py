@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog.framing import TableMaps, open_slice
@@ -21,6 +21,7 @@ from spark_jobs.binlog.table import TableDefinition, parse_table_map
 from spark_jobs.binlog.transactions import Slicer
 from tests import segment_types as types
 from tests import slow_decoder
+from tests.fix_hypothesis import examples
 from tests.segment_spec import Commit, Delete, Insert, Rows, SegmentSpec, Table, Update
 
 
@@ -287,21 +288,21 @@ def slow(content: bytes, definition: TableDefinition) -> list[Any]:
     return comparable(list(slow_decoder.decode(content, definition, definitions_of(content))))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(contents, st.sampled_from([1, 2, 3, 16384]))
 def test_random_rows_decode_as_the_slow_decoder_has_them(content: bytes, rows: int) -> None:
     definition = definition_of(content, "shop.random")
     assert comparable(fast(content, definition, rows)) == slow(content, definition)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(contents, st.sampled_from([1, 200, 1 << 20]))
 def test_slices_hold_the_same_rows(content: bytes, target: int) -> None:
     definition = definition_of(content, "shop.random")
     assert comparable(fast_by_slices(content, definition, target)) == slow(content, definition)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(specs(), st.sampled_from(PACKINGS[2:]))
 def test_packed_and_plain_files_tell_the_same_changes(spec: SegmentSpec, packing: dict[str, Any]) -> None:
     """Save for positions. And each position names one change."""

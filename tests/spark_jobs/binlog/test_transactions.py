@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.framing import FormatDescription, TableMaps, open_slice
 from spark_jobs.binlog.transactions import LARGE, Slicer
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
+from tests.fix_hypothesis import examples
 from tests.segment_spec import (
     UUID,
     Change,
@@ -191,7 +192,7 @@ def _statements_inside(changes: list[Change]) -> Iterator[Change]:
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(
     spec=files,
     target=st.integers(1, 4000),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import kernels
@@ -16,6 +16,7 @@ from spark_jobs.binlog.types.base import BadValue, Filled
 from spark_jobs.binlog.types.documents import JSON
 from spark_jobs.errors import DecodeError
 from tests.binary_json import Opaque, double_text, moment, text, write
+from tests.fix_hypothesis import examples
 from tests.one_value import check, column_of, decode
 from tests.segment_spec import Insert, Raw, SegmentSpec, Table
 from tests.segment_types import DECIMAL, JSON_DOCUMENT
@@ -156,7 +157,7 @@ documents = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(documents | st.just(b""), min_size=1, max_size=6), st.booleans(), st.binary(max_size=3))
 def test_random_documents_read_as_the_twin_has_them(values: list[Any], large: bool, gap: bytes) -> None:
     """The gaps are what an update in place leaves."""
@@ -255,7 +256,7 @@ def test_a_document_that_shares_values_is_bounded() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@examples(300)
 @given(documents, st.data())
 @example({"a": [1, "b", {"c": None}]}, None)
 def test_damage_is_an_error_or_other_text_but_never_worse(value: Any, data: st.DataObject | None) -> None:
