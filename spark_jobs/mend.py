@@ -79,14 +79,13 @@ def plan_undo(pipeline: Pipeline, source: str, position: str, table: str | None 
 
 def add(spark: SparkSession, pipeline: Pipeline, source: str, new: Sequence[Skip]) -> None:
     """Records events that are passed over. Raises LostRace."""
-    lake = lake_of(pipeline)
-    skips.write(spark, lake, source, [*skips.read(lake, source), *new])
+    skips.edit(spark, lake_of(pipeline), source, lambda known: [*known, *new])
 
 
 def remove(spark: SparkSession, pipeline: Pipeline, source: str, gone: Sequence[Skip]) -> list[str]:
     """Takes records back; says what to do for the tables that have passed the event already. Raises LostRace."""
     lake = lake_of(pipeline)
-    skips.write(spark, lake, source, [one for one in skips.read(lake, source) if one not in gone])
+    skips.edit(spark, lake, source, lambda known: [one for one in known if one not in gone])
     said = []
     for one in gone:
         head = lake.silver(source, one.schema, one.table).head()

@@ -6,7 +6,7 @@ Put here: its rows, and reading and writing them. Not here: who may add one (men
 Every run and every backfill reads them, so that the same range comes to the same rows whenever it is done.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
@@ -53,10 +53,14 @@ def read(lake: Lake, source: str) -> list[Skip]:
     return sorted((Skip(**row) for row in lake.skips(source).rows()), key=lambda one: (one.name, one.place))
 
 
-def write(spark: SparkSession, lake: Lake, source: str, skips: Sequence[Skip]) -> None:
-    """Puts these in the place of those that the lake has, in one commit. Raises LostRace."""
+def edit(spark: SparkSession, lake: Lake, source: str, change: Callable[[list[Skip]], list[Skip]]) -> None:
+    """Puts what the change makes of those that the lake has in their place, in one commit.
+
+    Raises LostRace where another edit came between: the head is read before the rows.
+    """
     table = lake.skips(source)
     head = table.head() or table.new(COLUMNS, {})
+    skips = change(read(lake, source))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     listed = [asdict(replace(one, skipped_at=one.skipped_at or now)) for one in skips]
     rows = spark.createDataFrame(pa.Table.from_pylist(listed, schema=_ARROW)).coalesce(1)
