@@ -38,5 +38,5 @@ def test_the_versions_of_dagster_and_its_libraries_belong_together() -> None:
     """Libraries of 0.N are released with dagster 1.(N - 16)."""
     _, minor, patch = version("dagster").split(".")
     wanted = f"dagster-postgres==0.{int(minor) + 16}.{patch}"
-    assert f'EXTRA="{wanted} psycopg[binary]"' in said("ARG")[0]
+    assert f'EXTRA="{wanted} psycopg2-binary"' in said("ARG")[0]
     assert f"pip install {wanted}" in PAGE

@@ -1,0 +1,216 @@
+"""The daemon and all that it started die by SIGKILL amid a sensor's run and amid a backfill; then it is started again.
+
+The rows are those that the recorded server had, so none was missed; no part of the log lies in a layer twice.
+"""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.execution.backfill import PartitionBackfill
+from pyspark.sql import SparkSession
+
+from assets.standing import published_position
+from dagster_project.build import build_defs
+from spark_jobs import seen
+from spark_jobs.audit import breaks
+from spark_jobs.config import Pipeline, load
+from spark_jobs.demo.folder import SOURCE, DemoFolder
+from spark_jobs.demo.recorded import EXPECTED, compare_with_recording, recorded_files
+from spark_jobs.demo.shop import SCHEMA
+from spark_jobs.pipeline import lake_of
+from spark_jobs.position import Position
+from tests.dev_server import ROOT, environment, wait_for
+from tests.fix_browser import BRIEF
+
+pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.long, pytest.mark.nightly]
+
+SETTINGS = yaml.safe_load((ROOT / "docs" / "examples" / "dagster.yaml").read_text())
+SETTINGS["run_monitoring"] |= {"poll_interval_seconds": 5, "free_slots_after_run_end_seconds": 5}
+"""The example's, for those who cannot wait."""
+UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+PATIENCE = 400
+TABLES = sorted(file.stem for file in EXPECTED.glob("*.parquet"))
+
+
+class Daemon:
+    """`dagster-daemon run` over the demo's source, with its code server and the runs that it starts."""
+
+    def __init__(self, folder: DemoFolder) -> None:
+        self._folder = folder
+        self.variables = environment(folder.config, folder.dagster)
+        self._log = folder.path.parent / "daemon.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("a") as said:
+            command = ["dagster-daemon", "run", "-m", "dagster_project.definitions"]
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=self.variables, stdout=said, stderr=said, start_new_session=True
+            )
+
+    def kill(self) -> None:
+        """All of it, as where the machine goes."""
+        if self._process:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+def arrive(folder: DemoFolder, number: int) -> Position:
+    """One more recorded file comes to the source; where the log ends then."""
+    file = recorded_files()[number]
+    shutil.copy(file, folder.next)
+    shutil.move(folder.next / file.name, folder.binlogs)  # whole, or not there
+    return Position(file.name, file.stat().st_size)
+
+
+@contextmanager
+def source(path: Path) -> Iterator[tuple[DemoFolder, Pipeline, dg.DagsterInstance]]:
+    """The demo's source without a file yet, and the instance that the daemon works in."""
+    folder = DemoFolder(path / "shop")
+    with folder.afresh():
+        folder.read_from_files("")
+    folder.next.mkdir()
+    spark = yaml.safe_dump({"spark": {"conf": BRIEF}})
+    folder.config.write_text(f"{folder.config.read_text()}\n{spark}")
+    (folder.dagster / "dagster.yaml").write_text(yaml.safe_dump(SETTINGS))
+    seen.add(folder.path / "pipeline.tables.json", {(SOURCE, SCHEMA, table) for table in TABLES})
+    with dg.DagsterInstance.from_config(str(folder.dagster)) as instance:
+        yield folder, load(folder.config), instance
+
+
+def test_no_range_is_missed_and_none_is_done_twice(tmp_path: Path, spark: SparkSession) -> None:
+    with ExitStack() as stack:
+        folder, pipeline, instance = stack.enter_context(source(tmp_path))
+        daemon = Daemon(folder)
+        stack.callback(daemon.kill)
+        switch_on(daemon)
+        arrive(folder, 0)
+        daemon.start()
+        killed = [kill_amid(daemon, instance, f"sync_{SOURCE}", "compact")]
+        end = arrive(folder, 1)
+        daemon.start()
+        wait_for("the first two files are published", lambda: settled(instance, pipeline, end), PATIENCE)
+
+        spoiled = spoil(spark, pipeline)
+        backfill = ask_for_backfill(pipeline, instance)
+        killed.append(kill_amid(daemon, instance, "__ASSET_JOB", f"backfill_{SOURCE}"))
+        end = arrive(folder, 2)
+        daemon.start()
+        wait_for("the backfill is done", lambda: status(instance, backfill) == "COMPLETED_SUCCESS", PATIENCE)
+        wait_for("the third file is published", lambda: settled(instance, pipeline, end), PATIENCE)
+        daemon.kill()
+
+        compared = compare_with_recording(spark, pipeline)
+        assert {str(name): one.samples for name, one in compared.items() if not one.is_equal} == {}
+        assert spoiled in compared
+        lake = lake_of(pipeline)
+        head = lake.bronze(SOURCE).head()
+        assert head
+        assert breaks(lake.bronze(SOURCE), head) == []
+        for table in TABLES:
+            require_windows_apart(spark, lake.silver(SOURCE, SCHEMA, table).path)
+        assert landed_again(instance) == []
+        ended = [run for id_ in killed if (run := instance.get_run_by_id(id_))]
+        assert {run.status for run in ended} == {dg.DagsterRunStatus.FAILURE}, "they died, and nobody ended them"
+
+
+def switch_on(daemon: Daemon) -> None:
+    command = ["dagster", "sensor", "start", f"binlog_sensor_{SOURCE}", "-m", "dagster_project.definitions"]
+    done = subprocess.run(command, cwd=ROOT, env=daemon.variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def kill_amid(daemon: Daemon, instance: dg.DagsterInstance, job: str, step: str) -> str:
+    """Kills everything while a run of the job is in a step, begun and not ended; the run's id."""
+
+    def amid() -> str | None:
+        for run in instance.get_runs(dg.RunsFilter(job_name=job, statuses=UNDER_WAY)):
+            begun = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_START)
+            if any(step in (entry.step_key or "") for entry in begun):
+                return run.run_id
+        return None
+
+    found = wait_for(f"a run of {job} is in {step}", amid, PATIENCE)
+    assert found
+    daemon.kill()
+    pass_hours(Path(instance.root_directory), found)
+    return found
+
+
+def pass_hours(home: Path, run: str) -> None:
+    """Has a run begun so long ago that the monitor ends it, which is all that tells a dead run from one that works."""
+    hours = SETTINGS["run_monitoring"]["max_runtime_seconds"]
+    with closing(sqlite3.connect(home / "history" / "runs.db", timeout=30)) as runs, runs:
+        changed = runs.execute("UPDATE runs SET start_time = start_time - ? WHERE run_id = ?", (hours, run))
+        assert changed.rowcount == 1
+
+
+def settled(instance: dg.DagsterInstance, pipeline: Pipeline, end: Position) -> bool:
+    """Whether all up to there is published, and nothing is going on."""
+    return published_position(pipeline, SOURCE) == end and not instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY))
+
+
+def spoil(spark: SparkSession, pipeline: Pipeline) -> Any:
+    """Has an order's total wrong in both layers, so that the backfill has something to write; the table's name."""
+    lake = lake_of(pipeline)
+    for table in (lake.silver(SOURCE, SCHEMA, "orders"), lake.downstream(SCHEMA, "orders")):
+        spark.sql(f"UPDATE delta.`{table.path}` SET total = -1 WHERE id = 1")
+    return next(iter(name for name in compare_with_recording(spark, pipeline) if name.table == "orders"))
+
+
+def ask_for_backfill(pipeline: Pipeline, instance: dg.DagsterInstance) -> str:
+    """What the dialog asks the daemon for: the first two files."""
+    files = [file.name for file in recorded_files()[:2]]
+    assert list(instance.get_dynamic_partitions(f"binlog_files_{SOURCE}")) == files
+    wanted = PartitionBackfill.from_asset_partitions(
+        backfill_id="killed",
+        asset_graph=build_defs(pipeline).resolve_asset_graph(),
+        partition_names=files,
+        asset_selection=[dg.AssetKey(["backfill", SOURCE])],
+        backfill_timestamp=time.time(),
+        tags={},
+        dynamic_partitions_store=instance,
+        all_partitions=False,
+        title=None,
+        description=None,
+        run_config=None,
+    )
+    instance.add_backfill(wanted)
+    return wanted.backfill_id
+
+
+def status(instance: dg.DagsterInstance, backfill: str) -> str:
+    found = instance.get_backfill(backfill)
+    assert found
+    return found.status.value
+
+
+def require_windows_apart(spark: SparkSession, path: str) -> None:
+    """No two windows of a silver table have a part of the log in common."""
+    windows = [
+        (row[0], row[1])
+        for row in spark.sql(f"SELECT DISTINCT _window_start, _window_stop FROM delta.`{path}`").collect()
+    ]
+    windows.sort()
+    assert all(before[1] <= after[0] for before, after in pairwise(windows)), windows
+
+
+def landed_again(instance: dg.DagsterInstance) -> list[str]:
+    """Ranges that bronze's materializations say twice, or that do not go on from one another."""
+    records = instance.fetch_materializations(dg.AssetKey(["bronze", SOURCE]), limit=100, ascending=True).records
+    said = [record.asset_materialization.metadata for record in records if record.asset_materialization]
+    ranges = [(str(one["binlog/start"].value), str(one["binlog/end"].value)) for one in said if "binlog/start" in one]
+    return [f"{before} {after}" for before, after in pairwise(ranges) if before[1] != after[0]]
