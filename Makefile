@@ -43,7 +43,12 @@ test: java lint delta classes mysql servers ## lint, then the tests: minutes
 .PHONY: test-long
 test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes: more minutes
 	@$(STEP) 'Long tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not nightly'
+
+.PHONY: test-nightly
+test-nightly: java $(DEV) delta classes mysql servers ## the longest of those, which CI leaves out: more minutes again
+	@$(STEP) 'Nightly tests, in two processes'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m nightly
 
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds

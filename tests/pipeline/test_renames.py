@@ -24,9 +24,9 @@ ALTER = (
     "tool, often",
     [
         ("gh-ost", False),
-        ("gh-ost", True),
+        pytest.param("gh-ost", True, marks=pytest.mark.nightly),
         ("pt-osc", False),
-        ("pt-osc", True),
+        pytest.param("pt-osc", True, marks=pytest.mark.nightly),
     ],
 )
 def test_online_schema_changes(shop: Shop, tool: str, often: bool) -> None:
@@ -80,6 +80,7 @@ def test_a_cut_over_where_the_log_names_no_columns(shop: Shop) -> None:
         shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_plain_renames(shop: Shop) -> None:
     name, other = shop.database.name, f"{shop.database.name}_other"
