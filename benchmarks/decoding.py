@@ -1,12 +1,12 @@
 """Decoders side by side: each reads the same logs into all column values, in turns, on one core.
 
 Every reader is a program that reads names of files from its standard input and answers each with one line: changes,
-values of all row images, the sum of all first columns. A peer that does not give the numbers that were written is named
-and left out: it does not read that log. What counts is the processor
-time of the whole process, all its threads, from question to answer: on one core of a quiet machine that is what a clock
-shows, and on a busy one the others' time is not in it. Starting the program is not in it either, and programs with a
-just-in-time compiler read the log until they get no faster before anything counts. Ours verifies every checksum, the
-peers none.
+values of all row images, the sum of all first columns, and letters: the sum of the code points of all VARCHAR values in
+each table's last image. A peer that gives other numbers than ours is named and left out: it does not read that log, or
+reads its text in the wrong character set. Ours are held to what was written. What counts is the processor time of the
+whole process, all its threads, from question to answer: on one core of a quiet machine that is what a clock shows, and
+on a busy one the others' time is not in it. Starting the program is not in it either, and programs with a just-in-time
+compiler read the log until they get no faster before anything counts. Ours verifies every checksum, the peers none.
 
 Put here: who reads, in which order, and the table. Not here: what the logs hold (shapes.py), ours.py, peers/.
 """
@@ -109,6 +109,10 @@ class Missing(Exception):
     """A reader cannot run on this machine; says why."""
 
 
+Numbers = tuple[int, ...]
+"""What a reader answers: changes, values, sum of first columns, letters."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """One program. goals: how many times faster than it ours is to be, by the first word of a shape."""
@@ -143,18 +147,17 @@ class Running:
     def __exit__(self, *_: object) -> None:
         self._program.communicate()
 
-    def read(self, log: Log) -> tuple[tuple[int, int, int], float]:
-        """((changes, values, sum of first columns), seconds of processor time). Raises Missing where it fails."""
+    def read(self, log: Log) -> tuple[Numbers, float]:
+        """(its numbers, seconds of processor time). Raises Missing where it fails."""
         assert self._program.stdin
         assert self._program.stdout
         before = self._processor_time()
         self._program.stdin.write(f"{log.path}\n")
         self._program.stdin.flush()
-        numbers = self._program.stdout.readline().split()
-        if len(numbers) != 3:
+        numbers = tuple(map(int, self._program.stdout.readline().split()))
+        if not numbers:
             raise Missing(f"{self.reader.name} fails on {log.name}: {_telling(self._program.communicate()[1])}")
-        changes, values, total = map(int, numbers)
-        return (changes, values, total), self._processor_time() - before
+        return numbers, self._processor_time() - before
 
     def _processor_time(self) -> float:
         """Seconds of the process, by the clock that Linux has for each (time(7), clock_getcpuclockid(3))."""
@@ -280,7 +283,7 @@ def _compared(log: Log, readers: list[Reader], core: int) -> Iterator[str]:
             yield _line(log, program, mine)
 
 
-def _turn(program: Running, log: Log, truth: dict[Log, tuple[int, int, int]], turn: int) -> None:
+def _turn(program: Running, log: Log, truth: dict[Log, Numbers], turn: int) -> None:
     """One round of a reader; the one before the first is for those that have to get warm."""
     if turn < 0:
         if program.reader.warms:

@@ -10,22 +10,32 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.binlog import Changes, FileDecoder
+from spark_jobs.binlog import Changes, FileDecoder, TableDefinition
 
 _UPDATE = pa.scalar(2, pa.uint8())
+_VARCHAR = 15
 
 
-def read(path: Path) -> tuple[int, int, int]:
-    """(changes, values of all row images, sum of all first columns) of the file."""
+def read(path: Path) -> tuple[int, int, int, int]:
+    """(changes, values of all row images, sum of all first columns, letters) of the file."""
     decoder = FileDecoder(path.name, before="all")
-    counts = [_counted(found) for found in _changes(decoder, path)]
-    return sum(one[0] for one in counts), sum(one[1] for one in counts), sum(one[2] for one in counts)
+    counted, last = [], {}
+    for table, changes in _changes(decoder, path):
+        counted.append(_counted(changes))
+        last[table.name] = table, changes
+    changed, values, total = map(sum, zip(*counted, strict=True))
+    return changed, values, total, sum(_letters(*one) for one in last.values())
 
 
-def _changes(decoder: FileDecoder, path: Path) -> Iterator[Changes]:
+def _changes(decoder: FileDecoder, path: Path) -> Iterator[tuple[TableDefinition, Changes]]:
     with path.open("rb", buffering=0) as file:
-        for _, changes in decoder.read(file.readinto):
-            yield changes
+        yield from decoder.read(file.readinto)
+
+
+def _letters(table: TableDefinition, changes: Changes) -> int:
+    """The code points of all VARCHAR values of a table's last image, summed."""
+    texts = [place for place, column in enumerate(table.columns) if column.type_code == _VARCHAR]
+    return sum(sum(map(ord, changes.after.column(place)[-1].as_py() or "")) for place in texts)
 
 
 def _counted(changes: Changes) -> tuple[int, int, int]:

@@ -39,11 +39,17 @@ address_of_parts: Callable[[memory.Memory, Array, Array], int] = memory.note_par
 """The same of memory in parts, places and sizes in bytes, where a kernel that leaves one has gone astray."""
 
 
+_OPTIONS: dict[str, Any] = {"boundscheck": False, "nogil": True, "error_model": "numpy", "_nrt": False}
+"""numpy's error model: a division by zero is no exception. Without numba's runtime, so that a kernel makes no array: it
+would count the references of each array that one function hands to another, by atomic operations, 15 ns a character in
+map_characters; and all that a kernel is given outlives the call."""
+
+
 def kernel(function: Callable[..., Any]) -> Any:
-    """The one decorator of every kernel. numpy's error model: a division by zero is no exception."""
+    """The one decorator of every kernel."""
     if CHECKED:
         return memory.checked(function)
-    return numba.njit(cache=True, boundscheck=False, nogil=True, error_model="numpy")(function)
+    return numba.njit(cache=True, **_OPTIONS)(function)
 
 
 def part(function: Callable[..., Any]) -> Any:
@@ -53,7 +59,7 @@ def part(function: Callable[..., Any]) -> Any:
     """
     if CHECKED:
         return memory.checked(function)
-    return numba.njit(boundscheck=False, nogil=True, error_model="numpy", forceinline=True)(function)
+    return numba.njit(forceinline=True, **_OPTIONS)(function)
 
 
 def _load(result: Any, bits: int, *, big_endian: bool = False) -> Any:
@@ -1415,13 +1421,14 @@ def _past_image(q: int, end: int, present: int, columns: int, sizes: Array, spot
 
 
 @kernel
-def count_rows(addresses: Array, lengths: Array, columns: int, sizes: Array, documents: Array, counts: Array) -> Any:
+def count_rows(
+    addresses: Array, lengths: Array, columns: int, sizes: Array, documents: Array, spots: Array, counts: Array
+) -> Any:
     """Fills ``counts`` with the rows of each event of one table; returns the first event that is cut, or n.
 
     lengths: without a checksum. sizes: per column the bytes of a value, or below zero those of the length before it.
-    documents: 1 for JSON columns, which partial updates tell apart.
+    documents: 1 for JSON columns, which partial updates tell apart. spots: room for a number a column.
     """
-    spots = np.zeros(columns, np.int64)
     bitmap_bytes = (columns + 7) >> 3
     for event in range(len(addresses)):
         header = addresses[event]
@@ -1488,6 +1495,8 @@ def plain_updates(
     cells: Array,
     contents: Array,
     starts: Array,
+    before: Array,
+    after: Array,
     out: int,
     failed: Array,
 ) -> Any:
@@ -1497,10 +1506,8 @@ def plain_updates(
     documents (contents: [n, 2] address and length, by cell), writes. starts[event]: bytes before it, one more than
     events. cells: [n, CELL_COLUMNS], the first n found; CELL_BEFORE is the address of the document before (of the
     length in front of it), 0 absent, -1 NULL; CELL_DIFFS that of the diffs, their length of 4 bytes in front.
-    failed: event and row where -1 is returned.
+    failed: event and row where -1 is returned. before, after: room for a number a column.
     """
-    before = np.zeros(columns, np.int64)
-    after = np.zeros(columns, np.int64)
     bitmap_bytes = (columns + 7) >> 3
     cell = np.int64(0)
     place = np.int64(0)

@@ -181,8 +181,9 @@ def _documents(definition: TableDefinition) -> Numbers:
 def rows_in(events: RowEvents, definition: TableDefinition) -> Numbers:
     """int64: the rows of each event of a table, counted without decoding any. Raises Truncated, Unsupported."""
     sizes = _sizes_at(events.place(0), definition)
-    counts = np.zeros(len(events), np.int64)
-    good = int(kernels.count_rows(events.addresses, events.lengths, len(sizes), sizes, _documents(definition), counts))
+    spots, counts = np.zeros(len(sizes), np.int64), np.zeros(len(events), np.int64)
+    found = events.addresses, events.lengths, len(sizes), sizes, _documents(definition)
+    good = int(kernels.count_rows(*found, spots, counts))
     if good < len(events):
         raise Truncated(f"{events.place(good)}: {definition.name}: its rows do not end with their event")
     return counts
@@ -306,12 +307,11 @@ class _Rewriting:
 
     def _run(self, cells: Numbers, contents: Numbers, starts: Numbers, out: int) -> int:
         failed = np.zeros(2, np.int64)
-        addresses, lengths = self.events.addresses[self.partial], self.events.lengths[self.partial]
-        count = int(
-            kernels.plain_updates(
-                addresses, lengths, len(self.sizes), self.sizes, self.documents, cells, contents, starts, out, failed
-            )
-        )
+        columns = len(self.sizes)
+        table = columns, self.sizes, self.documents
+        events = self.events.addresses[self.partial], self.events.lengths[self.partial]
+        room = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
+        count = int(kernels.plain_updates(*events, *table, cells, contents, starts, *room, out, failed))
         if count < 0:
             where = self.events.place(int(self.partial[failed[0]]))
             row = f"row {failed[1]} of " if failed[1] >= 0 else ""
