@@ -30,6 +30,7 @@ from spark_jobs.filters import Filters, TableFilters
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.merge import Merged, merge
 from spark_jobs.merge import Work as MergeWork
+from spark_jobs.overlay import UNSEEN
 from spark_jobs.parts import PartTable
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
@@ -364,6 +365,8 @@ class Brought:
     silver: Head | None
     downstream: Head | None
     merged: Merged | None
+    unseen: int | None = None
+    """Keys that downstream lacks because no row image of theirs was whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,7 +401,9 @@ class Target:
             return Brought(self.name, into, None, None, None)
         columns = silver.stored_columns(origin, pinned)
         merged = merge(self.spark, MergeWork(self.source, self.name, columns, origin, pinned, into, self.again))
-        return Brought(self.name, into, pinned, merged.head if merged else into.head(), merged)
+        head = merged.head if merged else into.head()
+        unseen = head.checkpoint.notes.get(UNSEEN) if head and head.checkpoint else None
+        return Brought(self.name, into, pinned, head, merged, unseen)
 
 
 def filters_of(filters: Filters, source: str, name: TableName) -> TableFilters:
@@ -439,6 +444,7 @@ def _after_merge(entry: Entry, one: Brought | None, stopped: dict[TableName, str
         downstream=one.target.path,
         downstream_version=one.downstream.version,
         complete=is_complete(one.silver),
+        keys_never_whole=one.unseen,
     )
 
 
