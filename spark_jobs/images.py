@@ -62,7 +62,7 @@ def completed(changes: Changes, origin: Origin) -> tuple[Changes, pa.Array, pa.A
     absent = ~held & ~taken
     seen = np.array([name not in origin.unseen for name in origin.definition.column_names()])
     refusing = _Refusing(changes, origin, held, absent & seen)
-    refusing.key(held_before)
+    refusing.key(held_before | ~seen)
     refusing.defaults()
     if origin.is_mariadb:
         refusing.computed(~held & seen)

@@ -3,16 +3,20 @@
 import os
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_jobs.backfill import DOWNSTREAM, SILVER, Manner, backfill_source
 from spark_jobs.config import Pipeline
 from spark_jobs.load import load_source
 from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Range
+from spark_jobs.position import Position, Range
 from spark_jobs.status import status
+from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
+from tests.fix_servers import Servers
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -148,3 +152,60 @@ def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) ->
         again = backfill_source(begun.spark, pipeline, SOURCE, whole, lambda one: one.table not in reasons, manner)
         assert again.stopped == {}
         assert {name: begun.merged(pipeline, name) for name in downstream} == downstream
+
+
+PLAIN = "(id INT PRIMARY KEY, a INT, b INT NOT NULL DEFAULT 7, s TEXT) DEFAULT CHARSET=latin1"
+VIRTUAL = "(id INT PRIMARY KEY, a INT, g INT AS (a + 1) VIRTUAL)"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("server", ["mysql-5.7", "mariadb-10.11", "mariadb-11.4", "mariadb-11.8"])
+def test_row_images_of_other_servers(servers: Servers, server: str, spark: SparkSession, tmp_path: Path) -> None:
+    running = servers.get(server)
+    with running.connect() as connection:
+        database = Database("images", running, connection)
+        database.execute("DROP DATABASE IF EXISTS images")
+        database.execute("CREATE DATABASE images CHARACTER SET latin1")
+        connection.select_db("images")
+        shop = Shop(spark, database, tmp_path, Position(*database.execute("SHOW MASTER STATUS")[0][:2]))
+        pipeline = shop.pipeline(columns={"hiding": {"tables": ["images.hidden"], "exclude": ["g"]}})
+        tables = ("t", "noblob", "nodup", "replaced", "bag")
+        shop.execute(
+            *(f"CREATE TABLE {name} {PLAIN}" for name in tables[:-1]),
+            "CREATE TABLE bag (a INT, b INT NOT NULL DEFAULT 7, s TEXT) DEFAULT CHARSET=latin1",
+            *(f"CREATE TABLE {name} {VIRTUAL}" for name in ("computed", "hidden")),
+            *(f"INSERT INTO {name} (id, a, s) VALUES (1, 1, 'one'), (2, 2, 'two')" for name in tables[:-1]),
+            "INSERT INTO bag VALUES (1, 1, 'one'), (1, 1, 'one')",
+        )
+        _, outcome = shop.run(pipeline)
+        assert outcome.stopped == {}
+        modes = ["MINIMAL", "NOBLOB", "FULL_NODUP" if server > "mariadb-11" and "mariadb" in server else "MINIMAL"]
+        for name, image in zip(tables, [*modes, "MINIMAL", "MINIMAL"], strict=True):
+            row = "id, a" if name != "bag" else "a"
+            shop.execute(
+                f"SET binlog_row_image = {image}",
+                f"INSERT INTO {name} ({row}) VALUES ({'3, 3' if name != 'bag' else '3'})",
+                f"UPDATE {name} SET a = 4, s = 'four' WHERE a = 1",
+                f"DELETE FROM {name} WHERE a = 2",
+            )
+        shop.execute("SET binlog_row_image = FULL_NODUP" if modes[2] == "FULL_NODUP" else "DO 0")
+        shop.execute("REPLACE INTO nodup (id, b) VALUES (1, 5)", "UPDATE nodup SET id = 9 WHERE id = 3")
+        shop.execute("SET binlog_row_image = MINIMAL", "REPLACE INTO replaced (id, a) VALUES (1, 5)")
+        shop.execute("INSERT INTO computed (id, a) VALUES (1, 1)", "UPDATE computed SET a = 2")
+        shop.execute(
+            "INSERT INTO hidden (id, a) VALUES (1, 1)", "UPDATE hidden SET a = 2", "SET binlog_row_image = FULL"
+        )
+        _, outcome = shop.run(pipeline)
+        reasons = {name.table: why for name, why in outcome.stopped.items()}
+        if "mariadb" in server:
+            assert reasons.keys() == {"replaced", "computed"}
+            assert (
+                "column b is not in its row image: the image holds the key, as that of a REPLACE does"
+                in reasons["replaced"]
+            )
+            assert "column g is not in its row image" in reasons["computed"]
+        else:
+            assert reasons.keys() <= {"nodup"}, "MySQL logs what changed"
+        for name in {*tables} - reasons.keys():
+            require_same(shop, pipeline, name)
+        assert shop.merged(pipeline, "hidden") == [(1, 2)]

@@ -644,6 +644,7 @@ DROPS = ((500, "ALTER TABLE t ALTER v DROP DEFAULT"),)
         ((), None, None, ["7"]),
         (DROPS, None, None, [None, "7"]),
         (DROPS, None, with_v("6"), ["6", "7"]),
+        (((500, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)"),), Standing(with_v(None)), None, [None, "7"]),
         ((), Standing(with_v("5")), None, ["5"]),
         (DROPS, Standing(with_v("5")), None, ["5", "7"]),
     ],

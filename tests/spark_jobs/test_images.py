@@ -112,7 +112,7 @@ WHOLE = {"id": 1, "a": 1, "b": 1}
         (Row(INSERT, {"id": 1, "a": 1}, {}), UNKNOWN, "column b is not in its row image: the row was inserted with"),
         (Row(UPDATE, {"a": 1}, {"id": 1}), UNKNOWN, None),
         (Row(DELETE, {"id": 1}, {}), UNKNOWN, None),
-        (Row(UPDATE, {"a": 1}, {"id": 1}), BAG, "column b is not in its row image: the table has no key"),
+        (Row(UPDATE, {"a": 1}, {"id": 1}), BAG, "column a is not in its row image: the table has no key"),
         (Row(UPDATE, WHOLE, {"id": 1}), BAG, "column a is not in its row image: the table has no key"),
         (Row(UPDATE, {"a": 1}, WHOLE), BAG, None),
         (Row(DELETE, {"id": 1}, {}), BAG, "the table has no key"),
