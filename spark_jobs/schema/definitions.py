@@ -235,7 +235,8 @@ def without_defaults(definition: TableDefinition) -> TableDefinition:
 def _with_default(column: Column, told: Column | None) -> Column:
     if told is None or told.name is None or (column.default, column.computed) != (None, None):
         return column
-    return replace(column, default=told.default, computed=told.computed)
+    is_number = column.type.has_labels and column.labels != told.labels  # its values are no labels in the lake
+    return replace(column, default=None if is_number else told.default, computed=told.computed)
 
 
 def as_logged(logged: TableDefinition, known: TableDefinition) -> TableDefinition:

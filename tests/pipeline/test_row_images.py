@@ -21,7 +21,7 @@ from tests.fix_servers import Servers
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
 SEED = int(os.environ.get("STRATALOG_SEED", "1"))
-STATEMENTS = int(os.environ.get("STRATALOG_STATEMENTS", "40"))
+STATEMENTS = int(os.environ.get("STRATALOG_STATEMENTS", "25"))
 IMAGES = ("MINIMAL", "NOBLOB", "FULL")
 TABLES = {
     "t": "CREATE TABLE t (a INT, b INT NOT NULL DEFAULT 7, id INT PRIMARY KEY, s TEXT, d DATE DEFAULT '2024-01-02',"
@@ -94,6 +94,7 @@ OLDER = ("old", "unknown")
 """Tables that are older than the log."""
 
 
+@pytest.mark.long
 def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) -> None:
     schema = shop.database.name
     shop.execute(
