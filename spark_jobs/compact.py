@@ -339,11 +339,12 @@ def carried_rows(spark: SparkSession, work: Work, turn: Turn) -> DataFrame:
 
 def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
     """What a table held: a row a key, or an image with its copies, and ``_committed_at`` and ``_raw``."""
-    assert content.standing.definition
+    definition = content.standing.definition
+    assert definition
     content = content.alive
     bases = [] if content.base is None else [content.base.table.columns()]
     has_partial = work.has_partial or any(silver.ABSENT in there for there in bases)
-    columns = silver.columns(content.standing.definition, has_partial=has_partial)
+    columns = silver.columns(definition, has_partial=has_partial)
     own = replace(work, name=content.name, size=content.size, filters=TableFilters(skips=content.skips))
     parts = []
     if content.base:

@@ -34,6 +34,7 @@ from spark_jobs.overlay import UNSEEN
 from spark_jobs.parts import PartTable
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
+from spark_jobs.schema.declared import on_server_default
 from spark_jobs.schema.definitions import named, record
 from spark_jobs.schema.statements import Effect
 from spark_jobs.session import session_over
@@ -110,7 +111,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
     brief = session_over(spark, 0)  # its rows are slices, however large the log is
 
     def from_endpoint(source: Source) -> Extracted:
-        definitions = record(brief, lake, source)
+        definitions = record(brief, lake, source, on_server_default)
         done = extract(brief, lake, source, pipeline.sources[name].start, until)
         definitions.land(done.head)
         return done

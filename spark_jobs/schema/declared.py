@@ -388,7 +388,7 @@ def with_default(one: Declared) -> Column:
     return replace(one.column, default="NULL" if fill is None else fill, computed=False)
 
 
-def on_server_default(column: Column, row: dict[str, Any], *, is_mariadb: bool) -> Column:
+def on_server_default(column: Column, row: dict[str, Any], is_mariadb: bool) -> Column:
     """The column with its default, by its row of information_schema.COLUMNS: fallback (COLUMN_DEFAULT) and extra.
 
     MariaDB writes COLUMN_DEFAULT as SQL ("Information Schema COLUMNS Table"), MySQL the bare text of a constant; of an

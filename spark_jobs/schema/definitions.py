@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -103,13 +102,19 @@ class Recorded:
         self.table.replace(stored, "true", head, Checkpoint(bronze.position or read_at, new_batch()))
 
 
-def record(spark: SparkSession, lake: Lake, source: Source) -> Recorded:
+Finish = Callable[[Column, dict[str, Any]], Column]
+"""Adds to a column what its row of information_schema.COLUMNS says besides."""
+DefaultOf = Callable[[Column, dict[str, Any], bool], Column]
+"""The same for its default; True: the server is a MariaDB."""
+
+
+def record(
+    spark: SparkSession, lake: Lake, source: Source, default_of: DefaultOf = lambda column, *_: column
+) -> Recorded:
     """What a live server says of its tables now; nothing for files, and where the log says it all.
 
     That is MySQL's with FULL metadata and FULL row images: others leave out what an INSERT sets to a column's default.
     """
-    from spark_jobs.schema.declared import on_server_default  # which stands on this module
-
     table = lake.definitions(source.name)
     if not isinstance(source, Server):
         return Recorded(spark, table, None)
@@ -121,7 +126,7 @@ def record(spark: SparkSession, lake: Lake, source: Source) -> Recorded:
             return Recorded(spark, table, None)
         read_at = source.end(connection)
         is_mariadb = "mariadb" in variables.get("version", "").lower()
-        found = tuple(_from_server(source, connection, partial(on_server_default, is_mariadb=is_mariadb)))
+        found = tuple(_from_server(source, connection, lambda *told: default_of(*told, is_mariadb)))
         return Recorded(spark, table, read_at, found)
 
 
@@ -312,10 +317,6 @@ LEFT JOIN information_schema.COLUMNS c
 WHERE s.NON_UNIQUE = 0 ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
 """
 """``told``: whether the column in the index tells rows apart; an expression in an index has no column at all."""
-
-
-Finish = Callable[[Column, dict[str, Any]], Column]
-"""Adds to a column what is said of it in its row of information_schema.COLUMNS."""
 
 
 def _from_server(

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +25,8 @@ class Row:
     """A change as plain values: after and before by column, what is not in an image is not in the dict."""
 
     op: int
-    after: dict[str, int | None]
-    before: dict[str, int | None]
+    after: Mapping[str, int | None]
+    before: Mapping[str, int | None]
 
 
 def changes_of(rows: list[Row]) -> Changes:
@@ -70,7 +71,7 @@ ROWS = st.one_of(
 def test_an_update_has_what_its_before_image_holds_and_the_rest_is_absent(rows: list[Row]) -> None:
     found, absent, absent_before = completed(changes_of(rows), Origin(TABLE, "b.000001", is_mariadb=False))
     assert found.present is None
-    whole = [row.before | row.after if row.op == UPDATE else row.after for row in rows]
+    whole = [{**row.before, **row.after} if row.op == UPDATE else row.after for row in rows]
     assert found.after.to_pylist() == [{name: one.get(name) for name in NAMES} for one in whole]
     texts = []
     for row, one in zip(rows, whole, strict=True):

@@ -172,7 +172,7 @@ MADE = (
     "NOT NULL, t DATETIME DEFAULT CURRENT_TIMESTAMP, e INT DEFAULT (1 + 1), k BIGINT AUTO_INCREMENT UNIQUE, "
     "g INT AS (d + 1), z TIMESTAMP, y ENUM('p', 'q') NOT NULL, w BLOB)"
 )
-TOLD = {"id": "0", "n": "NULL", "d": "7", "s": "'x'", "c": "'0.00'", "y": "'p'", "w": "NULL"}
+DEFAULTS = {"id": "0", "n": "NULL", "d": "7", "s": "'x'", "c": "'0.00'", "y": "'p'", "w": "NULL"}
 
 
 @pytest.mark.parametrize(
@@ -194,11 +194,11 @@ def test_what_an_insert_leaves_out_is_the_default_of_its_time(text: str, changed
         return {one.name: one.default for one in definition.columns if one.default is not None}
 
     before = created(NAME, MADE)
-    assert told(before) == TOLD
+    assert told(before) == DEFAULTS
     assert before
     assert {one.name: one.computed for one in before.columns if one.computed} == {"g": True}
     after = moved(before, operations(text)).definition
-    assert told(after) == {name: found for name, found in (TOLD | changed).items() if found is not None}
+    assert told(after) == {name: found for name, found in (DEFAULTS | changed).items() if found is not None}
 
 
 def test_new_columns_are_filled_by_name() -> None:
