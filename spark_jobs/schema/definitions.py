@@ -126,7 +126,7 @@ def record(
             return Recorded(spark, table, None)
         read_at = source.end(connection)
         is_mariadb = "mariadb" in variables.get("version", "").lower()
-        found = tuple(_from_server(source, connection, lambda *told: default_of(*told, is_mariadb)))
+        found = tuple(_from_server(source, connection, lambda column, row: default_of(column, row, is_mariadb)))
         return Recorded(spark, table, read_at, found)
 
 
