@@ -148,21 +148,29 @@ def _shown(lines: list[str]) -> str:
 def _keys(
     pipeline: Pipeline, lineage: Lineage, tables: list[TableAsset], spark: Sessions
 ) -> Iterator[dg.AssetCheckResult]:
-    from spark_jobs.audit import repeated_keys
+    from spark_jobs.audit import NEVER_WHOLE, keys_never_whole, repeated_keys
     from spark_jobs.binlog import TableName
 
     names = {one.key: TableName(*one.origins[0]) for one in tables}
     with failing():
         found = repeated_keys(spark.session(), pipeline, lineage.source, list(names.values()))
+        unseen = keys_never_whole(pipeline, lineage.source)
     for one in tables:
-        repeated = found.get(names[one.key])
+        repeated, lacking = found.get(names[one.key]), unseen.get(names[one.key], 0)
         said = {
             None: "the table has no key, or no row yet",
             0: None,
         }.get(repeated, f"{repeated} keys stand in several rows: somebody else wrote to the table")
+        if lacking:
+            said = f"{lacking} keys stand in none: {NEVER_WHOLE}" + (f"; {said}" if repeated else "")
         metadata = {} if repeated is None else {KEYS: checkpoint.number(repeated)}
+        metadata |= {checkpoint.NEVER_WHOLE: checkpoint.number(lacking)} if lacking else {}
         yield dg.AssetCheckResult(
-            asset_key=one.key, check_name=KEYS_UNIQUE, passed=not repeated, description=said, metadata=metadata
+            asset_key=one.key,
+            check_name=KEYS_UNIQUE,
+            passed=not (repeated or lacking),
+            description=said,
+            metadata=metadata,
         )
 
 

@@ -47,6 +47,8 @@ UPDATED = "rows/updated"
 DELETED = "rows/deleted"
 LEFT_OUT = "rows/left_out"
 """Changes and statements that rules left out; behind it, one key a rule with its name."""
+NEVER_WHOLE = "rows/keys_never_whole"
+"""Keys that a table lacks because row images left columns out and none held the row whole."""
 SECONDS = "run/seconds"
 BYTES_PER_SECOND = "run/bytes_per_second"
 CHANGES_PER_SECOND = "run/changes_per_second"
@@ -91,6 +93,7 @@ _ADDED = {
     "_window_start": "Added: where the part of the log begins that the row sums up",
     "_window_stop": "Added: where that part ends",
     "_copies": "Added: of rows without a key, copies that came less copies that went",
+    "_absent": "Added: the columns that the row has no value of, which are as they were before its window",
     "_raw": "Added: the exact text of values that their typed column cannot hold",
 }
 """What the columns are that the lake adds; those of the source have names of their own."""
@@ -221,6 +224,7 @@ def of_merged(merged: "Merged", table: "Table", silver: "Table", committed_at: d
         UPDATED: number(merged.updated),
         DELETED: number(merged.deleted),
         **({REDONE: merged.redone} if merged.redone else {}),
+        **({NEVER_WHOLE: number(merged.unseen)} if merged.unseen else {}),
         **lag(committed_at),
         **_pace(ROWS_PER_SECOND, merged.inserted + merged.updated + merged.deleted, merged.seconds),
         **of_head(merged.head, table),

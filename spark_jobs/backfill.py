@@ -26,10 +26,22 @@ from pyspark.sql import functions as F
 from spark_jobs import bronze, masks, published, silver
 from spark_jobs.ancestry import Ancestry
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.compact import LEFT_OUT, RULES, Compacted, Net, Window, Work, carried_rows, marker, net_changes
+from spark_jobs.compact import (
+    LEFT_OUT,
+    RULES,
+    Compacted,
+    Net,
+    Window,
+    Work,
+    carried_rows,
+    marker,
+    net_changes,
+    taking_partial,
+    told_of_partial,
+)
 from spark_jobs.config import Pipeline
 from spark_jobs.course import Content, Rows, Rules, Standing, Step, Turn, course, first_rows, onwards
-from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, about
+from spark_jobs.errors import ConfigError, LakeError, LostRace, PartialImage, StratalogError, about
 from spark_jobs.lake import Checkpoint, Design, Head, Lake, Table, identifier, new_batch
 from spark_jobs.landed import Where, range_in
 from spark_jobs.merge import REDO, RENEWED
@@ -190,6 +202,14 @@ def windows(
 
 def redo(spark: SparkSession, work: Work) -> Redone:
     """Decodes the window's ranges again and replaces them where a row differs. Raises LostRace."""
+    work = told_of_partial(work)
+    try:
+        return _redo(spark, work)
+    except PartialImage:
+        return _redo(spark, taking_partial(spark, work)[0])
+
+
+def _redo(spark: SparkSession, work: Work) -> Redone:
     began = time.monotonic()
     assert work.head is not None
     with about(str(work)):
@@ -525,6 +545,7 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
             is_bag=silver.stored_columns(table, head).is_bag,
             contents=ancestry.contents,
             filters=filters,
+            begun=_begun(table, begin),
         )
         steps = course(seen, name, onward, None, rules)
         carried = next((one.carried for one in steps if isinstance(one, Turn) and one.range == named), None)
@@ -538,6 +559,18 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
     return Work(
         held.source, name, window, steps, table, head, size, again=again, filters=own, is_whole=touched.is_whole
     )
+
+
+def _begun(table: Table, begin: Position) -> TableDefinition | None:
+    """The definition that rows at a place were compacted by; None where no commit says it any more."""
+    windows_there = (one for _, one in table.since(-1) if one.kind == _WINDOW and one.position > begin)
+    first = min(windows_there, key=lambda one: one.position, default=None)
+    is_there = first is not None and Position.parse(first.notes["start"]) <= begin
+    return Standing.from_notes(first.notes).definition if first is not None and is_there else None
+
+
+_WINDOW = "live"
+"""Kind of the commit that appended a window."""
 
 
 def _since(name: TableName, carried: Content, wanted: Range) -> Position:

@@ -288,6 +288,11 @@ def _say_problems(one: "SourceStatus") -> None:
     said += [one.error] if one.error else []
     said += [f"{one.source}: {one.warning}"] if one.warning else []
     said += [f"{table.table} stopped: {table.reason}" for table in one.tables if table.reason]
+    said += [
+        f"{table.table} lacks {table.keys_never_whole} keys: row images left columns out of them, and none was whole"
+        for table in one.tables
+        if table.keys_never_whole
+    ]
     for line in said:
         click.echo(line, err=True)
 
@@ -336,7 +341,8 @@ def _is_at(table: "TableStatus", one: "SourceStatus") -> bool:
 
 def _is_well(table: "TableStatus", one: "SourceStatus") -> bool:
     """Whether there is nothing to look at."""
-    return table.state == "ignored" or (table.state == "current" and _is_at(table, one) and table.complete is not False)
+    is_current = table.state == "current" and _is_at(table, one) and not table.keys_never_whole
+    return table.state == "ignored" or (is_current and table.complete is not False)
 
 
 @cli.command()

@@ -28,14 +28,16 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import bronze, masks, reshape, row_filters, silver
+from spark_jobs import bronze, images, masks, overlay, reshape, row_filters, silver
 from spark_jobs.binlog import Changes, Decoder, TableDefinition, TableName
 from spark_jobs.course import Base, Content, Rows, Standing, Step, Turn, onwards, origins_of, without
-from spark_jobs.errors import TableStopped, about
+from spark_jobs.errors import PartialImage, TableStopped, about
 from spark_jobs.filters import TableFilters
-from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch, quoted
+from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
 from spark_jobs.net import Place, image_rows, net_rows, reduce, settle
+from spark_jobs.overlay import ABSENT_TYPE
 from spark_jobs.position import Position, Range
+from spark_jobs.reshape import ALTERING
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +114,8 @@ class Work:
     """Bytes that rows are made of which come with other tables' names."""
     again: Range | None = None
     """The statement by which the table has its name, where the rows that came with it are done again."""
+    has_partial: bool = False
+    """Whether silver takes rows that lack columns; row images that leave some out raise PartialImage otherwise."""
 
     @property
     def bytes(self) -> int:
@@ -164,7 +168,7 @@ class Work:
         wrong = masks.missing(self.filters.columns, self.known)
         if wrong:
             raise TableStopped(f"{wrong}: {definition}")
-        return masks.shape(definition, self.filters.columns)
+        return masks.shape(definition, self.filters.columns, has_partial=self.has_partial)
 
     def require_same_shape(self) -> None:
         """Raises TableStopped where silver's rows were made by other rules about the columns."""
@@ -183,22 +187,48 @@ def compact(spark: SparkSession, work: Work) -> Compacted:
     """
     began = time.monotonic()
     done: list[Compacted] = []
+    work = told_of_partial(work)
     head = work.head
     with about(str(work)):
         work.require_same_shape()
         for step in work.steps:
-            if isinstance(step, Rows):
-                done.append(_window(spark, work, head, step))
-            elif step.carried:
-                done.append(_renamed(spark, work, head, step))
-            else:
-                assert head is not None
-                head = _turn(spark, work, head, step)
-                done.append(Compacted(work.source, work.name, step.range, head, left_out=_by_rule(step)))
-                continue
+            try:
+                done.append(_step(spark, work, head, step))
+            except PartialImage:
+                work, head = taking_partial(spark, work)
+                done.append(_step(spark, work, head, step))
             head = done[-1].head
     assert head is not None
     return _total(work, head, done, time.monotonic() - began)
+
+
+def _step(spark: SparkSession, work: Work, head: Head | None, step: Step) -> Compacted:
+    if isinstance(step, Rows):
+        return _window(spark, work, head, step)
+    if step.carried:
+        return _renamed(spark, work, head, step)
+    assert head is not None
+    return Compacted(work.source, work.name, step.range, _turn(spark, work, head, step), left_out=_by_rule(step))
+
+
+def told_of_partial(work: Work) -> Work:
+    """The work, with whether its silver table takes rows that lack columns."""
+    return replace(work, has_partial=silver.ABSENT in work.table.columns())
+
+
+def taking_partial(spark: SparkSession, work: Work) -> tuple[Work, Head | None]:
+    """The work with a silver table that takes rows which lack columns, and its head. Raises LostRace, PartialImage.
+
+    Its rows and its position stay. Tables of which no image leaves a column out never have the column for it.
+    """
+    if work.has_partial:
+        raise PartialImage(f"{work.table.path}: takes rows that lack columns, and one was refused")
+    head = work.table.head()
+    if head is not None and head.checkpoint is not None:
+        kind = ALTERING if head.checkpoint.kind == ALTERING else MAINTENANCE
+        said = replace(head.checkpoint, batch=new_batch(), kind=kind)
+        head = work.table.alter(spark, head, said, f"ADD COLUMN ({silver.ABSENT} {ABSENT_TYPE})")
+    return replace(work, head=head if work.head else None, has_partial=True), head
 
 
 def _by_rule(turn: Turn) -> dict[str, int]:
@@ -246,7 +276,7 @@ def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
 
 def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: Turn) -> Compacted:
     """Puts what another table held in the place of what the table held, in the commit that moves it on."""
-    stored = silver.columns(_told(turn)).stored
+    stored = silver.columns(_told(turn), has_partial=work.has_partial).stored
     if head is None:
         head = work.table.new(stored, silver.properties(work.table))
     head, checkpoint = _reshaped(spark, work, head, turn)
@@ -263,7 +293,8 @@ def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: Turn) -> 
 def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[Head, Checkpoint]:
     """The table with the columns that a statement left, and the checkpoint behind it."""
     known = turn.standing.definition
-    before = silver.stored_columns(work.table, head) if head.checkpoint else silver.columns(_told(turn))
+    new = silver.columns(_told(turn), has_partial=work.has_partial) if not head.checkpoint else None
+    before = new or silver.stored_columns(work.table, head)
     after = work.shape(known).columns if known else before
     if turn.keeps and before.key != after.key:
         raise TableStopped(
@@ -277,7 +308,7 @@ def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[
         rule = work.filters.columns
         origins = masks.origins_seen(rule, origins_of(turn, before.types, after.types), before, after)
         steps = reshape.steps(before.types, after.types, origins, masks.fills_seen(rule, turn.fills, after))
-        left = [*steps, *_of_silver_alone(before, after)]
+        left = [*steps, *_of_silver_alone(before, after, origins)]
     own = {"turn": place, "steps": steps} | ({LEFT_OUT: {}} if LEFT_OUT in notes else {})  # the others are the head's
     head = reshape.carry_out(spark, work.table, head, left, own)
     size = turn.carried.size if turn.carried else 0
@@ -294,7 +325,7 @@ def _told(turn: Turn) -> TableDefinition:
 def carried_rows(spark: SparkSession, work: Work, turn: Turn) -> DataFrame:
     """What a table held that took the name of the work's, as silver rows of the statement that gave it the name."""
     assert turn.carried
-    columns = silver.columns(_told(turn))
+    columns = silver.columns(_told(turn), has_partial=work.has_partial)
     given = {
         "_op": quoted(silver.RENAME),
         "_existed": "NULL" if columns.is_bag else "false",
@@ -308,9 +339,12 @@ def carried_rows(spark: SparkSession, work: Work, turn: Turn) -> DataFrame:
 
 def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
     """What a table held: a row a key, or an image with its copies, and ``_committed_at`` and ``_raw``."""
-    assert content.standing.definition
-    columns = silver.columns(content.standing.definition)
+    definition = content.standing.definition
+    assert definition
     content = content.alive
+    bases = [] if content.base is None else [content.base.table.columns()]
+    has_partial = work.has_partial or any(silver.ABSENT in there for there in bases)
+    columns = silver.columns(definition, has_partial=has_partial)
     own = replace(work, name=content.name, size=content.size, filters=TableFilters(skips=content.skips))
     parts = []
     if content.base:
@@ -322,8 +356,10 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
         elif step.carried:
             parts.append((carried_rows(spark, own, step), silver.columns(_told(step)), at + 1))
     names = [*columns.types, "_op", "_position", "_committed_at", "_raw", *([silver.COPIES] if columns.is_bag else [])]
+    names += [silver.ABSENT] if has_partial else []
     led = []
-    for rows, before, at in parts:
+    for part, before, at in parts:
+        rows = part if silver.ABSENT in part.columns else part.withColumn(silver.ABSENT, F.lit(None).cast(ABSENT_TYPE))
         now = onwards(before.types, [one for one in content.steps[at:] if isinstance(one, Turn)])
         led.append(rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names)))
     return _settled(folded(DataFrame.unionByName, led), columns, f"{work.source}: {content.name}")
@@ -338,6 +374,14 @@ def _alive(spark: SparkSession, base: Base) -> DataFrame:
 def _settled(rows: DataFrame, columns: silver.Columns, name: str) -> DataFrame:
     """Of rows of several windows what is there in the end: the last of each key, or the copies of each image."""
     rows = rows.withColumn("_window", F.lit(0))
+    if columns.has_partial and not columns.is_bag:
+        found = _overlaid(rows.withColumn("_gone", F.expr("_op = 'delete'")), columns)
+        why = (
+            f"spark_jobs.errors.TableStopped: {name}: it was renamed, and its row images left columns out of rows that "
+            "the log never held whole; load it first\n\n"
+        )
+        checked = F.expr(f"IF({silver.ABSENT} IS NULL, _gone, CAST(raise_error({quoted(why)}) AS BOOLEAN))")
+        return found.withColumn("_gone", checked).where("NOT _gone").drop("_gone", silver.ABSENT, overlay.ENDED)
     if not columns.is_bag:
         names = [*columns.types, "_op", "_position", "_committed_at", "_raw"]
         return _last(rows, columns, names, F.count("*").alias("_changes")).where("_op <> 'delete'")
@@ -346,12 +390,22 @@ def _settled(rows: DataFrame, columns: silver.Columns, name: str) -> DataFrame:
     return found.withColumn(silver.COPIES, F.expr(copies)).where(f"{silver.COPIES} > 0")
 
 
-def _of_silver_alone(before: silver.Columns, after: silver.Columns) -> list[str]:
-    """Steps where a table that was a bag has a key from now on, or the other way round."""
-    if before.is_bag == after.is_bag:
-        return []
-    name = identifier(silver.COPIES)
-    return [f"ADD COLUMN ({name} {after.added[silver.COPIES]})" if after.is_bag else f"DROP COLUMN {name}"]
+def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Mapping[str, str | None]) -> list[str]:
+    """Steps that downstream has no need of.
+
+    Where a table that was a bag has a key from now on, or the other way round, and where columns that rows lack have
+    other names. origins: by new name the old one.
+    """
+    found = []
+    if before.is_bag != after.is_bag:
+        name = identifier(silver.COPIES)
+        found.append(f"ADD COLUMN ({name} {after.added[silver.COPIES]})" if after.is_bag else f"DROP COLUMN {name}")
+    kept = {origin: name for name, origin in origins.items() if origin is not None}
+    if before.has_partial and kept != {name: name for name in before.types}:
+        names = {name: kept.get(name) for name in before.types}
+        absent = overlay.renamed(names)
+        found.append(f"UPDATE SET {silver.ABSENT} = {absent} WHERE {silver.ABSENT} IS NOT NULL")
+    return found
 
 
 def marker(spark: SparkSession, types: Mapping[str, str], turn: Turn) -> DataFrame:
@@ -402,26 +456,36 @@ def net_changes(spark: SparkSession, work: Work, window: Window, definition: Tab
     """
     counted, decoded = Observation(), Observation()
     alone = work.size <= _ONE_TASK
-    whole, seen = silver.columns(definition), work.shape(definition)
+    whole, seen = silver.columns(definition, has_partial=work.has_partial), work.shape(definition)
     slices = _slices(spark, window, work.name)
     slices = slices.coalesce(1) if alone else slices
     skips = work.filters.skips
     left_out = work.filters.skipped_in(window.ranges)
+    unseen = frozenset(whole.types.keys() - seen.columns.types.keys())
     if work.filters.judges_rows:
-        task = _passing_over(partial(_as_rows, definition), skips)
+        asked = work.filters.asked
+        unseen = frozenset(name for name in unseen if name.casefold() not in asked)
+        task = _passing_over(partial(_as_rows, definition, unseen if work.has_partial else None), skips)
         judged = slices.mapInArrow(task, row_filters.ddl(definition))
-        verdict = F.expr(row_filters.left_out_by(work.filters, definition, work.known))
+        judged = row_filters.with_defaults(judged, definition) if work.has_partial else judged
+        told = row_filters.left_out_by(work.filters, definition, work.known, has_partial=work.has_partial)
+        verdict = F.expr(told)
         judged = judged.withColumn(row_filters.LEFT_OUT_BY, verdict)
         found = judged.where(f"{row_filters.LEFT_OUT_BY} IS NOT NULL").groupBy(row_filters.LEFT_OUT_BY).count()
         left_out |= {row[row_filters.LEFT_OUT_BY]: row["count"] for row in work.table.collect(found)}
         slices = judged.where(f"{row_filters.LEFT_OUT_BY} IS NULL").drop(row_filters.LEFT_OUT_BY)
         task = judged_task(definition, whole, alone=alone)
     else:
-        task = _passing_over(decoding_task(definition, whole, alone=alone), skips)
+        task = _passing_over(decoding_task(definition, whole, alone=alone, unseen=unseen), skips)
     changes = slices.mapInArrow(_salted(task, seen.salt), _decoded_ddl(whole, seen.salt))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
+    changes = _with_defaults(changes, definition, whole) if whole.has_partial else changes
     changes, columns = _seen(changes, whole, seen), seen.columns
-    settled = _counted(changes, columns) if columns.is_bag else changes if alone else _last_per_key(changes, columns)
+    settled = _counted(changes, columns) if columns.is_bag else changes
+    if whole.has_partial and not columns.is_bag:
+        settled = _overlaid_per_key(changes, columns, str(work))
+    elif not (columns.is_bag or alone):
+        settled = _last_per_key(changes, columns)
     rows = _silver_rows(settled, columns, window.ranges)
     by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in ("insert", "update", "delete"))
     return Net(rows.observe(counted, *by_operation), counted, decoded, left_out)
@@ -431,9 +495,39 @@ def _seen(changes: DataFrame, whole: silver.Columns, seen: masks.Shape) -> DataF
     """The changes with the columns that are seen."""
     if seen.columns == whole and all(cell == identifier(name) for name, cell in seen.cells.items()):
         return changes
-    own = {name for name in changes.columns if name in {*_DECODED, *_OF_KEYS, *_OF_BAGS, "_window"}} - {"_raw"}
-    names = [*seen.columns.types, "_raw", *sorted(own)]
-    return changes.selectExpr(*(f"{seen.cells.get(name, identifier(name))} AS {identifier(name)}" for name in names))
+    own = {name for name in changes.columns if name in {*_DECODED, *_OF_KEYS, *_OF_BAGS, silver.ABSENT, "_window"}}
+    names = [*seen.columns.types, "_raw", *sorted(own - {"_raw"})]
+    hidden: dict[str, str | None] = {name: None for name in whole.types if name not in seen.columns.types}
+    cells = dict(seen.cells) | ({silver.ABSENT: overlay.renamed(hidden)} if whole.has_partial else {})
+    return changes.selectExpr(*(f"{cells.get(name, identifier(name))} AS {identifier(name)}" for name in names))
+
+
+def _with_defaults(changes: DataFrame, definition: TableDefinition, columns: silver.Columns) -> DataFrame:
+    """The changes with what inserts leave out: the columns' defaults, as far as these are known."""
+    defaults = {str(one.name): one.default for one in definition.columns if one.default is not None}
+    cells = {name: identifier(name) for name in changes.columns}
+    inserted = "true" if columns.is_bag else "NOT _existed AND _exists"  # an update of the key is whole (net.py)
+    found = overlay.with_defaults(defaults, columns.types, cells, inserted)
+    return changes.selectExpr(*(f"{found[name]} AS {identifier(name)}" for name in changes.columns))
+
+
+def _overlaid_per_key(changes: DataFrame, columns: silver.Columns, name: str) -> DataFrame:
+    """One row a key and window, as ``_last_per_key``, of rows that may lack columns; what all lack stays absent."""
+    existed = F.min_by("_existed", "_position").alias("_existed")
+    found = _overlaid(changes.withColumn("_gone", F.expr("NOT _exists")), columns, existed)
+    why = (
+        f"spark_jobs.errors.TableStopped: {name}: a row image leaves columns out of a row that was deleted before "
+        "it, and whose INSERT is passed over\n\n"
+    )
+    exists = f"IF({overlay.ENDED}, CAST(raise_error({quoted(why)}) AS BOOLEAN), NOT _gone)"
+    return found.withColumn("_exists", F.expr(exists)).drop("_gone", overlay.ENDED)
+
+
+def _overlaid(rows: DataFrame, columns: silver.Columns, *others: Column) -> DataFrame:
+    """Of what is one key in a window, its rows laid over each other."""
+    identity = {f"{silver.IDENTITY}{at}": F.expr(one) for at, one in enumerate(columns.identity())}
+    found = overlay.folded(rows.withColumns(identity), ["_window", *identity], columns.types, *others)
+    return found.drop(*identity)
 
 
 def _slices(spark: SparkSession, window: Window, name: TableName) -> DataFrame:
@@ -461,7 +555,8 @@ def _counted(changes: DataFrame, columns: silver.Columns) -> DataFrame:
     """Of a bag one row an image and window, with the copies that came less those that went."""
     names = [*columns.types, "_position", "_committed_at", "_raw"]
     found = _last(changes, columns, names, F.sum(silver.COPIES).alias(silver.COPIES))
-    return found.withColumn("_existed", F.lit(None).cast("boolean"))  # how many there were before, no window knows
+    found = found.withColumn("_existed", F.lit(None).cast("boolean"))  # how many there were before, no window knows
+    return found.withColumn(silver.ABSENT, F.lit(None).cast(ABSENT_TYPE)) if columns.has_partial else found
 
 
 def _last(changes: DataFrame, columns: silver.Columns, names: Sequence[str], other: Column) -> DataFrame:
@@ -498,7 +593,8 @@ _OF_BAGS = {silver.COPIES: "BIGINT"}
 
 
 def _decoded_ddl(columns: silver.Columns, salt: str | None = None) -> str:
-    types = columns.types | {"_window": "INT"} | (_OF_BAGS if columns.is_bag else _OF_KEYS) | _DECODED
+    types = columns.types | {"_window": "INT"} | (_OF_BAGS if columns.is_bag else _OF_KEYS)
+    types |= ({silver.ABSENT: ABSENT_TYPE} if columns.has_partial else {}) | _DECODED
     types |= {masks.SALT: "STRING"} if salt else {}
     return ", ".join(f"{identifier(name)} {kind}" for name, kind in types.items())
 
@@ -506,37 +602,48 @@ def _decoded_ddl(columns: silver.Columns, salt: str | None = None) -> str:
 Batches = Iterator[pa.RecordBatch]
 
 
-def decoding_task(definition: TableDefinition, columns: silver.Columns, *, alone: bool) -> Callable[[Batches], Batches]:
+def decoding_task(
+    definition: TableDefinition, columns: silver.Columns, *, alone: bool, unseen: frozenset[str] = frozenset()
+) -> Callable[[Batches], Batches]:
     """A mapInArrow function from slices to two rows at most a key and gathered run of changes; of a bag to all images.
 
-    ``alone``: it gets all slices of the window; then it gives one row a key and window.
+    ``alone``: it gets all slices of the window; then it gives one row a key and window. Where rows may lack columns
+    they are all given, in either case; unseen: those that nobody asks for.
     """
+    if columns.has_partial:
+        return _net_task(lambda slices: _completed(definition, unseen, slices), columns, alone=alone)
     before: Literal["key", "all"] = "all" if columns.is_bag else "key"
-    return _net_task(lambda slices: _decoded(Decoder(definition, before=before), slices), columns, alone=alone)
+    return _net_task(lambda slices: _whole(Decoder(definition, before=before), slices), columns, alone=alone)
 
 
 def judged_task(definition: TableDefinition, columns: silver.Columns, *, alone: bool) -> Callable[[Batches], Batches]:
     """The same from changes as rows, those that rules have left."""
     names = definition.column_names()
-    return _net_task(
-        lambda rows: chain.from_iterable(row_filters.as_changes(one, names) for one in rows), columns, alone=alone
-    )
+
+    def read(rows: Batches) -> Iterator[tuple[Changes, Place, pa.Array | None]]:
+        for one in rows:
+            for changes, place, absent in row_filters.as_changes(one, names):
+                yield changes, place, absent if columns.has_partial else None
+
+    return _net_task(read, columns, alone=alone)
 
 
 def _net_task(
-    read: Callable[[Batches], Iterator[tuple[Changes, Place]]], columns: silver.Columns, *, alone: bool
+    read: Callable[[Batches], Iterator[tuple[Changes, Place, pa.Array | None]]], columns: silver.Columns, *, alone: bool
 ) -> Callable[[Batches], Batches]:
     names, finish = list(columns.types), settle if alone else reduce
 
-    def images(batches: Batches) -> Batches:
-        for changes, place in read(batches):
-            for rows in image_rows(changes, place, names):
+    def each(batches: Batches) -> Batches:
+        for changes, place, absent in read(batches):
+            found = image_rows(changes, place, names, absent) if columns.is_bag else None
+            for rows in found or net_rows(changes, place, names, columns.key, absent):
                 yield from rows.to_batches(_BATCH)
 
     def run(batches: Batches) -> Batches:
         gathered: list[pa.Table] = []
         most = _REDUCE_AT
-        for rows in (rows for changes, place in read(batches) for rows in net_rows(changes, place, names, columns.key)):
+        found = (net_rows(changes, place, names, columns.key) for changes, place, _ in read(batches))
+        for rows in chain.from_iterable(found):
             gathered.append(rows)
             if sum(map(len, gathered)) >= most or len(gathered) >= _PIECES:
                 gathered = [reduce(pa.concat_tables(gathered), columns.key)]
@@ -546,7 +653,7 @@ def _net_task(
         if gathered:
             yield from finish(pa.concat_tables(gathered), columns.key).combine_chunks().to_batches(_BATCH)
 
-    return images if columns.is_bag else run
+    return each if columns.is_bag or columns.has_partial else run
 
 
 def _salted(task: Callable[[Batches], Batches], salt: str | None) -> Callable[[Batches], Batches]:
@@ -577,9 +684,33 @@ def _passing_over(task: Callable[[Batches], Batches], skips: frozenset[Position]
     return lambda slices: task(plain(slices))
 
 
-def _as_rows(definition: TableDefinition, slices: Batches) -> Batches:
-    for changes, place in _decoded(Decoder(definition, before="all"), slices):
-        yield row_filters.as_rows(changes, place)
+def _as_rows(definition: TableDefinition, unseen: frozenset[str] | None, slices: Batches) -> Batches:
+    """unseen: None where every row image is to be whole."""
+    if unseen is None:
+        for changes, place in _decoded(Decoder(definition, before="all"), slices):
+            yield row_filters.as_rows(changes, place)
+        return
+    decoder = Decoder(definition, before="all", partial=True)
+    for changes, place in _decoded(decoder, slices):
+        origin = images.Origin(definition, place.file, decoder.is_mariadb, unseen)
+        whole, absent, absent_before = images.completed(changes, origin)
+        yield row_filters.as_rows(whole, place, absent, absent_before)
+
+
+def _whole(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place, None]]:
+    for changes, place in _decoded(decoder, slices):
+        yield changes, place, None
+
+
+def _completed(
+    definition: TableDefinition, unseen: frozenset[str], slices: Batches
+) -> Iterator[tuple[Changes, Place, pa.Array]]:
+    """The changes, as whole as their images make them, and what each row lacks."""
+    decoder = Decoder(definition, before="all", partial=True)
+    for changes, place in _decoded(decoder, slices):
+        origin = images.Origin(definition, place.file, decoder.is_mariadb, unseen)
+        whole, absent, _ = images.completed(changes, origin)
+        yield whole, place, absent
 
 
 def _decoded(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from spark_jobs import bronze, silver
+from spark_jobs import bronze, overlay, silver
 from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, definitions_of, passed_over
 from spark_jobs.binlog.framing import Bytes, view
 from spark_jobs.binlog.types.charsets import UTF8, charset_of
@@ -42,7 +42,14 @@ from spark_jobs.schema.alter import (
     target,
 )
 from spark_jobs.schema.declared import words_of
-from spark_jobs.schema.definitions import PRIMARY, from_json, to_json
+from spark_jobs.schema.definitions import (
+    PRIMARY,
+    defaults,
+    from_json,
+    to_json,
+    with_defaults,
+    without_defaults,
+)
 from spark_jobs.schema.renames import like, may_rename, renamed
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema.widening import keeps_values
@@ -217,7 +224,8 @@ class Rules:
 
     on_drop_empties: whether DROP TABLE takes the rows away. is_bag: rows are told apart by all columns, whatever the
     log says: silver has them so. contents: of other tables, for those that take their names or definitions; without it
-    a name that another table takes stops its table. filters: which statements are not carried out.
+    a name that another table takes stops its table. filters: which statements are not carried out. begun: the
+    definition whose defaults hold at the range's start, where no standing says that.
     """
 
     complete: Complete
@@ -226,6 +234,7 @@ class Rules:
     is_bag: bool = False
     contents: Contents | None = None
     filters: Filters = field(default_factory=Filters)
+    begun: TableDefinition | None = None
 
 
 _EVENTS = {
@@ -278,7 +287,7 @@ class _Course:
                 self._pass_over(said[at - 1])
             elif at:
                 self._turn(said[at - 1], logged[at])
-            self._rows(part, logged[at], is_last=part is parts[-1])
+            self._rows(part, logged[at], is_last=part is parts[-1], begun=None if at else self.rules.begun)
         return self.done
 
     def _cuts(self, said: Said) -> bool:
@@ -476,7 +485,9 @@ class _Course:
             found[open_[at]] = definition
         return found
 
-    def _rows(self, part: Range, logged: TableDefinition | None, *, is_last: bool) -> None:
+    def _rows(
+        self, part: Range, logged: TableDefinition | None, *, is_last: bool, begun: TableDefinition | None
+    ) -> None:
         self._require_index(self.standing.definition, part)
         known = self.standing.definition
         if logged is None:
@@ -485,7 +496,8 @@ class _Course:
             raise TableStopped(
                 f"{self.name}: rows in {part}, but the log has dropped the table and not created it again"
             )
-        definition = self._settled(logged, known, is_last=is_last, is_new=self._is_first())
+        definition = self._settled(logged, known, is_last=is_last, is_new=self._is_first(), by_server=is_last)
+        definition = with_defaults(definition, begun)
         if known is not None and not self._is_first():
             self._require_same(known, definition, part)
         standing = replace(self.standing, definition=definition)
@@ -495,7 +507,9 @@ class _Course:
             self.done.append(Turn(Range(part.start, part.start), standing, keeps=keeps))
         self.standing = standing
         before = self.done[-1] if self.done else None
-        if isinstance(before, Rows) and before.standing == standing:  # what stood between changed nothing
+        is_same = isinstance(before, Rows) and before.standing == standing
+        if isinstance(before, Rows) and is_same and defaults(before.definition) == defaults(definition):
+            # what stood between changed nothing
             self.done[-1] = Rows(Range(before.range.start, part.stop), standing)
         else:
             self.done.append(Rows(part, standing))
@@ -533,13 +547,22 @@ class _Course:
         return self.is_new and not any(isinstance(step, Rows) or step.carried for step in self.done)
 
     def _settled(
-        self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool, is_new: bool = False
+        self,
+        logged: TableDefinition,
+        known: TableDefinition | None,
+        *,
+        is_last: bool,
+        is_new: bool = False,
+        by_server: bool = False,
     ) -> TableDefinition:
         """A logged definition with names: its own, those that are known from before, or a server's.
 
         A bag stays one, and right, whatever index is made later; is_new: the lake has no row of the table as it is.
+        by_server: a server tells the defaults, which no log does, behind the last statement about the table.
         """
-        found = self._named(logged, known, is_last=is_last)
+        told = self._named(logged, known, is_last=is_last)
+        found = with_defaults(without_defaults(told), known)
+        found = with_defaults(found, told) if by_server else found
         is_bag = known is not None and known.key == () and not is_new
         return replace(found, key=()) if is_bag or self.rules.is_bag else found
 
@@ -792,12 +815,14 @@ def onwards(
     turns: Sequence[Turn],
     seen: Callable[[TableDefinition], silver.Columns] = silver.columns,
 ) -> dict[str, str]:
-    """Rows of an older definition as the present one has them: by present column and ``_raw``, SQL over the older ones.
+    """Rows of an older definition as the present one has them: by present column, SQL over the older ones.
+
+    Beside them ``_raw`` and, of rows that may lack columns, ``_absent``.
 
     columns: names and types at the rows' time. seen: the columns that a definition has in silver.
     """
     now = {name: identifier(name) for name in columns}
-    raw = "_raw"
+    raw, absent = "_raw", silver.ABSENT
     types = dict(columns)
     for turn in turns:
         if turn.standing.definition is None:
@@ -807,10 +832,11 @@ def onwards(
         origins = {name: origin if (origin := found[name]) in types else None for name in after}
         kept = {origin: name for name, origin in origins.items() if origin is not None}
         if kept != {name: name for name in types}:
-            raw = silver.raw_sql(raw, {name: kept.get(name) for name in types})
+            names = {name: kept.get(name) for name in types}
+            raw, absent = silver.raw_sql(raw, names), overlay.renamed(names, absent)
         now = {name: _carried(now, types, origins, turn.fills, (name, kind)) for name, kind in after.items()}
         types = after
-    return now | {"_raw": raw}
+    return now | {"_raw": raw, silver.ABSENT: absent}
 
 
 def origins_of(turn: Turn, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:

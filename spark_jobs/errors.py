@@ -8,6 +8,7 @@
     │   ├── Truncated        an event reaches beyond the end of what there is
     │   ├── ChecksumMismatch a CRC32 that does not fit its event
     │   └── Unsupported      understood well enough to be refused by name
+    │       └── PartialImage a row image that leaves columns out, for a decoder of whole ones
     ├── TableStopped         one table cannot go on; the others can
     └── LakeError            the tables of the lake
         └── LostRace         another writer moved the table's head first
@@ -66,6 +67,10 @@ class ChecksumMismatch(DecodeError):
 
 class Unsupported(DecodeError):
     """Something known by name that this version does not handle; no row is guessed in its place."""
+
+
+class PartialImage(Unsupported):
+    """A row image leaves columns out, and whoever decodes has no place for that."""
 
 
 class TableStopped(StratalogError):

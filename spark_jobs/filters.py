@@ -196,6 +196,12 @@ class TableFilters:
                 return f"filters.{one.name}", "ignore"
         return None
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """Names, in small letters, of the columns that conditions about changes of rows ask for."""
+        asked = (one for rule in self.rows for one in (rule.insert, rule.update_old, rule.update_new, rule.delete))
+        return frozenset().union(*(one.columns for one in asked if one))
+
     def prints(self) -> dict[str, str]:
         """A short digest of the rules about columns, and one of the others; a changed rule changes it. None: no key."""
         of = {"columns": self.columns, "changes": (self.events, self.rows) if self.events or self.rows else None}

@@ -478,6 +478,7 @@ class _Work:
             "_position": silver.before_sql(since),
             "_window_start": silver.place_sql(since),
             "_window_stop": silver.place_sql(since),
+            silver.ABSENT: "NULL",
         }
         session = session_over(self.spark, sum(stage.table.files()))
         rows: DataFrame = stage.table.read(session, stage.head.version).selectExpr(

@@ -7,7 +7,7 @@ A salt travels in a column that the decoding task adds, and so in no query's tex
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_jobs import silver
 from spark_jobs.binlog import TableDefinition
@@ -34,9 +34,9 @@ class Shape:
     salt: str | None = None
 
 
-def shape(definition: TableDefinition, rule: ColumnRule | None) -> Shape:
-    """Raises TableStopped where the rule can not be applied to such a table."""
-    whole = silver.columns(definition)
+def shape(definition: TableDefinition, rule: ColumnRule | None, *, has_partial: bool = False) -> Shape:
+    """Raises TableStopped where the rule can not be applied to such a table. has_partial: as in silver.Columns."""
+    whole = silver.columns(definition, has_partial=has_partial)
     if rule is None:
         return Shape(whole, {name: identifier(name) for name in (*whole.types, "_raw")})
     key = f"columns.{rule.name}"
@@ -57,7 +57,7 @@ def shape(definition: TableDefinition, rule: ColumnRule | None) -> Shape:
     hidden = {name: None for name in whole.types if name not in types or rule.mask(name)}
     cells["_raw"] = silver.raw_sql("_raw", hidden) if hidden else identifier("_raw")
     salts = {mask.salt for name in types if (mask := rule.mask(name)) and mask.kind == "hash"}
-    return Shape(silver.Columns(types, whole.key), cells, _one(key, salts))
+    return Shape(replace(whole, types=types), cells, _one(key, salts))
 
 
 def _one(key: str, salts: set[str]) -> str | None:

@@ -20,6 +20,11 @@ A **part** of a table of several (parts.py) is merged as a table by itself, its 
 The columns are the union of all parts', so statements are not carried out on it: where one changed values of rows, the
 part is replaced by what silver folds to.
 
+Where row images leave columns out, a silver row may lack some: then the rows of a key are laid over each other
+(overlay.py), and what they lack in the end the target keeps. A key that no row ever held whole has no row downstream;
+commits count those, and while there are any the pending keys are folded over all of silver, in which a later
+row, or one that was loaded, may complete them.
+
 A **bag** (a table without a key) has as many copies of a row as silver's windows add up to: for each image that the
 merge is about the sum over all of silver is taken and set, whatever the target holds. So live and done again are alike.
 """
@@ -32,11 +37,12 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import silver
+from spark_jobs import overlay, silver
 from spark_jobs.binlog import TableName
 from spark_jobs.course import COMPLETE
 from spark_jobs.errors import TableStopped, about
 from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
+from spark_jobs.overlay import UNSEEN
 from spark_jobs.parts import MARKS, PARTS, PartTable, marked
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING, carry_out
@@ -67,6 +73,8 @@ class Merged:
     deleted: int = 0
     redone: int = 0
     seconds: float = 0.0
+    unseen: int = 0
+    """Keys that the table lacks because no row image of theirs was whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +113,13 @@ def merge(spark: SparkSession, work: Work) -> Merged | None:
             return None
         taken = Range(start, max(start, stop))
         is_first = head.checkpoint is None and work.target.empty()
+        session = session_over(spark, news.size)
         bring = _appended if is_first else _renewed if news.is_renewed else _merged
-        landed, done = bring(session_over(spark, news.size), work, head, news, _checkpoint(work, taken))
+        unseen = 0
+        if work.columns.has_partial and not work.columns.is_bag:
+            news = replace(news, has_unseen=bring is not _merged or _has_unseen(session, work, head, news))
+            unseen = Origin(session, work).unseen() if news.has_unseen else 0
+        landed, done = bring(session, work, head, news, _checkpoint(work, taken, unseen))
     return Merged(
         source=work.source,
         name=work.name,
@@ -118,10 +131,25 @@ def merge(spark: SparkSession, work: Work) -> Merged | None:
         deleted=done["num_deleted_rows"],
         redone=len(news.redone),
         seconds=time.monotonic() - began,
+        unseen=unseen,
     )
 
 
-def _checkpoint(work: Work, taken: Range) -> Checkpoint:
+def _has_unseen(spark: SparkSession, work: Work, head: Head, news: "News") -> bool:
+    """Whether keys are without a row for want of a whole image, or were, or pending ones may be."""
+    if news.redone or news.is_loaded or (head.checkpoint and head.checkpoint.notes.get(UNSEEN)):
+        return True
+    silver_rows = Origin(spark, work)
+    lacking = silver_rows.pending(head.position, news).where(f"{silver.ABSENT} IS NOT NULL")
+    lacking = lacking.select(*_identities(work.columns), overlay.ENDED)
+    there = _identified(silver_rows.held(), work.columns)
+    matched = _same_identity(there)
+    unmatched = lacking.alias("one").join(there.withColumn("there", F.lit(True)).alias("other"), matched, how="left")
+    found = unmatched.where(f"there IS NULL OR {overlay.ENDED}").select(F.lit(1)).limit(1)
+    return bool(work.target.collect(found))
+
+
+def _checkpoint(work: Work, taken: Range, unseen: int) -> Checkpoint:
     said = {
         "source": work.source,
         "table": str(work.name),
@@ -129,6 +157,7 @@ def _checkpoint(work: Work, taken: Range) -> Checkpoint:
         "start": str(taken.start),
         COMPLETE: bool(work.pinned.checkpoint and work.pinned.checkpoint.notes.get(COMPLETE)),
         **({"columns": work.columns.types} if work.target.marks else {}),
+        **({UNSEEN: unseen} if unseen else {}),
     }
     return Checkpoint(taken.stop, new_batch(), notes=said)
 
@@ -158,7 +187,7 @@ def _merged(
     spark: SparkSession, work: Work, head: Head, news: "News", checkpoint: Checkpoint
 ) -> tuple[Head, dict[str, int]]:
     """Runs the statement; returns the new head and Delta's counts of rows."""
-    again = bool(news.redone) or (news.is_loaded and head.checkpoint is not None)
+    again = bool(news.redone) or (news.is_loaded and head.checkpoint is not None) or news.has_unseen
     floor = work.floor if again or (work.floor and head.position and head.position <= work.floor) else None
     statement = _statement(work.target, work.columns, floor, again=again)
     counts: list[Row] = []
@@ -175,7 +204,8 @@ def _merged(
 def _stored(rows: DataFrame, work: Work) -> DataFrame:
     """The rows of a merge that are there, as a table without any takes them."""
     marks = (f"{quoted(value)} AS {name}" for name, value in work.target.marks.items())
-    return rows.where("NOT _gone").selectExpr(*_named([*work.columns.types, *ADDED]), *marks)
+    is_whole = f" AND {silver.ABSENT} IS NULL" if silver.ABSENT in rows.columns else ""
+    return rows.where(f"NOT _gone{is_whole}").selectExpr(*_named([*work.columns.types, *ADDED]), *marks)
 
 
 def _prepared(spark: SparkSession, work: Work) -> tuple[Head, "News"]:
@@ -248,6 +278,8 @@ class News:
     """Whether rows were loaded since something was merged."""
     is_renewed: bool = False
     """Whether all rows and the columns were replaced."""
+    has_unseen: bool = False
+    """Whether keys were never seen whole, or may not have been."""
 
 
 def _news(work: Work, head: Head) -> News:
@@ -288,6 +320,8 @@ class Origin:
         rows = self._alive(_after(after))
         if self.columns.is_bag:
             return self._copies(_identified(rows, self.columns).distinct())
+        if self.columns.has_partial:
+            return self._laid_over(rows)
         rows = _with_gone(rows, self.columns)
         return rows if news.windows == 1 else _newest(rows, self.columns)
 
@@ -296,7 +330,7 @@ class Origin:
         rows = self._alive("TRUE")
         if self.columns.is_bag:
             return self._copies(_identified(rows, self.columns).distinct(), self._rows("FALSE"))
-        return _newest(_with_gone(rows, self.columns), self.columns)
+        return self._state(rows)
 
     def again(self, head: Head, news: News) -> DataFrame:
         """The state, by all of silver, of every key that replaced windows had or have, of loaded and pending ones."""
@@ -305,17 +339,36 @@ class Origin:
         else:
             merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else self.work.pinned.version
             loaded = [f"_op = '{silver.LOAD}'"] if news.is_loaded else []
-            ranges = " OR ".join([*(f"({silver.within(part)})" for part in news.redone), *loaded])
+            ranges = " OR ".join([*(f"({silver.within(part)})" for part in news.redone), *loaded]) or "FALSE"
             old = self.work.origin.read(self.session, merged).where(f"({ranges}) AND _op <> '{silver.TRUNCATE}'")
             new = self._rows(f"{ranges} OR {_after(head.position)}")
         touched = _identified(old, self.columns).union(_identified(new, self.columns)).distinct()
         if self.columns.is_bag:
             return self._copies(touched)
-        state = _newest(_among(_with_gone(self._alive("TRUE"), self.columns), touched), self.columns)
+        state = self._state(self._alive("TRUE"), touched)
         gone = F.coalesce("_gone", F.lit(True))
         names = [name for name in state.columns if name not in touched.columns]
         found = touched.alias("one").join(state.alias("other"), _same_identity(touched), how="left")
         return found.select("one.*", *(F.col(f"other.{identifier(name)}") for name in names)).withColumn("_gone", gone)
+
+    def unseen(self) -> int:
+        """How many keys have a row in silver and none downstream, since no row of theirs was ever whole."""
+        rows = self._laid_over(self._alive("TRUE")).where(f"{silver.ABSENT} IS NOT NULL")
+        return int(self.work.target.collect(rows.agg(F.count(F.lit(1)).alias("keys")))[0]["keys"])
+
+    def _state(self, rows: DataFrame, touched: DataFrame | None = None) -> DataFrame:
+        """What these rows, all that count of their keys, make of each; a key never seen whole counts as gone."""
+        if not self.columns.has_partial:
+            rows = _with_gone(rows, self.columns)
+            return _newest(rows if touched is None else _among(rows, touched), self.columns)
+        found = self._laid_over(rows, touched)
+        is_gone = F.expr(f"_gone OR {silver.ABSENT} IS NOT NULL")
+        return found.withColumn("_gone", is_gone).drop(silver.ABSENT, overlay.ENDED)
+
+    def _laid_over(self, rows: DataFrame, touched: DataFrame | None = None) -> DataFrame:
+        rows = _with_gone(rows, self.columns, silver.ABSENT)
+        rows = rows if touched is None else _among(rows, touched)
+        return overlay.folded(rows, _identities(self.columns), self.columns.types)
 
     def _copies(self, touched: DataFrame, held: DataFrame | None = None) -> DataFrame:
         """For each of these images of a bag: rows to insert, and one to delete all of the target's where it has more.
@@ -331,7 +384,7 @@ class Origin:
             .groupBy(image)
             .agg(F.max_by(last, "_position").alias("last"), F.sum(silver.COPIES).alias("wanted"))
         )
-        held = self._held() if held is None else held
+        held = self.held() if held is None else held
         there = _among(_identified(held, self.columns), touched).groupBy(image).agg(F.count("*").alias("there"))
         counts = touched.join(wanted, on=image, how="left").join(there, on=image, how="left")
         counts = counts.selectExpr(image, "last", self._sum("wanted"), "coalesce(there, 0) AS there")
@@ -339,7 +392,7 @@ class Origin:
         each = counts.where("there <> wanted").selectExpr(image, "last", f"explode({nths}) AS nth")
         return each.selectExpr(f"IF(nth = 0, {image}, NULL) AS {image}", "last.*", "nth = 0 AS _gone")
 
-    def _held(self) -> DataFrame:
+    def held(self) -> DataFrame:
         """The target's rows, without what stands before the last statement that emptied the table."""
         if self.work.target.head() is None:
             return self._rows("FALSE")
@@ -409,7 +462,10 @@ def _statement(target: Table, columns: silver.Columns, floor: Position | None, *
     They may be of a table with another key, and then several may have what is one key now.
     """
     names = [identifier(name) for name in (*columns.types, *ADDED)]
-    assigned = ", ".join(f"t.{name} = s.{name}" for name in names)
+    lays_over = columns.has_partial and not (again or columns.is_bag)
+    given = overlay.over(list(columns.types), "t.", "s.") if lays_over else {}
+    assigned = ", ".join(f"t.{identifier(n)} = {given.get(n, f's.{identifier(n)}')}" for n in (*columns.types, *ADDED))
+    whole = f" AND s.{silver.ABSENT} IS NULL" if lays_over else ""
     mine = f" AND {marked(target.marks, 't.')}" if target.marks else ""
     on = columns.same("t.", [f"s.{name}" for name in _identities(columns)]) + mine
     on += f" AND t._position > {silver.before_sql(floor)}" if floor else ""
@@ -422,7 +478,7 @@ def _statement(target: Table, columns: silver.Columns, floor: Position | None, *
         f" s ON {on} "
         f"WHEN MATCHED AND {delete} THEN DELETE "
         f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {assigned} "
-        f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({', '.join([*names, *target.marks])}) "
+        f"WHEN NOT MATCHED AND NOT s._gone{whole} THEN INSERT ({', '.join([*names, *target.marks])}) "
         f"VALUES ({', '.join(values)}){old}"
     )
     return f"MERGE INTO {_literal(target.sql)} t USING {{source}}{_literal(clauses)}"

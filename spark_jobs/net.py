@@ -22,6 +22,7 @@ from spark_jobs.binlog import Changes
 from spark_jobs.errors import Unsupported
 
 INSERT, UPDATE, DELETE = 1, 2, 3
+_ABSENT = "_absent"
 _RAW = pa.map_(pa.string(), pa.string())
 _ORDER = ("row", "offset", "number", "stretch")
 """Fields of ``_position``, the least significant first."""
@@ -41,33 +42,49 @@ _EXACT = "_exact"
 """Column of the exact texts of a key that its columns do not hold, null for nearly every row; gone when reduced."""
 
 
-def net_rows(changes: Changes, place: Place, names: Sequence[str], key: Sequence[str]) -> Iterator[pa.Table]:
+def net_rows(
+    changes: Changes, place: Place, names: Sequence[str], key: Sequence[str], absent: pa.Array | None = None
+) -> Iterator[pa.Table]:
     """One row a change; where an update changed the key, a delete of the old one besides, and the new one is new.
 
-    Raises Unsupported where a column of the key is NULL.
+    absent: what each row has no value of (images.py); the rows say it then in ``_absent``, those of deletes nothing.
+    Raises Unsupported where a column of the key is NULL, and where a key changed and the row behind that is not whole.
     """
     _require_keys(changes, place, key)
     moved = _moved(changes, key)
+    if absent is not None:
+        _require_whole(changes, place, moved, absent)
     effects = {
         "_existed": pc.and_not(pc.not_equal(changes.op, INSERT), moved),
         "_exists": pc.not_equal(changes.op, DELETE),
     }
     image = {name: changes.after.column(name) for name in names}
+    if absent is not None:
+        effects[_ABSENT] = pc.if_else(pc.equal(changes.op, DELETE), pa.scalar(None, absent.type), absent)
     yield _table(image, changes, place, effects, counted=1)
     where = pc.indices_nonzero(moved)
     if len(where):
-        yield _old_keys(changes, place, names, key, where)
+        whole = {} if absent is None else {_ABSENT: pa.nulls(len(where), absent.type)}
+        yield _old_keys(changes, place, names, key, where, whole)
 
 
-def image_rows(changes: Changes, place: Place, names: Sequence[str]) -> Iterator[pa.Table]:
-    """Of a table without a key: a row for each image that came or went, ``_copies`` is 1 or -1."""
+def image_rows(
+    changes: Changes, place: Place, names: Sequence[str], absent: pa.Array | None = None
+) -> Iterator[pa.Table]:
+    """Of a table without a key: a row for each image that came or went, ``_copies`` is 1 or -1.
+
+    absent: as for ``net_rows``; only inserts may lack columns, which are their defaults.
+    """
     copies = pc.if_else(pc.equal(changes.op, DELETE), pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64()))
-    yield _table({name: changes.after.column(name) for name in names}, changes, place, {"_copies": copies}, counted=1)
+    effects = {"_copies": copies} if absent is None else {"_copies": copies, _ABSENT: absent}
+    yield _table({name: changes.after.column(name) for name in names}, changes, place, effects, counted=1)
     where = pc.indices_nonzero(pc.equal(changes.op, UPDATE))
     if len(where):
         image = {name: changes.before.column(name).take(where) for name in names}
         old = _taken(changes, where)
-        yield _table(image, old, place, {"_copies": _constant(-1, pa.int64(), len(old))}, counted=0)
+        effects = {"_copies": _constant(-1, pa.int64(), len(old))}
+        effects |= {} if absent is None else {_ABSENT: pa.nulls(len(old), absent.type)}
+        yield _table(image, old, place, effects, counted=0)
 
 
 def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -150,8 +167,15 @@ def _differs(one: pa.Array, other: pa.Array) -> pa.Array:
     return pc.or_(one_sided, pc.fill_null(pc.not_equal(one, other), False))
 
 
-def _old_keys(changes: Changes, place: Place, names: Sequence[str], key: Sequence[str], where: pa.Array) -> pa.Table:
-    """Deletes of the keys that updates left; a deleted row's other columns say nothing."""
+def _old_keys(
+    changes: Changes,
+    place: Place,
+    names: Sequence[str],
+    key: Sequence[str],
+    where: pa.Array,
+    others: dict[str, pa.Array],
+) -> pa.Table:
+    """Deletes of the keys that updates left, with other columns; a deleted row's other columns say nothing."""
     image = {
         name: changes.before.column(name).take(where)
         if name in key
@@ -160,7 +184,7 @@ def _old_keys(changes: Changes, place: Place, names: Sequence[str], key: Sequenc
     }
     old = _taken(changes, where)
     effects = {name: _constant(value, pa.bool_(), len(old)) for name, value in (("_existed", True), ("_exists", False))}
-    return _table(image, old, place, effects, counted=0)
+    return _table(image, old, place, effects | others, counted=0)
 
 
 def _taken(changes: Changes, where: pa.Array) -> Changes:
@@ -205,6 +229,17 @@ def _constant(value: int | bool, kind: pa.DataType, length: int) -> pa.Array:
 
 def _raw(raw: pa.Array | None, length: int) -> pa.Array:
     return pa.nulls(length, _RAW) if raw is None else raw
+
+
+def _require_whole(changes: Changes, place: Place, moved: pa.Array, absent: pa.Array) -> None:
+    """Raises Unsupported where the key changed and the image leaves out what the row had under its old key."""
+    lacking = pc.and_(moved, pc.is_valid(absent))
+    if lacking.true_count:
+        at = pc.index(lacking, True).as_py()
+        raise Unsupported(
+            f"{place.file}:{changes.offset[at]}: an update of the key whose row image leaves out {absent[at][0]}: what "
+            "the row had in it under its old key is not looked up; SET GLOBAL binlog_row_image = 'FULL'"
+        )
 
 
 def _require_keys(changes: Changes, place: Place, key: Sequence[str]) -> None:

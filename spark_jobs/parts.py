@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch, quoted
+from spark_jobs.overlay import UNSEEN
 from spark_jobs.position import Position
 
 MARKS = {"_source": "STRING", "_schema": "STRING", "_table": "STRING"}
@@ -49,6 +50,8 @@ class Part:
     silver_version: int
     is_complete: bool
     columns: dict[str, str]
+    unseen: int = 0
+    """Keys that it lacks because no row image of theirs was whole."""
 
     def __str__(self) -> str:
         source, schema, table = self.owner
@@ -58,6 +61,7 @@ class Part:
         """What a commit says of this part, as of a table of its own."""
         source, schema, table = self.owner
         said: dict[str, Any] = {"source": source, "table": f"{schema}.{table}", "silver_version": self.silver_version}
+        said |= {UNSEEN: self.unseen} if self.unseen else {}
         return Checkpoint(self.position, commit.batch, commit.kind, said | {_COMPLETE: self.is_complete})
 
 
@@ -73,6 +77,7 @@ def parts_of(checkpoint: Checkpoint | None) -> list[Part]:
             one["silver_version"],
             one[_COMPLETE],
             shapes[one["shape"]],
+            one.get(UNSEEN, 0),
         )
         for one in checkpoint.notes[PARTS]
     ]
@@ -87,6 +92,7 @@ def notes_of(parts: Iterable[Part]) -> dict[str, Any]:
         shapes += [] if shape in shapes else [shape]
         said: dict[str, Any] = dict(zip(("source", "schema", "table"), one.owner, strict=True))
         said |= {"position": str(one.position), "silver_version": one.silver_version, _COMPLETE: one.is_complete}
+        said |= {UNSEEN: one.unseen} if one.unseen else {}
         listed.append(said | {"shape": shapes.index(shape)})
     return {PARTS: listed, _SHAPES: [dict(shape) for shape in shapes]}
 
@@ -168,7 +174,8 @@ class PartTable(Table):
         if checkpoint.kind == WIDENED:
             return checkpoint
         notes = checkpoint.notes
-        own = Part(self.owner, checkpoint.position, notes["silver_version"], notes[_COMPLETE], notes["columns"])
+        told = notes["silver_version"], notes[_COMPLETE], notes["columns"], notes.get(UNSEEN, 0)
+        own = Part(self.owner, checkpoint.position, *told)
         parts = [*(one for one in parts_of(head.whole) if one.owner != self.owner), own]
         said = {key: notes[key] for key in ("source", "table", "silver_version", "start")}
         whole = {_COMPLETE: all(one.is_complete for one in parts)}

@@ -30,9 +30,11 @@ from spark_jobs.filters import Filters, TableFilters
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.merge import Merged, merge
 from spark_jobs.merge import Work as MergeWork
+from spark_jobs.overlay import UNSEEN
 from spark_jobs.parts import PartTable
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
+from spark_jobs.schema.declared import on_server_default
 from spark_jobs.schema.definitions import named, record
 from spark_jobs.schema.statements import Effect
 from spark_jobs.session import session_over
@@ -109,7 +111,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
     brief = session_over(spark, 0)  # its rows are slices, however large the log is
 
     def from_endpoint(source: Source) -> Extracted:
-        definitions = record(brief, lake, source)
+        definitions = record(brief, lake, source, on_server_default)
         done = extract(brief, lake, source, pipeline.sources[name].start, until)
         definitions.land(done.head)
         return done
@@ -364,6 +366,8 @@ class Brought:
     silver: Head | None
     downstream: Head | None
     merged: Merged | None
+    unseen: int | None = None
+    """Keys that downstream lacks because no row image of theirs was whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,7 +402,9 @@ class Target:
             return Brought(self.name, into, None, None, None)
         columns = silver.stored_columns(origin, pinned)
         merged = merge(self.spark, MergeWork(self.source, self.name, columns, origin, pinned, into, self.again))
-        return Brought(self.name, into, pinned, merged.head if merged else into.head(), merged)
+        head = merged.head if merged else into.head()
+        unseen = head.checkpoint.notes.get(UNSEEN) if head and head.checkpoint else None
+        return Brought(self.name, into, pinned, head, merged, unseen)
 
 
 def filters_of(filters: Filters, source: str, name: TableName) -> TableFilters:
@@ -439,6 +445,7 @@ def _after_merge(entry: Entry, one: Brought | None, stopped: dict[TableName, str
         downstream=one.target.path,
         downstream_version=one.downstream.version,
         complete=is_complete(one.silver),
+        keys_never_whole=one.unseen,
     )
 
 

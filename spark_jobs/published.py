@@ -45,6 +45,8 @@ class Entry:
     """In the source's own row alone, whose ``schema`` and ``table`` are null."""
     complete: bool | None = None
     """Whether the table has the rows from before the log begins, if there were any; null where it has no row at all."""
+    keys_never_whole: int | None = None
+    """Keys that downstream lacks because no row image of theirs was whole; null where there is none."""
 
     @property
     def name(self) -> tuple[str, str]:

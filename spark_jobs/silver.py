@@ -9,6 +9,9 @@ A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: row
 So are the rows of a table that takes the name, with ``_op`` rename, behind the TRUNCATE of what had it before.
 Rows that were loaded are one window without extent, with ``_op`` load: the table as queries saw it (load.py).
 
+A table whose row images leave columns out (``binlog_row_image``) has ``_absent``: a row of an update may lack columns,
+which are then as they were before its window.
+
 A table without a key is a **bag**: what tells its rows apart is all that is in them, and equal rows are counted. A row
 of its silver table is one image and window, and ``_copies`` says how many more or fewer of it there were afterwards.
 """
@@ -19,9 +22,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from spark_jobs import overlay
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake import Head, Table, identifier, quoted
+from spark_jobs.overlay import ABSENT_TYPE
 from spark_jobs.position import Position, Range
 
 TRUNCATE = "truncate"
@@ -46,11 +51,15 @@ ADDED = {
     "_window_stop": PLACE,
     "_raw": "MAP<STRING, STRING>",
 }
+ABSENT = overlay.ABSENT
+"""The column that silver tables have besides whose row images left columns out: which ones a row has no value of.
+
+NULL where the row is whole. A table gets it when its first such image comes, and none before."""
 COPIES = "_copies"
 """The column that silver tables of bags have besides: copies that came less copies that went in the window."""
 IDENTITY = "_identity_"
 """What the names of columns begin with that hold the values of ``Columns.identity`` on the way."""
-_ON_THE_WAY = {"_window", "_exists", "_changes", "_micros", "_gone"}
+_ON_THE_WAY = {"_window", "_exists", "_changes", "_micros", "_gone", ABSENT, overlay.ENDED}
 """Columns that rows have besides on their way into the tables."""
 _MAY_BE_EXACT = {"STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}
 """Types of columns some values of which only ``_raw`` holds."""
@@ -76,11 +85,12 @@ _ARROW_TO_SPARK = {
 class Columns:
     """A source table's columns as its silver and downstream tables have them: names, Spark types, key.
 
-    key: empty for a bag.
+    key: empty for a bag. has_partial: whether the silver table says which columns a row lacks.
     """
 
     types: dict[str, str]
     key: tuple[str, ...]
+    has_partial: bool = False
 
     @property
     def rest(self) -> tuple[str, ...]:
@@ -93,7 +103,7 @@ class Columns:
     @property
     def added(self) -> dict[str, str]:
         """Names and types of the columns that the silver table has besides the source's."""
-        return ADDED | ({COPIES: "BIGINT"} if self.is_bag else {})
+        return ADDED | ({COPIES: "BIGINT"} if self.is_bag else {}) | ({ABSENT: ABSENT_TYPE} if self.has_partial else {})
 
     @property
     def stored(self) -> dict[str, str]:
@@ -135,7 +145,7 @@ def _comparable(cell: str, kind: str) -> str:
     return f"CAST({cell} AS STRING)" if kind in ("FLOAT", "DOUBLE", "ARRAY<FLOAT>") else cell
 
 
-def columns(definition: TableDefinition) -> Columns:
+def columns(definition: TableDefinition, *, has_partial: bool = False) -> Columns:
     """Raises TableStopped where it is not known which key the table has, a name is unknown, or collides with ours."""
     names = [column.name for column in definition.columns]
     if definition.key is None:
@@ -154,14 +164,15 @@ def columns(definition: TableDefinition) -> Columns:
             f"{definition.name}: its column {collisions[0]} has the name of one that is added; rename it"
         )
     types = {str(column.name): spark_type(str(column.arrow)) for column in definition.columns}
-    return Columns(types, tuple(str(names[at]) for at in definition.key))
+    return Columns(types, tuple(str(names[at]) for at in definition.key), has_partial)
 
 
 def stored_columns(table: Table, head: Head) -> Columns:
     """The columns of a silver table as it is; its commits name the key."""
     key = tuple(head.checkpoint.notes["key"]) if head.checkpoint else ()
-    taken = ADDED if key else [*ADDED, COPIES]
-    return Columns({name: kind for name, kind in table.columns().items() if name not in taken}, key)
+    taken = [*ADDED, ABSENT] if key else [*ADDED, ABSENT, COPIES]
+    there = table.columns()
+    return Columns({name: kind for name, kind in there.items() if name not in taken}, key, ABSENT in there)
 
 
 def spark_type(arrow: str) -> str:
@@ -246,4 +257,4 @@ def cells_sql(types: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
 
 
 def _listed(types: dict[str, str]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in ADDED)
+    return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in (*ADDED, ABSENT))

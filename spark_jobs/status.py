@@ -30,7 +30,8 @@ class TableStatus:
 
     complete: whether it has the rows from before its log begins, null where nothing of it is known. load: how far these
     rows are, where a load of a table that is not complete was begun: state (reading, read, stopped), rows, chunks, the
-    rows that the server estimates, and why it was stopped.
+    rows that the server estimates, and why it was stopped. keys_never_whole: keys that downstream lacks because row
+    images left columns out and none held the row whole, null where there is none.
     """
 
     table: str
@@ -40,6 +41,7 @@ class TableStatus:
     reason: str | None
     complete: bool | None = None
     load: dict[str, Any] | None = None
+    keys_never_whole: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,8 @@ def _lag(table: Table, backlog: int | None) -> float | None:
 def _table(lake: Lake, entry: Entry) -> TableStatus:
     name = ".".join(entry.name)
     load = _load(lake, entry) if entry.complete is False and entry.state != "ignored" else None
-    return TableStatus(name, entry.state, entry.position, entry.merged, entry.reason, entry.complete, load)
+    said = (entry.state, entry.position, entry.merged, entry.reason, entry.complete, load, entry.keys_never_whole)
+    return TableStatus(name, *said)
 
 
 def _load(lake: Lake, entry: Entry) -> dict[str, Any] | None:

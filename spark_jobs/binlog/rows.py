@@ -26,7 +26,7 @@ from spark_jobs.binlog.plain_rows import RowEvents, merged, plain, rows_in
 from spark_jobs.binlog.table import Column, TableDefinition, parse_table_map, same_layout
 from spark_jobs.binlog.types.base import BadValue, Exact, Filled, Numbers, Reading
 from spark_jobs.binlog.types.charsets import charset_of
-from spark_jobs.errors import DecodeError, Truncated, Unsupported
+from spark_jobs.errors import DecodeError, PartialImage, Truncated, Unsupported
 
 WORTH_CODE = 1_000_000
 """Rows of one layout in this process from which on code is generated for it: that takes about as long as it has then
@@ -500,6 +500,8 @@ class Decoder:
     ) -> None:
         """maps: those of who scans for it, where it is not given whole slices."""
         self.definition = definition
+        self.is_mariadb = False
+        """Whether the last slice is of MariaDB's log."""
         self._partial = partial
         self._accepted = kernels.TX_XA if prepared else 0
         self._exact = exact
@@ -533,6 +535,7 @@ class Decoder:
         scanner, found = open_slice(
             file, start, context, payload, self._maps, transaction_start=transaction_start, committed_us=committed_us
         )
+        self.is_mariadb = scanner.format.flavor == "mariadb"
         yield from self.decode_scan(file, found, scanner.format, gtid=gtid)
 
     def decode_scan(
@@ -708,7 +711,7 @@ class Decoder:
         name = self.definition.name
         where = events.place(event)
         if reason == kernels.PARTIAL_IMAGE:
-            return Unsupported(
+            return PartialImage(
                 f"{where}: {name}: a row image without all columns; set binlog_row_image=FULL on the server and start "
                 f"from a position behind it"
             )

@@ -49,6 +49,12 @@ class Column:
     """Of ENUM and SET."""
     declared: str | None = None
     """The type as declared, where type code and metadata tell less: ``uuid``, ``vector(3)``, an old ``time(3)``."""
+    default: str | None = field(default=None, compare=False)
+    """What a row has whose INSERT gives the column no value, as an SQL literal of the lake; None: not known.
+
+    No TABLE_MAP tells it, so definitions that differ in it alone are equal."""
+    computed: bool | None = field(default=None, compare=False)
+    """Whether it is a generated column; None: not known. As ``default``."""
 
     @property
     def type(self) -> ColumnType:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
-from spark_jobs.schema.declared import Declared, Word, converted, declared, fill_of, words_of
+from spark_jobs.schema.declared import Declared, Word, converted, declared, fill_of, with_default, words_of
 from spark_jobs.schema.definitions import PRIMARY
 
 FIRST = ""
@@ -53,6 +53,17 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Default:
+    """ALTER COLUMN … SET DEFAULT, DROP DEFAULT: rows to come have another value, where an INSERT gives none.
+
+    words: None where the default is dropped.
+    """
+
+    name: str
+    words: tuple[Word, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Convert:
     """All text into another character set."""
 
@@ -79,18 +90,18 @@ class RenameTable:
     table: str
 
 
-Operation = Add | Drop | Change | Convert | AddPrimary | DropIndex | RenameTable
+Operation = Add | Drop | Change | Default | Convert | AddPrimary | DropIndex | RenameTable
 
 _KEYS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"}
 _NO_COLUMN = {
     *("ENGINE", "AUTO_INCREMENT", "COMMENT", "AVG_ROW_LENGTH", "CHECKSUM", "COMPRESSION", "CONNECTION", "ENCRYPTION"),
     *("DELAY_KEY_WRITE", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PASSWORD"),
     *("ROW_FORMAT", "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "DEFAULT", "CHARACTER", "CHARSET"),
-    *("COLLATE", "ALGORITHM", "LOCK", "FORCE", "ENABLE", "DISABLE", "WITH", "WITHOUT", "ALTER", "PAGE_CHECKSUM"),
+    *("COLLATE", "ALGORITHM", "LOCK", "FORCE", "ENABLE", "DISABLE", "WITH", "WITHOUT", "PAGE_CHECKSUM"),
     *("PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ENCRYPTED", "ENCRYPTION_KEY_ID", "TRANSACTIONAL"),
     *("SECONDARY_ENGINE", "TABLESPACE", "AUTOEXTEND_SIZE", "NOWAIT", "WAIT", "SECONDARY_LOAD", "SECONDARY_UNLOAD"),
 }
-"""Options of tables and of how the statement is carried out; ALTER sets defaults of rows to come."""
+"""Options of tables and of how the statement is carried out."""
 _WHOLE = {"ORDER", "PARTITION", "REORGANIZE", "COALESCE", "REMOVE", "ANALYZE", "OPTIMIZE", "REBUILD", "REPAIR"}
 """What begins with these goes on to the statement's end, and leaves rows and columns as they are."""
 
@@ -159,7 +170,7 @@ def created(name: TableName, text: str) -> TableDefinition | None:
     if any(word.among("SELECT", "AS") for word in options):
         return None
     charset = _default_charset(options)
-    found = [one.column for one in columns]
+    found = [with_default(one) for one in columns]
     found = [converted(one, charset) if charset and one.charset is None else one for one in found]
     names = [str(column.name).casefold() for column in found]
     ordinals = tuple(names.index(part.casefold()) for part in key)
@@ -272,6 +283,7 @@ def parts(words: Sequence[Word]) -> Iterator[list[Word]]:
 def _operations(part: list[Word]) -> list[Operation]:
     head, rest = part[0], part[1:]
     readers = {"ADD": _add, "DROP": _drop, "MODIFY": _change, "CHANGE": _change, "RENAME": _rename, "CONVERT": _convert}
+    readers |= {"ALTER": _default}
     for verb, read in readers.items():
         if head.among(verb) and rest:
             return read(rest, verb)
@@ -337,6 +349,18 @@ def _rename(rest: list[Word], _: str) -> list[Operation]:
         return [Change(rest[1].text, rest[-1].text)]
     name = rest[1:] if rest[0].among("TO", "AS", "=") and len(rest) > 1 else rest
     return [RenameTable(*qualified(name))]
+
+
+def _default(rest: list[Word], _: str) -> list[Operation]:
+    """Of a column; ALTER INDEX, CHECK and CONSTRAINT change no column, nor does ALTER COLUMN … SET VISIBLE."""
+    if rest[0].among("INDEX", "KEY", "CHECK", "CONSTRAINT") and not (len(rest) > 1 and rest[1].among("SET", "DROP")):
+        return []
+    rest = rest[1:] if rest[0].among("COLUMN") and len(rest) > 1 and not rest[1].among("SET", "DROP") else rest
+    rest = rest[2:] if rest[0].among("IF") and len(rest) > 2 else rest
+    at = next((k for k, word in enumerate(rest) if k and word.among("DEFAULT")), None)
+    if at is None:
+        return []
+    return [Default(rest[0].text, None if rest[at - 1].among("DROP") else tuple(rest[at + 1 :]))]
 
 
 def _convert(rest: list[Word], _: str) -> list[Operation]:
@@ -487,7 +511,10 @@ def _behind(slots: Sequence[_Slot], name: str) -> int:
 
 def _settled(before: TableDefinition, slot: _Slot, found: Sequence[Operation]) -> Column:
     if slot.declared is not None:
-        return slot.declared.column
+        return with_default(slot.declared)
     column = replace(before.columns[slot.origin or 0], name=slot.name)
+    for one in found:
+        if isinstance(one, Default) and one.name.casefold() == slot.name.casefold():
+            column = with_default(Declared(column, one.words)) if one.words else replace(column, default=None)
     charset = next((one.charset for one in found if isinstance(one, Convert)), None)
     return converted(column, charset) if charset else column

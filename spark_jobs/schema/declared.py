@@ -377,6 +377,42 @@ def fill_of(one: Declared) -> str | None:
         ) from None
 
 
+def with_default(one: Declared) -> Column:
+    """The column, with what a row has in it whose INSERT gives no value, as far as the definition tells."""
+    if one.is_open or one.why_unknown:
+        return replace(one.column, default=None, computed=one.is_computed)
+    try:
+        fill = fill_of(one)
+    except Unsupported:  # whoever meets a row without a value says that its default is not known
+        return replace(one.column, default=None, computed=False)
+    return replace(one.column, default="NULL" if fill is None else fill, computed=False)
+
+
+def on_server_default(column: Column, row: dict[str, Any], is_mariadb: bool) -> Column:
+    """The column with its default, by its row of information_schema.COLUMNS: fallback (COLUMN_DEFAULT) and extra.
+
+    MariaDB writes COLUMN_DEFAULT as SQL ("Information Schema COLUMNS Table"), MySQL the bare text of a constant; of an
+    expression EXTRA says DEFAULT_GENERATED, and before MySQL 8.0 there is only CURRENT_TIMESTAMP.
+    """
+    extra, text = (row["extra"] or "").upper(), row["fallback"]
+    if any(word in extra for word in ("VIRTUAL", "STORED", "PERSISTENT")):
+        return replace(column, default=None, computed=True)
+    is_moment = column.type_code in (17, 18) and (text or "").upper().startswith("CURRENT_TIMESTAMP")
+    is_bytes = text is not None and column.charset == 63  # MySQL prints them in a way of each version
+    if "AUTO_INCREMENT" in extra or "DEFAULT_GENERATED" in extra or is_moment or is_bytes:
+        return replace(column, default=None, computed=False)
+    if text is None:
+        words: tuple[Word, ...] = ()
+    elif is_mariadb or column.type_code == _BIT:
+        words = tuple(words_of(text))
+    else:
+        words = (Word(text, "string"),)
+    return with_default(Declared(column, words or None))
+
+
+_BIT = 16
+
+
 def _given(words: tuple[Word, ...]) -> _Given:
     sign = "".join(word.text for word in words[:-1])
     last = words[-1]

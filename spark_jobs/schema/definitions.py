@@ -102,10 +102,18 @@ class Recorded:
         self.table.replace(stored, "true", head, Checkpoint(bronze.position or read_at, new_batch()))
 
 
-def record(spark: SparkSession, lake: Lake, source: Source) -> Recorded:
+Finish = Callable[[Column, dict[str, Any]], Column]
+"""Adds to a column what its row of information_schema.COLUMNS says besides."""
+DefaultOf = Callable[[Column, dict[str, Any], bool], Column]
+"""The same for its default; True: the server is a MariaDB."""
+
+
+def record(
+    spark: SparkSession, lake: Lake, source: Source, default_of: DefaultOf = lambda column, *_: column
+) -> Recorded:
     """What a live server says of its tables now; nothing for files, and where the log says it all.
 
-    That is MySQL's with FULL metadata.
+    That is MySQL's with FULL metadata and FULL row images: others leave out what an INSERT sets to a column's default.
     """
     table = lake.definitions(source.name)
     if not isinstance(source, Server):
@@ -113,10 +121,13 @@ def record(spark: SparkSession, lake: Lake, source: Source) -> Recorded:
     with source.connect() as connection:
         variables = source.variables(connection)
         is_full = variables.get("binlog_row_metadata", "MINIMAL").upper() == "FULL"
-        if is_full and "mariadb" not in variables.get("version", "").lower():
+        is_whole = variables.get("binlog_row_image", "FULL").upper() == "FULL"
+        if is_full and is_whole and "mariadb" not in variables.get("version", "").lower():
             return Recorded(spark, table, None)
         read_at = source.end(connection)
-        return Recorded(spark, table, read_at, tuple(_from_server(source, connection)))
+        is_mariadb = "mariadb" in variables.get("version", "").lower()
+        found = tuple(_from_server(source, connection, lambda column, row: default_of(column, row, is_mariadb)))
+        return Recorded(spark, table, read_at, found)
 
 
 def on_server(source: Server) -> dict[TableName, TableDefinition]:
@@ -161,7 +172,12 @@ def completed(
     where the last statement of the range stands that names the table, if one does.
     """
     if logged.named():
-        return logged if found is None else _declared(source, logged, *found, last_change)
+        if found is None:
+            return logged
+        read_at, known = found
+        declared = _declared(source, logged, read_at, known, last_change)
+        is_same = logged.column_names() == known.column_names() and not (last_change and read_at < last_change)
+        return with_defaults(declared, known) if is_same else declared
     missing = f"{source}: {logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
     if found is None:
         raise TableStopped(
@@ -200,6 +216,32 @@ def _declared(
         return logged
     pairs = zip(logged.columns, declared, strict=True)
     return replace(logged, columns=tuple(replace(c, declared=c.declared or one) for c, one in pairs))
+
+
+def defaults(definition: TableDefinition) -> list[tuple[str | None, bool | None]]:
+    """What equal definitions may differ in: of each column its default, and whether it is computed."""
+    return [(column.default, column.computed) for column in definition.columns]
+
+
+def with_defaults(definition: TableDefinition, known: TableDefinition | None) -> TableDefinition:
+    """The definition with the defaults that another one of the same columns tells, where it tells none itself."""
+    if known is None:
+        return definition
+    told = {column.name: column for column in known.columns}
+    columns = tuple(_with_default(column, told.get(column.name)) for column in definition.columns)
+    return replace(definition, columns=columns)
+
+
+def without_defaults(definition: TableDefinition) -> TableDefinition:
+    """The definition as a log tells it."""
+    return replace(definition, columns=tuple(replace(one, default=None, computed=None) for one in definition.columns))
+
+
+def _with_default(column: Column, told: Column | None) -> Column:
+    if told is None or told.name is None or (column.default, column.computed) != (None, None):
+        return column
+    is_number = column.type.has_labels and column.labels != told.labels  # its values are no labels in the lake
+    return replace(column, default=None if is_number else told.default, computed=told.computed)
 
 
 def as_logged(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
@@ -250,7 +292,8 @@ def from_json(text: str) -> TableDefinition:
 _ASK_COLUMNS = """
 SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA_TYPE kind, c.COLUMN_TYPE declared,
        c.CHARACTER_OCTET_LENGTH octets, c.NUMERIC_PRECISION digits, c.NUMERIC_SCALE scale,
-       c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, c.COLLATION_NAME collation
+       c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, c.COLLATION_NAME collation, c.COLUMN_DEFAULT fallback,
+       c.EXTRA extra
 FROM information_schema.COLUMNS c
 JOIN information_schema.TABLES t
   ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE'
@@ -276,14 +319,16 @@ WHERE s.NON_UNIQUE = 0 ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SE
 """``told``: whether the column in the index tells rows apart; an expression in an index has no column at all."""
 
 
-def _from_server(source: Server, connection: Any) -> Iterator[TableDefinition]:
+def _from_server(
+    source: Server, connection: Any, finish: Finish = lambda column, _: column
+) -> Iterator[TableDefinition]:
     columns = _by_table(source.ask(connection, _ASK_COLUMNS))
     asked = _FULL_COLLATIONS if source.ask(connection, _ASK_FULL_NAMES) else _COLLATIONS
     collations = {row["name"]: row["id"] for row in source.ask(connection, asked)}
     keys = _by_table(source.ask(connection, _ASK_KEYS))
     for name, rows in columns.items():
         if name.schema not in SYSTEM_SCHEMAS:
-            found = tuple(column_of_row(row, collations) for row in rows)
+            found = tuple(finish(column_of_row(row, collations), row) for row in rows)
             usable = _usable(keys.get(name, ()))
             index = next(iter(usable), None) if len(usable) < 2 else _first_index(source, connection, name, usable)
             names = [row["name"] for row in rows]

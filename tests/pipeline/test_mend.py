@@ -46,7 +46,7 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
         "CREATE TABLE u (id INT PRIMARY KEY)",
         "INSERT INTO t VALUES (1, 1), (2, 2)",
         LEFT_OUT[0],
-        "UPDATE t SET v = 20 WHERE id = 2",
+        "UPDATE t SET id = 20 WHERE id = 2",
         LEFT_OUT[1],
         "INSERT INTO t VALUES (3, 3)",
         "INSERT INTO u VALUES (1)",

@@ -30,9 +30,11 @@ def again(shop: Shop, pipeline: Pipeline, start: Position, stop: Position) -> Ou
     return backfill_source(shop.spark, pipeline, SOURCE, Range(start, stop), everything)
 
 
-def wrong_task(definition: TableDefinition, columns: silver.Columns, *, alone: bool) -> Callable[[Batches], Batches]:
+def wrong_task(
+    definition: TableDefinition, columns: silver.Columns, *, alone: bool, unseen: frozenset[str] = frozenset()
+) -> Callable[[Batches], Batches]:
     """A decoder with a bug: every v is one too high, the change of key 2 is lost, and a row 99 is made up."""
-    right = _right(definition, columns, alone=alone)
+    right = _right(definition, columns, alone=alone, unseen=unseen)
 
     def run(slices: Batches) -> Batches:
         for batch in right(slices):

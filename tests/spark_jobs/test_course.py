@@ -386,8 +386,9 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
         "id": "`id`",
         "note": "CAST('abc' AS STRING)",
         "_raw": "transform_keys(_raw, (k, v) -> CASE k WHEN 'v' THEN 'w' ELSE k END)",
+        "_absent": "transform(_absent, name -> CASE name WHEN 'v' THEN 'w' ELSE name END)",
     }
-    assert onwards({"id": "INT"}, []) == {"id": "`id`", "_raw": "_raw"}
+    assert onwards({"id": "INT"}, []) == {"id": "`id`", "_raw": "_raw", "_absent": "_absent"}
 
 
 def test_a_table_made_anew_keeps_columns_of_the_same_name_and_type() -> None:
@@ -618,3 +619,45 @@ def test_columns_that_follow_a_statement_that_is_passed_over_stop_the_table() ->
 def test_what_is_passed_over_for_another_table_counts() -> None:
     with pytest.raises(TableStopped, match="in statement format"):
         steps((500, "INSERT INTO t VALUES (1)"), rules=passing_over())
+
+
+def test_a_default_that_changes_between_rows_is_that_of_its_own_rows() -> None:
+    found = steps(
+        (50, "CREATE TABLE t (id INT PRIMARY KEY, v INT DEFAULT 1)"),
+        (500, "ALTER TABLE t ALTER v SET DEFAULT 2"),
+        rules=OFTEN,
+    )
+    rows = [step for step in found if isinstance(step, Rows)]
+    assert [(one.range.start, one.definition.columns[1].default) for one in rows] == [(at(60), "1"), (at(510), "2")]
+
+
+def with_v(default: str | None) -> TableDefinition:
+    return definition(ID, replace(V, default=default))
+
+
+DROPS = ((500, "ALTER TABLE t ALTER v DROP DEFAULT"),)
+
+
+@pytest.mark.parametrize(
+    "statements, standing, begun, wanted",
+    [
+        ((), None, None, ["7"]),
+        (DROPS, None, None, [None, "7"]),
+        (DROPS, None, with_v("6"), ["6", "7"]),
+        (((500, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)"),), Standing(with_v(None)), None, [None, "7"]),
+        ((), Standing(with_v("5")), None, ["5"]),
+        (DROPS, Standing(with_v("5")), None, ["5", "7"]),
+    ],
+)
+def test_a_server_tells_the_defaults_behind_the_last_statement(
+    statements: tuple[tuple[int, str], ...],
+    standing: Standing | None,
+    begun: TableDefinition | None,
+    wanted: list[str | None],
+) -> None:
+    def on_server(logged: TableDefinition, _: Position | None) -> TableDefinition:
+        return replace(logged, columns=with_v("7").columns)
+
+    rules = replace(OFTEN, complete=on_server, begun=begun)
+    found = steps(*statements, standing=standing, rules=rules)
+    assert [step.definition.columns[1].default for step in found if isinstance(step, Rows)] == wanted

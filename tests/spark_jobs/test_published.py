@@ -40,6 +40,7 @@ def test_columns_have_types() -> None:
     assert COLUMNS["committed_at"] == COLUMNS["published_at"] == "TIMESTAMP"
     others = {name: kind for name, kind in COLUMNS.items() if not name.endswith(("_version", "_at"))}
     assert others.pop("complete") == "BOOLEAN"
+    assert others.pop("keys_never_whole") == "BIGINT"
     assert set(others.values()) == {"STRING"}
 
 

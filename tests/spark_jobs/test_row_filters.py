@@ -149,9 +149,9 @@ def test_changes_come_back_from_rows_whatever_batches_they_came_in(parts: list[l
     table = pa.Table.from_batches(batches).combine_chunks()
     most = data.draw(st.integers(1, len(table)))
     found = [pair for batch in table.to_batches(most) for pair in as_changes(batch, ["id", "c"])]
-    seen = [(place.number, value) for changes, place in found for value in changes.after.column("c").to_pylist()]
+    seen = [(place.number, value) for changes, place, _ in found for value in changes.after.column("c").to_pylist()]
     assert seen == [(at, value) for at, values in enumerate(parts, 1) for value in values]
-    assert all(place.file == f"b.{place.number:06}" for _, place in found)
+    assert all(place.file == f"b.{place.number:06}" for _, place, _ in found)
 
 
 def _changes(values: list[int]) -> Changes:

@@ -42,7 +42,8 @@ def columns(text: str) -> list[str]:
         ("ALTER TABLE t DROP FOREIGN KEY f, DROP CHECK c", None),
         ("ALTER TABLE t RENAME INDEX a TO b", ["id", "a", "b"]),
         ("ALTER TABLE t DROP a, RENAME TO s.u", ["id", "b"]),
-        ("ALTER TABLE t ALTER a SET DEFAULT 5, ALTER COLUMN a DROP DEFAULT", None),
+        ("ALTER TABLE t ALTER a SET DEFAULT 5, ALTER COLUMN a DROP DEFAULT", ["id", "a", "b"]),
+        ("ALTER TABLE t ALTER INDEX i INVISIBLE, ALTER CHECK c NOT ENFORCED, ALTER COLUMN a SET INVISIBLE", None),
         ("ALTER TABLE t ENGINE = InnoDB ROW_FORMAT=COMPRESSED COMMENT 'ADD c INT, DROP a', AUTO_INCREMENT = 7", None),
         ("ALTER TABLE t ALGORITHM=INPLACE, LOCK=NONE, FORCE, DISABLE KEYS, ORDER BY a, b", None),
         ("ALTER TABLE t PARTITION BY HASH (id) PARTITIONS 4", None),
@@ -164,6 +165,40 @@ def test_the_key_is_the_first_unique_index_without_null(inside: str, key: tuple[
 )
 def test_the_index_of_a_drop(text: str, name: str | None) -> None:
     assert index_dropped(text) == (name and DropIndex(name))
+
+
+MADE = (
+    "CREATE TABLE t (id INT PRIMARY KEY, n INT, d INT NOT NULL DEFAULT 7, s VARCHAR(9) DEFAULT 'x', c DECIMAL(5,2) "
+    "NOT NULL, t DATETIME DEFAULT CURRENT_TIMESTAMP, e INT DEFAULT (1 + 1), k BIGINT AUTO_INCREMENT UNIQUE, "
+    "g INT AS (d + 1), z TIMESTAMP, y ENUM('p', 'q') NOT NULL, w BLOB)"
+)
+DEFAULTS = {"id": "0", "n": "NULL", "d": "7", "s": "'x'", "c": "'0.00'", "y": "'p'", "w": "NULL"}
+
+
+@pytest.mark.parametrize(
+    "text, changed",
+    [
+        ("ALTER TABLE t ADD q INT DEFAULT 3 FIRST, DROP c", {"q": "3", "c": None}),
+        ("ALTER TABLE t ALTER d SET DEFAULT 8, ALTER COLUMN s SET DEFAULT NULL", {"d": "8", "s": "NULL"}),
+        ("ALTER TABLE t ALTER d DROP DEFAULT, ALTER n SET DEFAULT (2 * 3)", {"d": None, "n": None}),
+        ("ALTER TABLE t ALTER COLUMN `t` SET DEFAULT '2024-01-02 03:04:05'", {"t": "'2024-01-02 03:04:05'"}),
+        ("ALTER TABLE t MODIFY s VARCHAR(20)", {"s": "NULL"}),
+        ("ALTER TABLE t CHANGE d x BIGINT NOT NULL", {"d": None, "x": "0"}),
+        ("ALTER TABLE t RENAME COLUMN s TO r", {"s": None, "r": "'x'"}),
+        ("ALTER TABLE t ENGINE = InnoDB", {}),
+    ],
+)
+def test_what_an_insert_leaves_out_is_the_default_of_its_time(text: str, changed: dict[str, str | None]) -> None:
+    def told(definition: TableDefinition | None) -> dict[str | None, str]:
+        assert definition
+        return {one.name: one.default for one in definition.columns if one.default is not None}
+
+    before = created(NAME, MADE)
+    assert told(before) == DEFAULTS
+    assert before
+    assert {one.name: one.computed for one in before.columns if one.computed} == {"g": True}
+    after = moved(before, operations(text)).definition
+    assert told(after) == {name: found for name, found in (DEFAULTS | changed).items() if found is not None}
 
 
 def test_new_columns_are_filled_by_name() -> None:

@@ -1,7 +1,8 @@
 import pytest
 
+from spark_jobs.binlog import Column
 from spark_jobs.errors import Unsupported
-from spark_jobs.schema.declared import Declared, converted, declared, fill_of, words_of
+from spark_jobs.schema.declared import Declared, converted, declared, fill_of, on_server_default, words_of
 
 
 def column(text: str) -> Declared:
@@ -151,3 +152,37 @@ def test_text_into_another_character_set_has_as_many_characters() -> None:
     assert converted(column("c BINARY(7)").column, "utf8mb4").meta == 7
     assert converted(column("c CHAR(7)").column, "utf8mb4").meta == 28
     assert converted(column("c INT").column, "utf8mb4") == column("c INT").column
+
+
+@pytest.mark.parametrize(
+    "text, fallback, extra, is_mariadb, wanted",
+    [
+        ("c INT", None, "", False, "NULL"),
+        ("c INT NOT NULL", None, "", False, "0"),
+        ("c INT", "7", "", False, "7"),
+        ("c VARCHAR(9)", "NULL", "", False, "'NULL'"),
+        ("c VARCHAR(9)", "it's", "", False, "'it\\'s'"),
+        ("c BIT(4)", "b'101'", "", False, "5"),
+        ("c DATETIME", "CURRENT_TIMESTAMP", "on update CURRENT_TIMESTAMP", False, None),
+        ("c DATETIME", "2024-01-02 03:04:05", "", False, "'2024-01-02 03:04:05'"),
+        ("c VARCHAR(36)", "uuid()", "DEFAULT_GENERATED", False, None),
+        ("c BINARY(2)", "0x61", "", False, None),
+        ("c INT NOT NULL", None, "auto_increment", False, None),
+        ("c INT", "NULL", "", True, "NULL"),
+        ("c VARCHAR(9)", "'NULL'", "", True, "'NULL'"),
+        ("c INT", "7", "", True, "7"),
+        ("c INT", "(1 + 1)", "", True, None),
+        ("c DATETIME", "current_timestamp()", "", True, None),
+    ],
+)
+def test_a_default_as_information_schema_has_it(
+    text: str, fallback: str | None, extra: str, is_mariadb: bool, wanted: str | None
+) -> None:
+    one = on_server_default(column(text).column, {"fallback": fallback, "extra": extra}, is_mariadb=is_mariadb)
+    assert (one.default, one.computed) == (wanted, False)
+
+
+@pytest.mark.parametrize("extra", ["VIRTUAL GENERATED", "STORED GENERATED", "STORED GENERATED INVISIBLE"])
+def test_a_column_that_is_computed_has_no_default(extra: str) -> None:
+    one = on_server_default(Column("c", 3), {"fallback": None, "extra": extra}, is_mariadb=True)
+    assert (one.default, one.computed) == (None, True)

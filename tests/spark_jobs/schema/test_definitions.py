@@ -471,3 +471,22 @@ def test_text_of_an_unknown_collation_is_not_taken_for_bytes() -> None:
     assert definitions.column_of_row(told, {"latin1_bin": 47}).type_code == definitions._UNKNOWN
     assert definitions.column_of_row(told, {"klingon_ci": 47}).type_code == 252
     assert definitions.column_of_row(told, {"klingon_ci": 47}).charset == 47
+
+
+def test_a_default_comes_by_name_and_never_as_a_label_that_values_have_not() -> None:
+    enum = Column("e", 247, 1, labels=("p", "q"), default="'p'", computed=False)
+    known = TableDefinition(TableName("d", "t"), (Column("a", 3, default="1", computed=False), enum))
+    logged = TableDefinition(
+        known.name, (replace(enum, labels=None, default=None, computed=None), Column("a", 3), Column("b", 3))
+    )
+    found = definitions.with_defaults(logged, known)
+    assert [one.default for one in found.columns] == [None, "1", None]
+    labelled = replace(logged, columns=(replace(enum, default=None, computed=None),))
+    assert definitions.with_defaults(labelled, known).columns[0].default == "'p'"
+    assert (
+        definitions.with_defaults(found, replace(known, columns=(Column("a", 3, default="2"),))).columns[1].default
+        == "1"
+    )
+    assert definitions.without_defaults(found) == found, "equal, whatever the defaults"
+    assert definitions.defaults(definitions.without_defaults(found)) == [(None, None)] * 3
+    assert definitions.from_json(definitions.to_json(found)).columns[1].default == "1"

@@ -1,0 +1,214 @@
+"""Row images that leave columns out: downstream is what the server SELECTs, or the table says why it is not."""
+
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.backfill import DOWNSTREAM, SILVER, Manner, backfill_source
+from spark_jobs.config import Pipeline
+from spark_jobs.load import load_source
+from spark_jobs.pipeline import lake_of
+from spark_jobs.position import Position, Range
+from spark_jobs.status import status
+from tests.fix_mysql import Database
+from tests.fix_pipeline import SOURCE, Shop, require_same
+from tests.fix_servers import Servers
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+SEED = int(os.environ.get("STRATALOG_SEED", "1"))
+STATEMENTS = int(os.environ.get("STRATALOG_STATEMENTS", "25"))
+KEYS = 20
+IMAGES = ("MINIMAL", "NOBLOB", "FULL")
+TABLES = {
+    "t": "CREATE TABLE t (a INT, b INT NOT NULL DEFAULT 7, id INT PRIMARY KEY, s TEXT, d DATE DEFAULT '2024-01-02',"
+    " v VARCHAR(9) DEFAULT 'x', n DECIMAL(6,2) NOT NULL DEFAULT 1.5, g INT AS (b + 1))",
+    "u": "CREATE TABLE u (a INT, b INT NOT NULL DEFAULT 7, id INT NOT NULL, s BLOB, UNIQUE (id))",
+    "bag": "CREATE TABLE bag (a INT, b INT NOT NULL DEFAULT 7, id INT, s TEXT)",
+}
+
+
+def statement(some: random.Random) -> list[str]:
+    """One random statement under a random row image; the key changes under whole ones alone."""
+    table, key, number = some.choice(list(TABLES)), some.randrange(KEYS), some.randrange(99)
+    text = some.choice(["'one'", "NULL", "''", "'two'"])
+    chosen = some.choice(
+        [
+            f"INSERT IGNORE INTO {table} (id) VALUES ({key})",
+            f"INSERT IGNORE INTO {table} (id, a, s) VALUES ({key}, {number}, {text}), ({key + 1}, {number}, {text})",
+            f"REPLACE INTO {table} (id, a) VALUES ({key}, {number})",
+            f"INSERT INTO {table} (id, a) VALUES ({key}, 1) ON DUPLICATE KEY UPDATE b = {number}",
+            f"UPDATE {table} SET a = {number} WHERE id = {key}",
+            f"UPDATE {table} SET b = b + 1, s = {text} WHERE id BETWEEN {key} AND {key + 3}",
+            f"UPDATE {table} SET s = {text} WHERE id = {key}",
+            f"DELETE FROM {table} WHERE id = {key}",
+            f"UPDATE IGNORE {table} SET id = {number} WHERE id = {key} LIMIT 1",
+        ]
+    )
+    image = "FULL" if "SET id" in chosen and table != "bag" else some.choice(IMAGES)
+    return [f"SET binlog_row_image = {image}", chosen]
+
+
+def silver(shop: Shop, pipeline: Pipeline, table: str) -> list[str]:
+    return sorted(map(repr, shop.silver(pipeline, table).collect()))
+
+
+def test_random_statements_under_row_images_that_change(shop: Shop, summary: list[str]) -> None:
+    some, pipeline = random.Random(SEED), shop.pipeline()
+    rows = ", ".join(f"({key}, {key})" for key in range(KEYS))
+    shop.execute(*TABLES.values(), *(f"INSERT INTO {table} (id, a) VALUES {rows}" for table in TABLES))
+    counts, places = [0, 0], [shop.start]
+    for _ in range(3):
+        for _ in range(STATEMENTS):
+            shop.execute(*statement(some))
+        shop.execute("SET binlog_row_image = MINIMAL", "UPDATE t SET d = '2024-05-06' WHERE id % 2")
+        places.append(shop.end())
+        _, outcome = shop.run(pipeline)
+        assert outcome.stopped == {}
+        for table in TABLES:
+            require_same(shop, pipeline, table)
+        counts = [counts[0] + STATEMENTS, counts[1] + sum(one.changes for one in outcome.compacted)]
+    before = {table: silver(shop, pipeline, table) for table in TABLES}
+    lacking = shop.silver(pipeline, "t").where("_absent IS NOT NULL").count()
+    assert lacking > 0, "some rows of silver lack columns"
+    for part in (Range(places[1], places[2]), Range(shop.start, places[1])):
+        done = backfill_source(shop.spark, pipeline, SOURCE, part, lambda _: True, Manner((SILVER,)))
+        assert done.stopped == {}
+    assert {table: silver(shop, pipeline, table) for table in TABLES} == before, "a range done again is the same"
+    assert [one.keys_never_whole for one in status(pipeline, lake_of(pipeline), SOURCE).tables] == [None] * 3
+    summary.append(f"{counts[0]} statements, {counts[1]} changes, {lacking} silver rows lack columns, no difference")
+
+
+def minimal(*statements: str) -> tuple[str, ...]:
+    return "SET binlog_row_image = MINIMAL", *statements, "SET binlog_row_image = FULL"
+
+
+def never_whole(pipeline: Pipeline) -> dict[str, int]:
+    shown = status(pipeline, lake_of(pipeline), SOURCE).tables
+    return {one.table.split(".")[1]: one.keys_never_whole for one in shown if one.keys_never_whole}
+
+
+OLDER = ("old", "unknown")
+"""Tables that are older than the log."""
+
+
+@pytest.mark.long
+def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) -> None:
+    schema = shop.database.name
+    shop.execute(
+        *(f"CREATE TABLE {name} (id INT PRIMARY KEY, a INT, b INT DEFAULT 5, s TEXT)" for name in OLDER),
+        "INSERT INTO old VALUES (1, 1, 1, 'one'), (2, 2, 2, 'two'), (3, 3, 3, 'three'), (4, 4, 4, 'four')",
+        "FLUSH BINARY LOGS",
+    )
+    begun = replace(shop, start=shop.end())
+    pipeline = begun.pipeline(
+        live=True,
+        routes=[{"from": f"{schema}.part_*", "to": f"{schema}.parts"}],
+        row_filters={"asking": {"tables": [f"{schema}.asked"], "update-new-value-expr": "b > 5"}},
+        columns={"hiding": {"tables": [f"{schema}.hidden"], "exclude": ["s"], "mask": {"a": {"constant": 0}}}},
+    )
+    others = ("moved", "asked", "hidden", "part_1", "part_2", "altered")
+    shop.execute(
+        *(f"CREATE TABLE {name} (id INT PRIMARY KEY, a INT, b INT DEFAULT 5, s TEXT)" for name in others),
+        *(f"INSERT INTO {name} VALUES (1, 1, 1, 'one'), (2, 2, 2, 'two')" for name in others),
+        *minimal("UPDATE old SET a = 10 WHERE id = 1", "UPDATE old SET a = 20 WHERE id = 2"),
+        *minimal("DELETE FROM old WHERE id = 4", "UPDATE asked SET a = 9, b = 2 WHERE id = 1"),
+    )
+    _, outcome = begun.run(pipeline)
+    assert outcome.stopped == {}
+    assert begun.merged(pipeline, "old") == []
+    assert never_whole(pipeline) == {"old": 2}
+    shop.execute(
+        *minimal(
+            "UPDATE old SET b = 11, s = 'eins' WHERE id = 1", "INSERT INTO old (id, a, b, s) VALUES (5, 5, 5, '')"
+        ),
+        *minimal("UPDATE moved SET id = 9 WHERE id = 1", "INSERT INTO unknown (id, a) VALUES (1, 1)"),
+        *minimal("UPDATE asked SET a = 10 WHERE id = 1", "UPDATE hidden SET b = 6, a = 3, s = 'x' WHERE id = 2"),
+        *minimal("UPDATE part_1 SET a = 7 WHERE id = 1", "DELETE FROM part_2 WHERE id = 1", "UPDATE part_2 SET a = 8"),
+        *minimal("UPDATE altered SET s = 'was' WHERE id = 1", "INSERT INTO altered (id) VALUES (3)"),
+        "ALTER TABLE altered RENAME COLUMN a TO c, DROP COLUMN b, ADD COLUMN d INT NOT NULL DEFAULT 8",
+        *minimal("UPDATE altered SET d = 9 WHERE id = 2", "ALTER TABLE altered ALTER d SET DEFAULT 4"),
+        *minimal("INSERT INTO altered (id) VALUES (4)"),
+    )
+    _, outcome = begun.run(pipeline)
+    reasons = {str(name).removeprefix(f"{schema}."): why for name, why in outcome.stopped.items()}
+    assert reasons.keys() == {"moved", "asked", "unknown"}
+    assert "an update of the key whose row image leaves out a: what the row had in it under" in reasons["moved"]
+    assert "row_filters.asking.update-new-value-expr: the row image leaves column b out" in reasons["asked"]
+    assert "column b is not in its row image: the row was inserted with the column's default" in reasons["unknown"]
+    assert begun.merged(pipeline, "old") == [(1, 10, 11, "eins"), (5, 5, 5, "")]
+    assert never_whole(pipeline) == {"old": 1}
+    assert begun.merged(pipeline, "hidden") == [(1, 0, 1), (2, 0, 6)]
+    assert begun.merged(pipeline, "parts") == [(1, 7, 1, "one"), (2, 2, 2, "two"), (2, 8, 2, "two")]
+    require_same(begun, pipeline, "altered")
+    done = load_source(begun.spark, pipeline, SOURCE, tables=[f"{schema}.old"])
+    assert done.stopped == {}
+    require_same(begun, pipeline, "old")
+    assert never_whole(pipeline) == {}
+    downstream = {name: begun.merged(pipeline, name) for name in ("old", "altered", "parts", "hidden")}
+    whole = Range(begun.start, shop.end())
+    for manner in (Manner(), Manner((DOWNSTREAM,))):
+        again = backfill_source(begun.spark, pipeline, SOURCE, whole, lambda one: one.table not in reasons, manner)
+        assert again.stopped == {}
+        assert {name: begun.merged(pipeline, name) for name in downstream} == downstream
+
+
+PLAIN = "(id INT PRIMARY KEY, a INT, b INT NOT NULL DEFAULT 7, s TEXT) DEFAULT CHARSET=latin1"
+VIRTUAL = "(id INT PRIMARY KEY, a INT, g INT AS (a + 1) VIRTUAL)"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("server", ["mysql-5.7", "mariadb-10.11", "mariadb-11.4", "mariadb-11.8"])
+def test_row_images_of_other_servers(servers: Servers, server: str, spark: SparkSession, tmp_path: Path) -> None:
+    running = servers.get(server)
+    with running.connect() as connection:
+        database = Database("images", running, connection)
+        database.execute("DROP DATABASE IF EXISTS images")
+        database.execute("CREATE DATABASE images CHARACTER SET latin1")
+        connection.select_db("images")
+        shop = Shop(spark, database, tmp_path, Position(*database.execute("SHOW MASTER STATUS")[0][:2]))
+        pipeline = shop.pipeline(columns={"hiding": {"tables": ["images.hidden"], "exclude": ["g"]}})
+        tables = ("t", "noblob", "nodup", "replaced", "bag")
+        shop.execute(
+            *(f"CREATE TABLE {name} {PLAIN}" for name in tables[:-1]),
+            "CREATE TABLE bag (a INT, b INT NOT NULL DEFAULT 7, s TEXT) DEFAULT CHARSET=latin1",
+            *(f"CREATE TABLE {name} {VIRTUAL}" for name in ("computed", "hidden")),
+            *(f"INSERT INTO {name} (id, a, s) VALUES (1, 1, 'one'), (2, 2, 'two')" for name in tables[:-1]),
+            "INSERT INTO bag VALUES (1, 1, 'one'), (1, 1, 'one')",
+        )
+        _, outcome = shop.run(pipeline)
+        assert outcome.stopped == {}
+        modes = ["MINIMAL", "NOBLOB", "FULL_NODUP" if server > "mariadb-11" and "mariadb" in server else "MINIMAL"]
+        for name, image in zip(tables, [*modes, "MINIMAL", "MINIMAL"], strict=True):
+            row = "id, a" if name != "bag" else "a"
+            shop.execute(
+                f"SET binlog_row_image = {image}",
+                f"INSERT INTO {name} ({row}) VALUES ({'3, 3' if name != 'bag' else '3'})",
+                f"UPDATE {name} SET a = 4, s = 'four' WHERE a = 1",
+                f"DELETE FROM {name} WHERE a = 2",
+            )
+        shop.execute("SET binlog_row_image = FULL_NODUP" if modes[2] == "FULL_NODUP" else "DO 0")
+        shop.execute("REPLACE INTO nodup (id, b) VALUES (1, 5)", "UPDATE nodup SET id = 9 WHERE id = 3")
+        shop.execute("SET binlog_row_image = MINIMAL", "REPLACE INTO replaced (id, a) VALUES (1, 5)")
+        shop.execute("INSERT INTO computed (id, a) VALUES (1, 1)", "UPDATE computed SET a = 2")
+        shop.execute(
+            "INSERT INTO hidden (id, a) VALUES (1, 1)", "UPDATE hidden SET a = 2", "SET binlog_row_image = FULL"
+        )
+        _, outcome = shop.run(pipeline)
+        reasons = {name.table: why for name, why in outcome.stopped.items()}
+        if "mariadb" in server:
+            assert reasons.keys() == {"replaced", "computed"}
+            assert (
+                "column b is not in its row image: the image holds the key, as that of a REPLACE does"
+                in reasons["replaced"]
+            )
+            assert "column g is not in its row image" in reasons["computed"]
+        else:
+            assert reasons.keys() <= {"nodup"}, "MySQL logs what changed"
+        for name in {*tables} - reasons.keys():
+            require_same(shop, pipeline, name)
+        assert shop.merged(pipeline, "hidden") == [(1, 2)]
