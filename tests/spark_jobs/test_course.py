@@ -189,8 +189,8 @@ def test_a_range_is_cut_where_statements_change_the_table(found: list[Step], wan
             ("runs a routine, logged in statement format: which rows of which tables it changed, it does not say"),
         ),
         (
-            "XA COMMIT X'01',X'',1",
-            "decides about rows logged before it (XA, or a rollback past them), which is not handled yet",
+            "ROLLBACK",
+            "undoes a part of the rows that were logged before it; which of them stay is not in the log",
         ),
     ],
 )
