@@ -197,7 +197,8 @@ def first_rows(slices: DataFrame, skipped: Skipped = lambda _schema, _table: fro
                 logged = cells.get("logged")
                 here = Position(logged["file"], logged["start"], logged["stretch"]) if logged else place
                 payload = without(skipped(name.schema, name.table), here, cells["payload"])
-                used = definitions_of(here.file, here.offset, cells["context"], payload)
+                # the slices of one XA transaction have one place: the next one is not behind it
+                used = definitions_of(here.file, here.offset, cells["context"], payload, unused=logged is not None)
                 own = [(place, one) for one in used if one.name == name]
                 if own:
                     found[at] = agreed(name, own)

@@ -294,7 +294,8 @@ class Planner:
         seen_here = found.tables.get(name)
         behind = self._since(entry) < self.oldest
         since = self._since(entry)
-        if seen_here is None and not behind and not found.about(name, since) and not found.indexes(name, since):
+        said = found.about(name, since) or found.indexes(name, since) or found.xa.unknown
+        if seen_here is None and not behind and not said:
             return None
         table = self.lake.silver(self.source, name.schema, name.table)
         head = table.head()
