@@ -167,10 +167,10 @@ def _with_new_names(xa: Xa, statements: Iterable[Said]) -> Xa:
 def _with_xa(found: Survey, xa: Xa) -> Survey:
     """A survey with the rows and statements of XA transactions, where they are committed."""
     tables = dict(found.tables)
-    for name, (first, last, size) in xa.commits().items():
+    for name, (first, last, added) in xa.commits().items():
         seen = tables.get(name, Seen(first, last, ()))
-        whole = {"first": min(seen.first, first), "last": max(seen.last, last), "size": seen.size + size}
-        tables[name] = replace(seen, **whole)
+        size = seen.size + added
+        tables[name] = replace(seen, first=min(seen.first, first), last=max(seen.last, last), size=size)
     own = {_said(row) for row in xa.held.filter(pc.field("said").is_valid()).to_pylist()}
     meaningful = (said for said in own if said.statement.effect is not Effect.NONE)
     both = sorted((*found.statements, *meaningful), key=lambda said: said.position)

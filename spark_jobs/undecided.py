@@ -45,7 +45,8 @@ def undecided(spark: SparkSession, table: Table, version: int, at: Position | No
         begun = _place(*map(F.col, ("stretch", "number", "begun"))) < place
         is_open |= (F.col("after.step") == "committed") & behind & begun
     found = prepared.where(is_open).orderBy("stretch", "number", "begun")
-    return [_open(row, row["after"]) for row in found.select("xid", "stretch", "file", "begun", "after").collect()]
+    rows = table.collect(found.select("xid", "stretch", "file", "begun", "after"))
+    return [_open(row, row["after"]) for row in rows]
 
 
 def _place(*order: Column) -> Column:

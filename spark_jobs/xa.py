@@ -72,12 +72,6 @@ class Xa:
     held: pa.Table = field(default_factory=HELD.empty_table)
     unknown: tuple[tuple[str, Position], ...] = ()
 
-    @property
-    def tables(self) -> frozenset[TableName]:
-        """Those with rows in them."""
-        names = self.held.select(["schema", "table"]).group_by(["schema", "table"]).aggregate([]).to_pylist()
-        return frozenset(TableName(row["schema"], row["table"]) for row in names if row["table"] is not None)
-
     def of(self, name: TableName, passed_over: Collection[Position] = ()) -> "Xa":
         """Those with rows of one table, but for those that are passed over for it, by where they begin or commit."""
         found = self.held.filter((pc.field("schema") == name.schema) & (pc.field("table") == name.table))
@@ -190,7 +184,8 @@ def committed(spark: SparkSession, table: Table, version: int, within: Range, ol
     """The XA transactions that a range commits. oldest: where bronze begins. Raises DecodeError."""
     found, missing = pa.table({}), pa.table({})
     for start in _starts(within.start, oldest):
-        found = _committed(steps(bronze.read(spark, table, version, Range(start, within.stop))), within).toArrow()
+        each = steps(bronze.read(spark, table, version, Range(start, within.stop)))
+        found = table.collect_arrow(_committed(each, within))
         missing = found.filter(pc.field("begun").is_null())
         if not len(missing):
             break

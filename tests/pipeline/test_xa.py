@@ -12,7 +12,7 @@ from spark_jobs import compact
 from spark_jobs.backfill import backfill_source
 from spark_jobs.config import load
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.errors import ConfigError
+from spark_jobs.errors import ConfigError, DecodeError
 from spark_jobs.mend import add, plan_skip
 from spark_jobs.pipeline import extract_source, lake_of, run_source
 from spark_jobs.position import Position, Range
@@ -150,6 +150,13 @@ def test_what_stops_a_table(spark: SparkSession, tmp_path: Path) -> None:
     )
     assert all(re.match(renamed, found[name]) for name in ("orders", "later")), found
     assert re.match(rf"INSERT INTO at {file(3)}:\d+ changes rows in statement format", found["lines"]), found
+
+
+def test_a_damaged_end_stops_the_source_in_one_message(spark: SparkSession, tmp_path: Path) -> None:
+    logs = Logs(spark, tmp_path)
+    logs.write(1, insert(1, "a"), Commit(), Statement("", "XA COMMIT 'x'"))
+    with pytest.raises(DecodeError, match=rf"^{file(1)}:\d+: Query event: \S+ \S+ \S+ is no end of an XA transaction"):
+        logs.run()
 
 
 class Sessions:
