@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, silver
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.course import Base, Complete, Content, Rules, Standing, first_rows, held
+from spark_jobs.course import Base, Beginning, Complete, Content, Rules, Standing, first_rows, held
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.filters import Filters
 from spark_jobs.lake import Lake, Table
@@ -24,7 +24,7 @@ from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
 from spark_jobs.schema.alter import dropped, target
 from spark_jobs.schema.renames import may_rename, renamed
-from spark_jobs.survey import Said, Survey, survey
+from spark_jobs.survey import Said, Survey, look, survey
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,14 @@ class Ancestry:
         elif base is not None and since < self.oldest:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
         since = max(since, self.oldest)
-        rules = Rules(self._complete(until), lambda *_: {}, contents=self.contents, filters=self.filters)
+        beginning = Beginning(self.made)
+        rules = Rules(
+            self._complete(until), lambda *_: {}, contents=self.contents, filters=self.filters, beginning=beginning
+        )
         found = Survey({}, ())
         if since < until:
-            slices = bronze.read(self.spark, self.bronze, self.version, Range(since, until))
-            rules, found = replace(rules, first=first_rows(slices, self.filters.skipped)), survey(slices)
+            slices, found = look(self.spark, self.bronze, self.version, Range(since, until), self.oldest)
+            rules = replace(rules, first=first_rows(slices, self.filters.skipped))
         content = held(found, name, Range(since, until), standing, rules)
         return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 
@@ -78,6 +81,10 @@ class Ancestry:
         known = standing.definition
         base = Base(table, version, silver.columns(known), standing.emptied) if known else None
         return base, standing, checkpoint.position
+
+    def made(self, name: TableName, until: Position) -> Position | None:
+        """Where the log that bronze holds makes a table, or gives it its name; None where it does not."""
+        return self._made(name, self.oldest, until)
 
     def _made(self, name: TableName, since: Position, until: Position) -> Position | None:
         """Where the last statement stands that made the table, or gave it its name: no row of it is older."""

@@ -40,7 +40,7 @@ from spark_jobs.compact import (
     told_of_partial,
 )
 from spark_jobs.config import Pipeline
-from spark_jobs.course import Content, Rows, Rules, Standing, Step, Turn, course, first_rows, onwards
+from spark_jobs.course import Beginning, Content, Rows, Rules, Standing, Step, Turn, course, first_rows, onwards
 from spark_jobs.errors import ConfigError, LakeError, LostRace, PartialImage, StratalogError, about
 from spark_jobs.lake import Checkpoint, Design, Head, Lake, Table, identifier, new_batch
 from spark_jobs.landed import Where, range_in
@@ -53,7 +53,7 @@ from spark_jobs.rules import Pattern
 from spark_jobs.schema import definitions
 from spark_jobs.skips import with_skips
 from spark_jobs.stretches import Stretch, stretches
-from spark_jobs.survey import survey
+from spark_jobs.survey import look
 
 log = logging.getLogger(__name__)
 
@@ -533,10 +533,9 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
     begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
     bronze.require_held(held.source, held.checkpoint, begin)
     onward = Range(begin, head.position)
-    slices = bronze.read(spark, held.table, held.version, onward)
-    seen = survey(slices)
+    oldest, skips = bronze.oldest(held.checkpoint), filters.skips_alone
+    slices, seen = look(spark, held.table, held.version, onward, oldest)
     with about(f"{held.source}: {name}"):
-        oldest, skips = bronze.oldest(held.checkpoint), filters.skips_alone
         ancestry = Ancestry(spark, lake, held.source, held.table, held.version, oldest, by_log=True, filters=skips)
         rules = Rules(
             lambda logged, last: definitions.named(lake, held.source, logged, last),
@@ -546,6 +545,7 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
             contents=ancestry.contents,
             filters=filters,
             begun=_begun(table, begin),
+            beginning=Beginning(ancestry.made, is_needed=oldest > bronze.begin(held.checkpoint)),
         )
         steps = course(seen, name, onward, None, rules)
         carried = next((one.carried for one in steps if isinstance(one, Turn) and one.range == named), None)
@@ -554,7 +554,7 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
     if not ranges and again is None:
         log.info("%s: %s: has no row in %s", held.source, name, wanted)
         return None
-    window = Window(held.table, held.version, tuple(ranges))
+    window = Window(held.table, held.version, tuple(ranges), xa=seen.xa)
     size = seen.tables[name].size if name in seen.tables else 0
     return Work(
         held.source, name, window, steps, table, head, size, again=again, filters=own, is_whole=touched.is_whole

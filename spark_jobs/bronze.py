@@ -165,13 +165,18 @@ def _at_or_after(position: Position) -> Column:
 
 
 def first_slices(slices: DataFrame, schema: str, table: str, ranges: Sequence[Range]) -> dict[int, dict[str, Any]]:
-    """Of each range, by its ordinal, the first slice that has rows of a table; nothing of one that has none."""
+    """Of each range, by its ordinal, the first slice that has rows of a table; nothing of one that has none.
+
+    With ``logged``, where the slices have it: where the bytes of one stand that is given another place (xa.py).
+    """
     ordinal = F.lit(None).cast("int")
     for at, part in enumerate(ranges):
         ordinal = F.when(inside(part), at).otherwise(ordinal)
-    names = ("stretch", "file", "start", "context", "payload")
+    places = [one for one in ("logged",) if one in slices.columns]
+    names = ("stretch", "file", "start", "context", "payload", *places)
     rows = slices.where((F.col("kind") == "rows") & holding(schema, table)).withColumn("part", ordinal)
-    first = F.min_by(F.struct(*names), F.struct("stretch", "number", "start")).alias("slice")
+    order = ("stretch", "number", "start", *(f"{one}.start" for one in places))
+    first = F.min_by(F.struct(*names), F.struct(*order)).alias("slice")
     found = rows.where("part IS NOT NULL").groupBy("part").agg(first).toArrow().to_pylist()
     return {row["part"]: row["slice"] for row in found}
 

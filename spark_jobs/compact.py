@@ -24,6 +24,7 @@ from functools import reduce as folded
 from itertools import chain
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -31,13 +32,14 @@ from pyspark.sql import functions as F
 from spark_jobs import bronze, images, masks, overlay, reshape, row_filters, silver
 from spark_jobs.binlog import Changes, Decoder, TableDefinition, TableName
 from spark_jobs.course import Base, Content, Rows, Standing, Step, Turn, onwards, origins_of, without
-from spark_jobs.errors import PartialImage, TableStopped, about
+from spark_jobs.errors import DecodeError, PartialImage, TableStopped, Unsupported, about
 from spark_jobs.filters import TableFilters
 from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
 from spark_jobs.net import Place, image_rows, net_rows, reduce, settle
 from spark_jobs.overlay import ABSENT_TYPE
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
+from spark_jobs.xa import EFFECT, NO_XA, Xa, by_bytes, effective
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,8 @@ class Window:
     ranges: tuple[Range, ...]
     oldest: Position | None = None
     """Where the log begins that bronze holds."""
+    xa: Xa = NO_XA
+    """The XA transactions that it commits, and perhaps others."""
 
     @property
     def whole(self) -> Range:
@@ -351,7 +355,8 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
         parts.append((_alive(spark, content.base), content.base.columns, 0))
     for at, step in enumerate(content.steps):
         if isinstance(step, Rows):
-            net = net_changes(spark, own, own.part(step.range), step.definition)
+            window = replace(own.part(step.range), xa=content.xa)
+            net = net_changes(spark, own, window, step.definition)
             parts.append((net.rows, silver.columns(step.definition), at + 1))
         elif step.carried:
             parts.append((carried_rows(spark, own, step), silver.columns(_told(step)), at + 1))
@@ -457,7 +462,7 @@ def net_changes(spark: SparkSession, work: Work, window: Window, definition: Tab
     counted, decoded = Observation(), Observation()
     alone = work.size <= _ONE_TASK
     whole, seen = silver.columns(definition, has_partial=work.has_partial), work.shape(definition)
-    slices = _slices(spark, window, work.name)
+    slices = _slices(spark, window, work)
     slices = slices.coalesce(1) if alone else slices
     skips = work.filters.skips
     left_out = work.filters.skipped_in(window.ranges)
@@ -530,11 +535,16 @@ def _overlaid(rows: DataFrame, columns: silver.Columns, *others: Column) -> Data
     return found.drop(*identity)
 
 
-def _slices(spark: SparkSession, window: Window, name: TableName) -> DataFrame:
-    slices = bronze.read(spark, window.table, window.version, window.whole)
+def _slices(spark: SparkSession, window: Window, work: Work) -> DataFrame:
+    """Those with rows of the table, by where their bytes stand; of XA transactions with EFFECT besides."""
+    name = work.name
+    xa = window.xa.of(name, work.filters.skips)
+    slices = bronze.read_all(spark, window.table, window.version)
+    slices = effective(slices, window.whole, xa if len(xa.held) else NO_XA)
     slices = slices.where((F.col("kind") == "rows") & bronze.holding(name.schema, name.table))
-    names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload")
-    return slices.select(*names, _ordinal(window.ranges).alias("window")).where("window IS NOT NULL")
+    slices = slices.withColumn("window", _ordinal(window.ranges)).where("window IS NOT NULL")
+    names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload", "window")
+    return by_bytes(slices).select(*names, EFFECT) if len(xa.held) else slices.select(*names)
 
 
 def _ordinal(ranges: Sequence[Range]) -> Column:
@@ -613,7 +623,9 @@ def decoding_task(
     if columns.has_partial:
         return _net_task(lambda slices: _completed(definition, unseen, slices), columns, alone=alone)
     before: Literal["key", "all"] = "all" if columns.is_bag else "key"
-    return _net_task(lambda slices: _whole(Decoder(definition, before=before), slices), columns, alone=alone)
+    return _net_task(
+        lambda slices: _whole(Decoder(definition, before=before, prepared=True), slices), columns, alone=alone
+    )
 
 
 def judged_task(definition: TableDefinition, columns: silver.Columns, *, alone: bool) -> Callable[[Batches], Batches]:
@@ -687,10 +699,10 @@ def _passing_over(task: Callable[[Batches], Batches], skips: frozenset[Position]
 def _as_rows(definition: TableDefinition, unseen: frozenset[str] | None, slices: Batches) -> Batches:
     """unseen: None where every row image is to be whole."""
     if unseen is None:
-        for changes, place in _decoded(Decoder(definition, before="all"), slices):
+        for changes, place in _decoded(Decoder(definition, before="all", prepared=True), slices):
             yield row_filters.as_rows(changes, place)
         return
-    decoder = Decoder(definition, before="all", partial=True)
+    decoder = Decoder(definition, before="all", partial=True, prepared=True)
     for changes, place in _decoded(decoder, slices):
         origin = images.Origin(definition, place.file, decoder.is_mariadb, unseen)
         whole, absent, absent_before = images.completed(changes, origin)
@@ -706,7 +718,7 @@ def _completed(
     definition: TableDefinition, unseen: frozenset[str], slices: Batches
 ) -> Iterator[tuple[Changes, Place, pa.Array]]:
     """The changes, as whole as their images make them, and what each row lacks."""
-    decoder = Decoder(definition, before="all", partial=True)
+    decoder = Decoder(definition, before="all", partial=True, prepared=True)
     for changes, place in _decoded(decoder, slices):
         origin = images.Origin(definition, place.file, decoder.is_mariadb, unseen)
         whole, absent, _ = images.completed(changes, origin)
@@ -714,6 +726,7 @@ def _completed(
 
 
 def _decoded(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place]]:
+    numbered = _Numbered()
     for batch in slices:
         for cells in ({name: batch.column(name)[at] for name in batch.schema.names} for at in range(batch.num_rows)):
             given = {name: cells[name].as_py() for name in ("file", "stretch", "number", "window")}
@@ -722,5 +735,40 @@ def _decoded(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place
                 "transaction_start": cells["transaction_start"].as_py(),
                 "committed_us": cells["committed_at"].value,
             }
-            for changes in decoder.decode(given["file"], start, context, cells["payload"].as_buffer(), **begun):
-                yield changes, Place(**given)
+            found = decoder.decode(given["file"], start, context, cells["payload"].as_buffer(), **begun)
+            effect = cells[EFFECT].as_py() if EFFECT in cells else None
+            if effect is None:
+                yield from ((changes, Place(**given)) for changes in found)
+                continue
+            place = Place(effect["file"], effect["stretch"], effect["number"], given["window"])
+            at = Position(effect["file"], effect["start"], effect["stretch"])
+            yield from ((changes, place) for changes in numbered.at(at, found, cells["committed_at"]))
+
+
+class _Numbered:
+    """Changes of XA transactions as of their commits: its place and time, and one row after the other there.
+
+    The slices of a transaction have to come one after the other.
+    """
+
+    def __init__(self) -> None:
+        self._place: Position | None = None
+        self._rows = 0
+
+    def at(self, place: Position, found: Iterator[Changes], committed: pa.Scalar) -> Iterator[Changes]:
+        """Raises as the decoder does, naming the commit too; Unsupported for more rows than a position counts."""
+        self._place, self._rows = place, self._rows if place == self._place else 0
+        try:
+            for changes in found:
+                numbers = np.arange(self._rows, self._rows + len(changes))
+                self._rows += len(changes)
+                if self._rows > _MOST_ROWS:
+                    raise Unsupported(f"{place}: an XA transaction of more than {_MOST_ROWS:,} rows of a table")
+                offset = pa.repeat(pa.scalar(place.offset, pa.int64()), len(changes))
+                times = pa.repeat(committed.cast(changes.committed_at.type), len(changes))
+                yield replace(changes, offset=offset, row=pa.array(numbers.astype(np.int32)), committed_at=times)
+        except DecodeError as error:
+            raise type(error)(f"{error} (of the XA transaction that {place} commits)") from None
+
+
+_MOST_ROWS = 1 << 31

@@ -6,6 +6,7 @@ Put here: cutting a range at a table's statements, and what definition holds whe
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -54,6 +55,7 @@ from spark_jobs.schema.renames import like, may_rename, renamed
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema.widening import keeps_values
 from spark_jobs.survey import Said, Survey, agreed, key_names, same_key
+from spark_jobs.xa import NO_XA, Xa
 
 COMPLETE = "complete"
 """Note of a silver or downstream commit: whether the table has the rows from before the log began, where any were."""
@@ -162,6 +164,8 @@ class Content:
     size: int = 0
     skips: frozenset[Position] = frozenset()
     """Events of its log that are passed over."""
+    xa: Xa = NO_XA
+    """The XA transactions that its log commits."""
 
     @property
     def alive(self) -> "Content":
@@ -197,8 +201,11 @@ def first_rows(slices: DataFrame, skipped: Skipped = lambda _schema, _table: fro
             for nth, cells in bronze.first_slices(slices, name.schema, name.table, ranges).items():
                 at, part = left[nth]
                 place = Position(cells["file"], cells["start"], cells["stretch"])
-                payload = without(skipped(name.schema, name.table), place, cells["payload"])
-                used = definitions_of(place.file, place.offset, cells["context"], payload)
+                logged = cells.get("logged")
+                here = Position(logged["file"], logged["start"], logged["stretch"]) if logged else place
+                payload = without(skipped(name.schema, name.table), here, cells["payload"])
+                # the slices of one XA transaction have one place: the next one is not behind it
+                used = definitions_of(here.file, here.offset, cells["context"], payload, unused=logged is not None)
                 own = [(place, one) for one in used if one.name == name]
                 if own:
                     found[at] = agreed(name, own)
@@ -219,13 +226,26 @@ def without(skips: frozenset[Position], start: Position, payload: Bytes) -> Byte
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """What of a table may be in the log before bronze begins.
+
+    made: where bronze's log makes the table, before a position; None where it does not. is_needed: whether the table
+    needs what was logged before, also where it is not complete.
+    """
+
+    made: Callable[[TableName, Position], Position | None]
+    is_needed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """What a course needs to know besides the survey.
 
     on_drop_empties: whether DROP TABLE takes the rows away. is_bag: rows are told apart by all columns, whatever the
     log says: silver has them so. contents: of other tables, for those that take their names or definitions; without it
     a name that another table takes stops its table. filters: which statements are not carried out. begun: the
-    definition whose defaults hold at the range's start, where no standing says that.
+    definition whose defaults hold at the range's start, where no standing says that; beginning: what may lack
+    where the log commits an XA transaction whose rows bronze does not hold.
     """
 
     complete: Complete
@@ -235,6 +255,7 @@ class Rules:
     contents: Contents | None = None
     filters: Filters = field(default_factory=Filters)
     begun: TableDefinition | None = None
+    beginning: Beginning | None = None
 
 
 _EVENTS = {
@@ -261,7 +282,7 @@ def held(found: Survey, name: TableName, whole: Range, standing: Standing | None
     steps = way.steps()
     seen = found.tables.get(name)
     size = seen.size if seen else 0
-    return Content(name, None, steps, way.standing, whole.start, size, way.skips)
+    return Content(name, None, steps, way.standing, whole.start, size, way.skips, found.xa)
 
 
 class _Course:
@@ -277,6 +298,7 @@ class _Course:
         self.done: list[Step] = []
 
     def steps(self) -> list[Step]:
+        self._require_xa()
         said = [one for one in self.found.about(self.name, self.whole.start) if self._cuts(one)]
         starts = [self.whole.start, *(one.stop for one in said)]
         stops = [*(one.position for one in said), self.whole.stop]
@@ -289,6 +311,40 @@ class _Course:
                 self._turn(said[at - 1], logged[at])
             self._rows(part, logged[at], is_last=part is parts[-1], begun=None if at else self.rules.begun)
         return self.done
+
+    def _require_xa(self) -> None:
+        """Raises TableStopped where rows of XA transactions are not there, or are not of the table as it is."""
+        own = self.found.xa.of(self.name, self.skips)
+        for xid, at in own.unknown:
+            if at >= self.whole.start:
+                self._require_no_rows(xid, at)
+        if not len(own.held):
+            return
+        changing = [one for one in (*self.found.before, *self.found.statements) if self._changes_it(one)]
+        spans = own.spans() if changing else []
+        for said, span in product(changing, spans):
+            if span.start < said.position < span.stop and span.stop >= self.whole.start:
+                raise self._refused(
+                    said,
+                    f"changes the table between rows of an XA transaction, prepared at {span.start}, and their XA "
+                    f"COMMIT at {span.stop}; which rows the server then had is not in the log",
+                )
+
+    def _require_no_rows(self, xid: str, at: Position) -> None:
+        """Raises TableStopped where the table may have rows in an XA transaction that bronze does not hold."""
+        beginning = self.rules.beginning
+        is_needed = self.standing.is_complete or (beginning is not None and beginning.is_needed)
+        if not is_needed or (beginning and beginning.made(self.name, at)):
+            return
+        raise TableStopped(
+            f"the XA transaction {xid}, which XA COMMIT at {at} commits, was prepared before the log begins that "
+            "bronze holds, and may have rows of the table; bring the older log (stratalog extract --archive DIR), or "
+            f"pass the XA COMMIT over (stratalog skip --at {at})"
+        )
+
+    def _changes_it(self, said: Said) -> bool:
+        is_about = said.statement.effect is Effect.CHANGES and said.statement.names(self.name.schema, self.name.table)
+        return is_about and said.position not in self.skips and self._changes(said)
 
     def _cuts(self, said: Said) -> bool:
         """Whether a statement changes the table, or is passed over. Raises TableStopped for what is not handled."""
@@ -308,7 +364,7 @@ class _Course:
                     "runs a routine, logged in statement format: which rows of which tables it changed, it does not say"
                 )
             case _:
-                why = "decides about rows logged before it (XA, or a rollback past them), which is not handled yet"
+                why = "undoes a part of the rows that were logged before it; which of them stay is not in the log"
         raise self._refused(said, why)
 
     def _changes(self, said: Said) -> bool:

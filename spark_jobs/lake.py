@@ -211,6 +211,11 @@ class Table:
         with _Translated(self.path):
             return list(rows.collect())
 
+    def collect_arrow(self, rows: DataFrame) -> pa.Table:
+        """As ``collect``, where they may be many."""
+        with _Translated(self.path):
+            return rows.toArrow()
+
     def new(self, columns: dict[str, str], properties: dict[str, str]) -> Head:
         """The head to plan upon where there is no table yet. Nothing is written."""
         return Head(-1, 0, None, Design(columns, properties))

@@ -27,7 +27,7 @@ from spark_jobs.ancestry import Ancestry
 from spark_jobs.binlog import Changes, TableDefinition, TableName
 from spark_jobs.compact import Window, Work
 from spark_jobs.config import Pipeline
-from spark_jobs.course import Rules, Standing, Turn, course, first_rows, onwards
+from spark_jobs.course import Beginning, Rules, Standing, Turn, course, first_rows, onwards
 from spark_jobs.errors import ConfigError, LostRace, SourceError, StratalogError, TableStopped, Unsupported, about
 from spark_jobs.filters import Filters
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch, quoted
@@ -54,7 +54,7 @@ from spark_jobs.source.selected import Selecting, as_selected
 from spark_jobs.source.server import Server
 from spark_jobs.source.start import find_place, has_no_transaction_before
 from spark_jobs.staging import LOADED, READ, READING, Progress
-from spark_jobs.survey import survey
+from spark_jobs.survey import look
 
 log = logging.getLogger(__name__)
 
@@ -439,9 +439,9 @@ class _Work:
 
     def _turns(self, stage: "_Stage", whole: Range, held: Table, version: int) -> list[Turn]:
         """What statements did to the table since its load began. Ends it where one changed it while it was read."""
-        slices = bronze.read(session_over(self.spark, 0), held, version, whole)
         skips = with_skips(Filters(), self.lake, self.source)
         oldest = bronze.oldest(_checkpoint(held))
+        slices, found = look(session_over(self.spark, 0), held, version, whole, oldest)
         ancestry = Ancestry(self.spark, self.lake, self.source, held, version, oldest, filters=skips)
         rules = Rules(
             self._complete,
@@ -449,11 +449,12 @@ class _Work:
             on_drop_empties=self.pipeline.on_drop == "drop",
             contents=ancestry.contents,
             filters=skips,
+            beginning=Beginning(ancestry.made, is_needed=True),
         )
         definition, read_to = stage.progress.definition, stage.progress.read_to
         assert read_to is not None
         try:
-            steps = course(survey(slices), stage.name, whole, Standing(definition), rules)
+            steps = course(found, stage.name, whole, Standing(definition), rules)
         except TableStopped as error:
             raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
         turns = [step for step in steps if isinstance(step, Turn)]

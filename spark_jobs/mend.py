@@ -24,7 +24,7 @@ from spark_jobs.schema.statements import Effect, Statement, judge
 from spark_jobs.skips import Skip
 from spark_jobs.stretches import stretches
 
-_CELLS = ("file", "start", "stop", "kind", "tables", "database", "statement", "context", "payload")
+_CELLS = ("file", "start", "stop", "transaction_start", "kind", "tables", "database", "statement", "context", "payload")
 _LISTED = 20
 """Tables that a message names."""
 
@@ -181,7 +181,8 @@ def _event(lake: Lake, source: str, text: str) -> _Event:
         raise ConfigError({"--at": f"no event begins at {place}; {_nearest(place, events)}"})
     if row["kind"] == "statement" and row["statement"]:
         said = judge(row["statement"], row["database"] or "")
-        return _Event(replace(place, offset=row["start"]), said.short, statement=said)
+        begun = row["transaction_start"] if said.verb.startswith("XA ") else row["start"]  # XA: a whole transaction
+        return _Event(replace(place, offset=begun), said.short, statement=said)
     if not at.may_stop:
         able = [one for one in events if one.may_stop]
         raise ConfigError({"--at": f"{place} is a {at.type} event, at which no table stops; {_nearest(place, able)}"})

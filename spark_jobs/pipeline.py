@@ -23,7 +23,7 @@ from spark_jobs.ancestry import Ancestry, given
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
-from spark_jobs.course import COMPLETE, Rules, Standing, Turn, course, first_rows
+from spark_jobs.course import COMPLETE, Beginning, Rules, Standing, Turn, course, first_rows
 from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.filters import Filters, TableFilters
@@ -42,7 +42,7 @@ from spark_jobs.skips import with_skips
 from spark_jobs.source import Source
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.stretches import stretches
-from spark_jobs.survey import Survey, survey
+from spark_jobs.survey import Survey, look, survey
 
 log = logging.getLogger(__name__)
 
@@ -229,8 +229,8 @@ class Planner:
         start = min([self.surveyed or self.begin, *map(self._since, self._in_scope(entries))])
         if start >= self.end:
             return Plan(entries, [], {})
-        slices = bronze.read(spark, self.bronze, self.head.version, Range(start, self.end))
-        found = self._with_beginnings(spark, survey(slices), entries, start)
+        slices, found = look(spark, self.bronze, self.head.version, Range(start, self.end), self.oldest)
+        found = self._with_beginnings(spark, found, entries, start)
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
         ancestry = Ancestry(
             spark, self.lake, self.source, self.bronze, self.head.version, self.oldest, filters=filters.skips_alone
@@ -241,6 +241,7 @@ class Planner:
             on_drop_empties=self.pipeline.on_drop == "drop",
             contents=ancestry.contents,
             filters=filters,
+            beginning=Beginning(ancestry.made, is_needed=self.oldest > self.begin),
         )
         planned = Plan(self._with_new(entries, found), [], {})
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
@@ -295,7 +296,8 @@ class Planner:
         seen_here = found.tables.get(name)
         behind = self._since(entry) < self.oldest
         since = self._since(entry)
-        if seen_here is None and not behind and not found.about(name, since) and not found.indexes(name, since):
+        said = found.about(name, since) or found.indexes(name, since) or found.xa.unknown
+        if seen_here is None and not behind and not said:
             return None
         table = self.lake.silver(self.source, name.schema, name.table)
         head = table.head()
@@ -310,7 +312,7 @@ class Planner:
         standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint else None
         with about(f"{self.source}: {name}"):
             steps = course(found, name, whole, standing, rules)
-        window = Window(self.bronze, self.head.version, (whole,), self.oldest)
+        window = Window(self.bronze, self.head.version, (whole,), self.oldest, found.xa)
         carried = sum(step.carried.size for step in steps if isinstance(step, Turn) and step.carried)
         size = seen_here.size if seen_here else 0
         return Work(self.source, name, window, steps, table, head, size, filters, carried=carried) if steps else None

@@ -159,7 +159,17 @@ class _Work:
         if unknown:
             listed = ", ".join(sorted({reader.name for reader in found} | {XA, SILVER}))
             raise ConfigError(f"{self.source}: no reader {unknown[0]!r} to ignore; there are {listed}")
-        return [reader for reader in found if reader.name not in self.ignored]
+        waiting = [reader for reader in found if reader.name not in self.ignored]
+        return waiting + (list(self._xa(head, waiting)) if is_needed and XA not in self.ignored else [])
+
+    def _xa(self, head: Head, waiting: Sequence[Reader]) -> Iterator[Reader]:
+        """The XA transactions whose rows somebody still needs: open ones, and those whose commit is not read by all."""
+        slowest = min((reader.position for reader in waiting), default=None)
+        for one in undecided(self.spark, self.table, head.version, slowest):
+            why = "the log does not say yet whether it is committed"
+            if one.committed:
+                why = f"its XA COMMIT at {one.committed} is not read by all"
+            yield Reader(XA, one.position, f"XA transaction {one.xid} is prepared, and {why}")
 
     def _readers(self, head: Head, checkpoint: Checkpoint) -> Iterator[Reader]:
         begin = bronze.begin(checkpoint)
@@ -173,9 +183,6 @@ class _Work:
                 if loading and loading.is_open:
                     yield Reader(".".join(entry.name), loading.read_from, "a load of the table began there")
         yield from self._copies(head, bronze.oldest(checkpoint))
-        for one in undecided(self.spark, self.table, head.version):
-            reason = f"XA transaction {one.xid} is prepared, and the log does not say yet whether it is committed"
-            yield Reader(XA, one.position, reason)
 
     def _copies(self, head: Head, oldest: Position) -> Iterator[Reader]:
         """The tables that tools fill to take the place of others: what is logged of them is needed then."""

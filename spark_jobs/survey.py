@@ -4,14 +4,18 @@ Put here: the questions that planning asks of bronze. Not here: what follows fro
 Two small queries over metadata columns answer for all tables of a source at once.
 """
 
+import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs import bronze
 from spark_jobs.binlog import (
     FormatDescription,
     Session,
@@ -21,9 +25,14 @@ from spark_jobs.binlog import (
     read_session,
     same_layout,
 )
-from spark_jobs.errors import TableStopped
-from spark_jobs.position import Position
+from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.lake import Table
+from spark_jobs.position import Position, Range
+from spark_jobs.schema.renames import may_rename, renamed
 from spark_jobs.schema.statements import Effect, Statement, judge
+from spark_jobs.xa import NO_XA, OF_XA, Xa, committed, effective
+
+log = logging.getLogger(__name__)
 
 _BEGIN = 4096
 """Bytes of a statement's slice in which its status variables lie."""
@@ -56,10 +65,17 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """``tables`` by name, and statements that matter."""
+    """``tables`` by name, and statements that matter; XA transactions that are committed stand at their XA COMMIT.
+
+    has_xa: whether any slice is about an XA transaction. xa: those that the range commits. before: the statements
+    between where their rows were logged and the range.
+    """
 
     tables: dict[TableName, Seen]
     statements: tuple[Said, ...]
+    has_xa: bool = False
+    xa: Xa = NO_XA
+    before: tuple[Said, ...] = ()
 
     def about(self, name: TableName, since: Position) -> list[Said]:
         """The statements from a position on that name a table, in order; without those about indexes alone."""
@@ -81,8 +97,11 @@ class Survey:
 
 
 def survey(slices: DataFrame) -> Survey:
-    """Reads the metadata of the given slices (a range of bronze). Raises DecodeError on a damaged table map."""
-    spans = _spans(slices)
+    """Reads the metadata of the given slices (a range of bronze). Raises DecodeError on a damaged table map.
+
+    What XA transactions do is left out: see ``look``.
+    """
+    spans, has_xa = _spans(slices)
     definitions: dict[TableName, list[tuple[Position, TableDefinition]]] = {}
     statements = []
     for row in _notable(slices):
@@ -98,7 +117,70 @@ def survey(slices: DataFrame) -> Survey:
 
     tables = {name: replace(seen, definitions=tuple(definitions.get(name, ()))) for name, seen in spans.items()}
     meaningful = tuple(said for said in statements if said.statement.effect is not Effect.NONE)
-    return Survey(tables, meaningful)
+    return Survey(tables, meaningful, has_xa)
+
+
+def look(spark: SparkSession, table: Table, version: int, within: Range, oldest: Position) -> tuple[DataFrame, Survey]:
+    """The slices of bronze that take effect in a range, and their survey. oldest: where bronze begins.
+
+    Rows of XA transactions that the range commits are among them, at the place of the XA COMMIT, wherever they were
+    logged; those of others are not. Raises DecodeError.
+    """
+    every = bronze.read_all(spark, table, version)
+    own = every.where(bronze.inside(within))
+    found = survey(own)
+    if not found.has_xa:
+        return own, found
+    xa = committed(spark, table, version, within, oldest)
+    for xid, at in xa.unknown:
+        log.warning(
+            "%s: the XA transaction %s is committed, but bronze, which begins at %s, does not hold its rows",
+            at,
+            xid,
+            oldest,
+        )
+    before = _before(every, within, xa)
+    named = _with_new_names(xa, (*before, *found.statements))
+    return effective(every, within, xa), replace(_with_xa(found, named), before=before)
+
+
+def _before(every: DataFrame, within: Range, xa: Xa) -> tuple[Said, ...]:
+    """The statements from the first rows of the transactions to the range; none where all rows lie in it."""
+    whole = xa.extent()
+    if whole is None or whole.start >= within.start:
+        return ()
+    earlier = every.where(bronze.inside(Range(whole.start, within.start)))
+    return survey(earlier.where("kind = 'statement'")).statements
+
+
+def _with_new_names(xa: Xa, statements: Iterable[Said]) -> Xa:
+    """Rows also by the names that statements gave to their tables before the commit: what these hold is not known."""
+    for said in statements:
+        if may_rename(said.statement):
+            with suppress(DecodeError, IndexError):  # its tables' courses say so
+                for new, old in renamed(said.statement.plain, said.database).items():
+                    if old not in (None, new):
+                        xa = xa.also(new, old, said.position)
+    return xa
+
+
+def _with_xa(found: Survey, xa: Xa) -> Survey:
+    """A survey with the rows and statements of XA transactions, where they are committed."""
+    tables = dict(found.tables)
+    for name, (first, last, added) in xa.commits().items():
+        seen = tables.get(name, Seen(first, last, ()))
+        size = seen.size + added
+        tables[name] = replace(seen, first=min(seen.first, first), last=max(seen.last, last), size=size)
+    own = {_said(row) for row in xa.held.filter(pc.field("said").is_valid()).to_pylist()}
+    meaningful = (said for said in own if said.statement.effect is not Effect.NONE)
+    both = sorted((*found.statements, *meaningful), key=lambda said: said.position)
+    return replace(found, tables=tables, statements=tuple(both), xa=xa)
+
+
+def _said(row: dict[str, Any]) -> Said:
+    """A statement inside an XA transaction, where that is committed."""
+    at, stop = (Position(row["at_file"], row[f"at_{end}"], row["at_stretch"]) for end in ("start", "stop"))
+    return Said(at, judge(row["said"], row["said_in"]), stop, row["said_in"], row["at_committed"])
 
 
 def agreed(name: TableName, found: Iterable[tuple[Position, TableDefinition]]) -> TableDefinition:
@@ -135,22 +217,28 @@ def _key(definition: TableDefinition) -> list[str]:
     return [names[at] for at in definition.key or ()]
 
 
-def _spans(slices: DataFrame) -> dict[TableName, Seen]:
-    place = F.struct("stretch", "number", "start", "file")
-    named = slices.select(F.explode("tables").alias("name"), place.alias("place"), F.expr("stop - start").alias("size"))
+def _spans(slices: DataFrame) -> tuple[dict[TableName, Seen], bool]:
+    """Where tables have rows, but for XA transactions; and whether there are any of these."""
+    place = F.struct("stretch", "number", "start", "file").alias("place")
+    is_xa = F.coalesce(F.expr(OF_XA), F.lit(False)).alias("is_xa")
+    tables = F.explode_outer(F.expr(f"IF({OF_XA}, NULL, tables)")).alias("name")
+    named = slices.select(tables, place, F.expr("stop - start").alias("size"), is_xa).where("name IS NOT NULL OR is_xa")
     spans = named.groupBy("name").agg(
         F.min("place").alias("first"), F.max("place").alias("last"), F.sum("size").alias("size")
     )
-    return {
+    found = spans.toArrow().to_pylist()
+    seen = {
         TableName(row["name"]["schema"], row["name"]["table"]): Seen(
             _position(row["first"]), _position(row["last"]), (), row["size"]
         )
-        for row in spans.toArrow().to_pylist()
+        for row in found
+        if row["name"]
     }
+    return seen, len(seen) < len(found)
 
 
 def _notable(slices: DataFrame) -> list[dict[str, Any]]:
-    wanted = (F.col("kind") == "statement") | (F.size("maps") > 0)
+    wanted = ((F.col("kind") == "statement") | (F.size("maps") > 0)) & ~F.coalesce(F.expr(OF_XA), F.lit(False))
     head = F.coalesce("context", F.when(F.size("maps") > 0, F.substring("payload", 5, 512))).alias("context")
     begin = F.when(F.col("kind") == "statement", F.substring("payload", 1, _BEGIN)).alias("begin")
     columns = (

@@ -1,67 +1,59 @@
 """XA transactions in bronze that are prepared, and that the log has not decided about.
 
-Put here: finding them. Not here: what a slice says of one (binlog/xa.py), or what follows from it (retention.py).
+Put here: finding them. Not here: what their slices say (xa.py), or what follows from it (retention.py).
 
 Their rows take effect where a later XA COMMIT stands, perhaps files away, so the log from the oldest of them on is
-still needed, whoever has read it.
+still needed, whoever has read it; and as long as who reads the log has not reached that XA COMMIT.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs import bronze
-from spark_jobs.binlog import xa_step
 from spark_jobs.lake import Table
 from spark_jobs.position import Position
-
-_STEP = "step STRING, xid STRING, stretch INT, number BIGINT, start BIGINT, file STRING, begun BIGINT"
-_SCHEMA = pa.schema(
-    [
-        *(("step", pa.string()), ("xid", pa.string()), ("stretch", pa.int32()), ("number", pa.int64())),
-        *(("start", pa.int64()), ("file", pa.string()), ("begun", pa.int64())),
-    ]
-)
-Batches = Iterator[pa.RecordBatch]
+from spark_jobs.xa import steps
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A prepared transaction: its xid as the server writes it (``X'6131',X'',1``), and where its rows begin."""
+    """A prepared transaction: its xid as the server writes it (``X'6131',X'',1``), and where its rows begin.
+
+    committed: where the log commits it, behind the position that was asked about.
+    """
 
     xid: str
     position: Position
+    committed: Position | None = None
 
 
-def undecided(spark: SparkSession, table: Table, version: int) -> list[Open]:
-    """The prepared transactions that no XA COMMIT or XA ROLLBACK follows, in the log's order. Raises DecodeError."""
-    slices = bronze.read_all(spark, table, version)
-    ends = slices.where("kind = 'statement' AND statement ILIKE 'XA %' AND transactions > 0")
-    names = ("stretch", "number", "start", "file", "transaction_start", "context", "payload")
-    steps = ends.select(*names).mapInArrow(_steps(), _STEP)
-    last = steps.groupBy("xid").agg(F.max_by(F.struct("*"), F.struct("stretch", "number", "start")).alias("last"))
-    open_ones = last.where("last.step = 'prepared'").select("last.*").orderBy("stretch", "number", "begun").collect()
-    return [Open(row["xid"], Position(row["file"], row["begun"], row["stretch"])) for row in open_ones]
+def undecided(spark: SparkSession, table: Table, version: int, at: Position | None = None) -> list[Open]:
+    """The prepared transactions that no XA COMMIT or XA ROLLBACK follows, in the log's order. Raises DecodeError.
+
+    at: as seen from a position: with those that are prepared before it, and that the log commits there or behind it.
+    """
+    ends = steps(bronze.read_all(spark, table, version).where("transactions > 0")).where("xid IS NOT NULL")
+    step = F.struct("step", "stretch", "number", "start", "file")
+    after = F.lead(step).over(Window.partitionBy("xid").orderBy("stretch", "number", "start"))
+    prepared = ends.withColumn("after", after).where("step = 'prepared'")
+    is_open = F.col("after").isNull()
+    if at:
+        place = _place(*map(F.lit, at.order))
+        behind = _place(*(F.col(f"after.{name}") for name in ("stretch", "number", "start"))) >= place
+        begun = _place(*map(F.col, ("stretch", "number", "begun"))) < place
+        is_open |= (F.col("after.step") == "committed") & behind & begun
+    found = prepared.where(is_open).orderBy("stretch", "number", "begun")
+    rows = table.collect(found.select("xid", "stretch", "file", "begun", "after"))
+    return [_open(row, row["after"]) for row in rows]
 
 
-def _steps() -> Callable[[Batches], Batches]:
-    """A mapInArrow function from slices that end an XA transaction, or decide about one, to what each does."""
-
-    def run(slices: Batches) -> Batches:
-        for batch in slices:
-            told = [one for row in batch.to_pylist() if (one := _told(row))]
-            yield pa.RecordBatch.from_pylist(told, schema=_SCHEMA)
-
-    return run
+def _place(*order: Column) -> Column:
+    names = ("stretch", "number", "offset")
+    return F.struct(*(one.cast("bigint").alias(name) for one, name in zip(order, names, strict=True)))
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any] | None:
-    begun, start = row["transaction_start"], row["start"]
-    step = xa_step(row["file"], start, row["context"], row["payload"], begun, inside=begun != start)
-    if step is None or step.xid is None:
-        return None
-    return {"step": step.kind, "xid": step.xid, "begun": begun} | {k: row[k] for k in _SCHEMA.names if k in row}
+def _open(row: Row, after: Row | None) -> Open:
+    committed = Position(after["file"], after["start"], after["stretch"]) if after else None
+    return Open(row["xid"], Position(row["file"], row["begun"], row["stretch"]), committed)

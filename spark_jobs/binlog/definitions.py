@@ -19,14 +19,20 @@ class Definitions:
         self._maps = TableMaps()
         self._parsed: dict[int, TableDefinition] = {}
 
-    def of_slice(self, file: str, start: int, context: bytes | None, payload: Bytes) -> list[TableDefinition]:
-        """One definition a table map that row events of the slice use, in order of first use. Raises DecodeError."""
+    def of_slice(
+        self, file: str, start: int, context: bytes | None, payload: Bytes, *, unused: bool = False
+    ) -> list[TableDefinition]:
+        """One definition a table map that row events of the slice use, in order of first use. Raises DecodeError.
+
+        unused: behind them those whose rows come in a later slice.
+        """
         scanner, found = open_slice(file, start, context, payload, self._maps, transaction_start=None, committed_us=0)
         used = _first_uses(found, found.offset)
         for opened in Payloads(file, scanner.format, self._maps).open(found):
             inside = _first_uses(opened.inner, found.offset[opened.outer])
             used = inside | {ordinal: min(place, inside.get(ordinal, place)) for ordinal, place in used.items()}
         ordinals = sorted(used, key=lambda ordinal: (used[ordinal], ordinal))
+        ordinals += [ordinal for ordinal in range(len(self._maps)) if unused and ordinal not in used]
         for ordinal in ordinals:
             if ordinal not in self._parsed:
                 event = self._maps.events[ordinal]
@@ -45,6 +51,8 @@ def _first_uses(found: Scan, places: NDArray[np.int64]) -> dict[int, int]:
     }
 
 
-def definitions_of(file: str, start: int, context: bytes | None, payload: Bytes) -> list[TableDefinition]:
+def definitions_of(
+    file: str, start: int, context: bytes | None, payload: Bytes, *, unused: bool = False
+) -> list[TableDefinition]:
     """As ``Definitions.of_slice``, of one slice alone."""
-    return Definitions().of_slice(file, start, context, payload)
+    return Definitions().of_slice(file, start, context, payload, unused=unused)

@@ -202,7 +202,8 @@ class Slicer:
     def _text(self, index: Scan, first: int, after: int, begun: int) -> tuple[str, str]:
         """Database and text of the first statement; a later part of one transaction carries those of its first.
 
-        MariaDB begins an XA transaction by a flag of its GTID; a part of one that holds no QUERY says ``XA START``.
+        MariaDB begins an XA transaction by a flag of its GTID; one that holds no QUERY, or another one, says
+        ``XA START``: by their text such slices are told from statements that stand alone.
         """
         found = np.flatnonzero(index.mark[first:after] & kernels.MARK_STATEMENT)
         if len(found):
@@ -210,6 +211,9 @@ class Slicer:
             place = index.base + int(index.offset[event])
             inside = self._stated.pop(place, None)
             text = inside or read_query(index.bytes_of(event), self.format.footer, f"{self.file}:{place}")
+            is_xa = index.transactions[index.transaction[event], kernels.TX_FLAGS] & kernels.TX_XA
+            if is_xa and not text[1].upper().startswith("XA"):
+                text = text[0], "XA START"
             self._statement = (begun, *text)
         return self._statement[1:] if self._statement[0] == begun else ("", "XA START")
 

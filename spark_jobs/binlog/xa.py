@@ -14,7 +14,7 @@ Put here: reading what a slice decides. Not here: keeping rows until it is decid
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -23,11 +23,14 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.event_types import EVENT_TYPES
 from spark_jobs.binlog.format_description import HEADER
 from spark_jobs.binlog.framing import Bytes, Scan, TableMaps, open_slice
+from spark_jobs.binlog.payload import Payloads
 from spark_jobs.binlog.query import read_query
 from spark_jobs.errors import DecodeError
 
 _XA_PREPARE = 38
 _DECIDES = re.compile(r"XA\s+(COMMIT|ROLLBACK)\s+(X'[0-9a-f]*',X'[0-9a-f]*',\d+)\s*", re.IGNORECASE)
+_BOUNDS = re.compile(r"XA\s+(START|BEGIN|END)\s", re.IGNORECASE)
+_QUERIES = (kernels.QUERY, kernels.LOAD_QUERY, kernels.QUERY_COMPRESSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,13 @@ class XaStep:
     part: it holds rows of a transaction that goes on in the next slice. prepared: it ends such a transaction, and its
     rows wait for a decision. at once: it ends one that is committed with it. committed, rolled back: it decides one
     that was prepared. undone: it undoes rows of an ordinary transaction whose beginning lies in an earlier slice.
+    said: database and text of the first statement inside that is not about the transaction as a whole: rows logged as a
+    statement, or a ROLLBACK TO past rows.
     """
 
     kind: Literal["part", "prepared", "at once", "committed", "rolled back", "undone"]
     xid: str | None
+    said: tuple[str, str] | None = None
 
 
 def xa_step(
@@ -50,30 +56,41 @@ def xa_step(
 
     inside: whether the slice before it was a part of the transaction that this one goes on with.
     """
-    scanner, found = open_slice(file, start, context, payload, TableMaps(), transaction_start=transaction_start)
+    maps = TableMaps()
+    scanner, found = open_slice(file, start, context, payload, maps, transaction_start=transaction_start)
+    inside_of = f"{file}:{start}: Transaction_payload event: content"  # where an event is inside, its offset says
+    steps = [_step(one.inner, 0, inside_of) for one in Payloads(file, scanner.format, maps).open(found)]
     flags = int(np.bitwise_or.reduce(found.transactions[:, kernels.TX_FLAGS], initial=0))
     if not inside and not flags & kernels.TX_XA:
         return XaStep("undone", None) if flags & kernels.TX_ROLLED_BACK and transaction_start < start else None
-    for event in range(len(found)):
+    steps.append(_step(found, scanner.format.footer, file))
+    said = next((one.said for one in steps if one.said), None)
+    return replace(next((one for one in steps if one.kind != "part"), steps[-1]), said=said)
+
+
+def _step(found: Scan, footer: int, file: str) -> XaStep:
+    """What the events of one scan say. footer: bytes of checksum behind each."""
+    said = None
+    marked = (found.mark & kernels.MARK_STATEMENT != 0) | (found.code == _XA_PREPARE)
+    for event in np.flatnonzero(marked).tolist():
         where = f"{file}:{found.base + int(found.offset[event])}"
-        step = _step(found, event, scanner.format.footer, where)
-        if step:
-            return step
-    return XaStep("part", None)
+        if found.code[event] == _XA_PREPARE:
+            return replace(_prepared(found.bytes_of(event), footer, where), said=said)
+        if EVENT_TYPES[int(found.code[event])].meaning not in _QUERIES:
+            continue
+        database, text = read_query(found.bytes_of(event), footer, where)
+        if found.mark[event] & kernels.MARK_ENDS:
+            return replace(_decision(text, where), said=said)
+        if said is None and not _BOUNDS.match(text):
+            said = database, text
+    return XaStep("part", None, said)
 
 
-def _step(found: Scan, event: int, footer: int, where: str) -> XaStep | None:
-    """What one event does; None for those that do nothing to an XA transaction as a whole."""
-    code = int(found.code[event])
-    if code == _XA_PREPARE:
-        return _prepared(found.bytes_of(event), footer, where)
-    if found.mark[event] & kernels.MARK_ENDS and EVENT_TYPES[code].meaning == kernels.QUERY:
-        _, text = read_query(found.bytes_of(event), footer, where)
-        said = _DECIDES.fullmatch(text)
-        if not said:
-            raise DecodeError(f"{where}: Query event: {text!r} is no end of an XA transaction that is known")
-        return XaStep("committed" if said[1].upper() == "COMMIT" else "rolled back", said[2].lower().replace("x", "X"))
-    return None
+def _decision(text: str, where: str) -> XaStep:
+    found = _DECIDES.fullmatch(text)
+    if not found:
+        raise DecodeError(f"{where}: Query event: {text!r} is no end of an XA transaction that is known")
+    return XaStep("committed" if found[1].upper() == "COMMIT" else "rolled back", found[2].lower().replace("x", "X"))
 
 
 def _prepared(event: bytes, footer: int, where: str) -> XaStep:

@@ -283,10 +283,11 @@ def test_a_recorded_log_tells_what_its_statements_did() -> None:
     assert [one["after"] for one in recorded("mysql-8.0-transactions", "*.m")] == [{"id": 1}]
 
 
-def xa_told(*files: Sequence[Change]) -> list[tuple[Any, ...]]:
+def xa_told(*files: Sequence[Change], payload: str | None = None) -> list[tuple[Any, ...]]:
     """(file, offset, committed_at, gtid's number, after) of every change in files of these changes."""
     specs = [
-        SegmentSpec(tables=[ORDERS, OTHER], changes=changes, first_number=10 * k) for k, changes in enumerate(files)
+        SegmentSpec(tables=[ORDERS, OTHER], changes=changes, first_number=10 * k, payload=lambda _: payload)
+        for k, changes in enumerate(files)
     ]
     named = [(f"b.{k:06}", chunked(spec.to_bytes(), 1 << 20)) for k, spec in enumerate(specs, 1)]
     lines = [json.loads(line) for line in "".join(changes_of_files(named, ANY)).splitlines()]
@@ -310,11 +311,13 @@ def test_rows_of_an_xa_transaction_come_with_its_commit() -> None:
     ]
 
 
-def test_rows_of_an_xa_transaction_that_is_rolled_back_never_come(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("payload", [None, "zstd"])
+def test_rows_of_an_xa_transaction_that_is_rolled_back_never_come(
+    payload: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     rows = prepared(Insert("bench.orders", (1, None)))
-    assert xa_told([*rows, Statement("", f"XA ROLLBACK {XA}"), Insert("bench.other", (9,))]) == [
-        ("b.000001", "22", "2", {"id": 9})
-    ]
+    changes = [*rows, Statement("", f"XA ROLLBACK {XA}"), Insert("bench.other", (9,))]
+    assert xa_told(changes, payload=payload) == [("b.000001", "22", "2", {"id": 9})]
     assert not caplog.records
 
 

@@ -189,8 +189,8 @@ def test_a_range_is_cut_where_statements_change_the_table(found: list[Step], wan
             ("runs a routine, logged in statement format: which rows of which tables it changed, it does not say"),
         ),
         (
-            "XA COMMIT X'01',X'',1",
-            "decides about rows logged before it (XA, or a rollback past them), which is not handled yet",
+            "ROLLBACK",
+            "undoes a part of the rows that were logged before it; which of them stay is not in the log",
         ),
     ],
 )
@@ -406,7 +406,7 @@ def test_a_slice_with_no_row_behind_its_table_map_is_passed_over(monkeypatch: py
         return {nth: cells | {"start": starts[0]} for nth, starts in enumerate(found) if starts}
 
     monkeypatch.setattr("spark_jobs.bronze.first_slices", first_slices)
-    monkeypatch.setattr("spark_jobs.course.definitions_of", lambda _file, start, _context, _payload: slices[start])
+    monkeypatch.setattr("spark_jobs.course.definitions_of", lambda _file, start, *_, **__: slices[start])
     parts = [Range(at(10), at(100)), Range(at(300), at(600)), Range(at(600), at(900)), Range(at(440), at(500))]
     found = first_rows(None)(NAME, parts)  # type: ignore[arg-type] # slices are read by what is patched here
     assert found == {1: OLD, 2: definition(ID, NOTE), 3: OLD}

@@ -33,3 +33,14 @@ def test_those_inside_payloads_too() -> None:
 
 def test_tables_without_rows_have_none() -> None:
     assert found(Insert("shop.one", (1, None)), Commit()) == [["shop.one (id int, note varchar(40))"]]
+
+
+def test_a_map_whose_rows_come_in_a_later_slice() -> None:
+    slicer = Slicer("b.000001", 0, None, target=1)
+    content = SegmentSpec([ONE], [Insert("shop.one", (1, "x")), Commit()]).to_bytes()
+    rows = [row for batch in [*slicer.feed(content), *slicer.finish()] for row in batch.to_pylist()]
+    places = [(row["file"], row["start"], row["context"], row["payload"]) for row in rows if row["kind"] == "rows"]
+    used = [[one.name.table for one in definitions_of(*place)] for place in places]
+    all_ = [[one.name.table for one in definitions_of(*place, unused=True)] for place in places]
+    assert any(not own and met == ["one"] for own, met in zip(used, all_, strict=True))
+    assert all(own in ([], met) for own, met in zip(used, all_, strict=True))

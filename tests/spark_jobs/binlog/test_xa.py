@@ -22,9 +22,10 @@ def prepare(*, one_phase: bool = False) -> RawEvent:
     return RawEvent(38, struct.pack("<BIII", one_phase, 7, 2, 5) + b"gbbqual", ends=True)
 
 
-def steps(changes: Sequence[Change], **options: Any) -> list[XaStep | None]:
-    """What each slice does that is not about the file alone, in order."""
-    rows, _ = sliced(replace(SPEC, changes=changes).to_bytes(), **options)
+def steps(changes: Sequence[Change], *, packed: bool = False, **options: Any) -> list[XaStep | None]:
+    """What each slice does that is not about the file alone, in order. packed: transactions are compressed."""
+    spec = replace(SPEC, changes=changes, payload=lambda _: "zstd" if packed else None)
+    rows, _ = sliced(spec.to_bytes(), **options)
     found: list[XaStep | None] = []
     inside = False
     for row in rows:
@@ -51,6 +52,31 @@ def steps(changes: Sequence[Change], **options: Any) -> list[XaStep | None]:
 )
 def test_steps(changes: list[Change], expected: list[XaStep | None]) -> None:
     assert steps(changes) == expected
+
+
+@pytest.mark.parametrize("one_phase", [False, True])
+def test_a_compressed_transaction(one_phase: bool) -> None:
+    found = steps([START, ROW, END, prepare(one_phase=one_phase)], packed=True)
+    assert found == [XaStep("at once" if one_phase else "prepared", XID)]
+
+
+@pytest.mark.parametrize("said", [("shop", "INSERT INTO t VALUES (1)"), ("", "ROLLBACK TO `s`")])
+@pytest.mark.parametrize("target", [1, 1 << 20])
+def test_a_statement_among_the_rows_is_told(said: tuple[str, str], target: int) -> None:
+    found = steps([START, ROW, ROW, Query(*said), ROW, END, prepare(), ROW, Commit()], target=target)
+    assert [one.said for one in found if one and one.said] == [said]
+    assert [one.kind for one in found if one][-1] == "prepared"
+
+
+def test_mariadb_marks_the_gtid_and_may_log_another_statement_first() -> None:
+    """Such a slice is told by its text as one of an XA transaction all the same."""
+    prepared = RawEvent(162, struct.pack("<QIB", 5, 3, 0x40) + bytes(6))  # FL_PREPARED_XA
+    said = Query("shop", "INSERT INTO t VALUES (1)")
+    spec = replace(SPEC, version="11.4.5-MariaDB-log", changes=[prepared, said, ROW, END, prepare()])
+    (row,) = (one for one in sliced(spec.to_bytes())[0] if one["kind"] != "control")
+    assert (row["kind"], row["database"], row["statement"]) == ("statement", "shop", "XA START")
+    place = (FILE, row["start"], row["context"], row["payload"], row["transaction_start"])
+    assert xa_step(*place, inside=False) == XaStep("prepared", XID, ("shop", said.text))
 
 
 def test_a_transaction_in_parts_says_what_becomes_of_it_in_the_last() -> None:
