@@ -225,12 +225,12 @@ class Planner:
 
     def plan(self, spark: SparkSession, entries: list[Entry]) -> Plan:
         start = min([self.surveyed or self.begin, *map(self._since, self._in_scope(entries))])
-        if start >= self.end:
+        by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is done over from bronze alone
+        if start >= self.end and not by_log:
             return Plan(entries, [], {})
         slices = bronze.read(spark, self.bronze, self.head.version, Range(start, self.end))
         found = self._with_beginnings(spark, survey(slices), entries, start)
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
-        by_log = any(entry.is_reset for entry in entries)  # what a table is done over from is bronze, as far as it goes
         place = (self.bronze, self.head.version, self.oldest)
         ancestry = Ancestry(spark, self.lake, self.source, *place, by_log=by_log, filters=filters.skips_alone)
         rules = Rules(
