@@ -27,6 +27,8 @@ class Backlog:
     published: Position | None
     bytes: int
     """Between bronze and the log's end; where another log is to be taken up, that log's, of which bronze has most."""
+    reset: bool = False
+    """Whether a table is to be done over from bronze, and no run has tried since."""
 
     @property
     def moved(self) -> bool:
@@ -34,12 +36,15 @@ class Backlog:
 
     @property
     def left_behind(self) -> bool:
-        """Whether bronze holds what no run has carried further: one was cut short, or went no further."""
-        return self.bronze is not None and (self.published is None or self.published < self.bronze)
+        """Whether bronze holds what no run has carried further: one was cut short, went no further, or is to come."""
+        if self.bronze is None:
+            return False
+        return self.published is None or self.published < self.bronze or self.reset
 
 
 def backlog(pipeline: Pipeline, source: str) -> Backlog:
     """Asks the source for its end, the first of its endpoints that answers. Raises SourceError, LakeError."""
+    from spark_jobs import published
     from spark_jobs.follow import glance
     from spark_jobs.pipeline import endpoints_of, lake_of
 
@@ -48,7 +53,8 @@ def backlog(pipeline: Pipeline, source: str) -> Backlog:
     log = endpoints_of(pipeline, source).first(lambda one: glance(one, head), proves=False)
     moves = bronze is not None and bronze.stretch < log.end.stretch
     size = log.bytes_from(log.first if bronze is None or moves else bronze)
-    return Backlog(log.end, bronze, published_position(pipeline, source), size)
+    is_reset = any(entry.state == published.RESET for entry in published.read(lake_of(pipeline), source))
+    return Backlog(log.end, bronze, published_position(pipeline, source), size, is_reset)
 
 
 def bronze_position(pipeline: Pipeline, source: str) -> Position | None:

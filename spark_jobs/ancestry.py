@@ -73,8 +73,10 @@ class Ancestry:
     def _base(self, name: TableName, until: Position) -> tuple[Base | None, Standing | None, Position]:
         """What silver had of a table before a place, how the table stood there, and where that is."""
         table = self.lake.silver(self.source, name.schema, name.table)
-        found = ((version, one) for version, one in table.since(-1) if one.kind != ALTERING and one.position <= until)
-        version, checkpoint = next(found, (None, None))
+        commits = table.since(-1)
+        now = commits[0][1].notes.get(silver.RESETS) if commits else None  # what it had before it was reset is no more
+        ours = ((at, one) for at, one in commits if one.kind != ALTERING and one.notes.get(silver.RESETS) == now)
+        version, checkpoint = next(((at, one) for at, one in ours if one.position <= until), (None, None))
         if version is None or checkpoint is None:
             return None, None, self.oldest
         standing = Standing.from_notes(checkpoint.notes)

@@ -44,7 +44,7 @@ from spark_jobs.course import Beginning, Content, Rows, Rules, Standing, Step, T
 from spark_jobs.errors import ConfigError, LakeError, LostRace, PartialImage, StratalogError, about
 from spark_jobs.lake import Checkpoint, Design, Head, Lake, Table, identifier, new_batch
 from spark_jobs.landed import Where, range_in
-from spark_jobs.merge import REDO, RENEWED
+from spark_jobs.merge import REDO
 from spark_jobs.pipeline import Outcome, filters_of, lake_of, merge_source, publish
 from spark_jobs.place import require_places
 from spark_jobs.position import Position, Range
@@ -292,7 +292,7 @@ def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, said: dict[st
     markers = [marker(rows.sparkSession, stored, turn) for turn in _emptying(work)]
     whole = reduce(DataFrame.unionByName, [rows, *markers])
     standing = work.steps[-1].standing
-    notes = work.notes(work.window.whole.start, standing, columns) | said | {RENEWED: True}
+    notes = work.notes(work.window.whole.start, standing, columns) | said | {silver.RENEWED: True}
     checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
     return work.table.renew(Design(stored, {}).of(whole), work.head, checkpoint)
 

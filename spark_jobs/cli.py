@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from spark_jobs.backfill import Layer
     from spark_jobs.binlog import TableName
     from spark_jobs.maintenance import Upkeep
+    from spark_jobs.mend import Reset
     from spark_jobs.pipeline import Outcome
     from spark_jobs.retention import Collected
     from spark_jobs.schema_audit import SchemaAudit
@@ -287,7 +288,10 @@ def _say_problems(one: "SourceStatus") -> None:
     said = [f"{one.source}: endpoint {e.endpoint}: {e.reason}" for e in one.endpoints if e.reason]
     said += [one.error] if one.error else []
     said += [f"{one.source}: {one.warning}"] if one.warning else []
-    said += [f"{table.table} stopped: {table.reason}" for table in one.tables if table.reason]
+    said += [
+        f"{table.table} stopped: {table.reason}" for table in one.tables if table.reason and table.state != "reset"
+    ]
+    said += [f"{table.table} is {table.reason}" for table in one.tables if table.state == "reset"]
     said += [
         f"{table.table} lacks {table.keys_never_whole} keys: row images left columns out of them, and none was whole"
         for table in one.tables
@@ -308,7 +312,8 @@ def _condition(one: "SourceStatus") -> tuple[str, str]:
         return "nothing read yet", "yellow"
     if one.warning:
         return "near to losing log", "red"
-    behind = one.backlog_bytes or any(not _is_at(table, one) for table in one.tables if table.state == "current")
+    going = [table for table in one.tables if table.state in ("current", "reset")]
+    behind = one.backlog_bytes or any(not _is_at(table, one) for table in going)
     return ("behind", "yellow") if behind else ("up to date", "green")
 
 
@@ -675,6 +680,67 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
             add(spark, pipeline, name, found)
         for line in remove(spark, pipeline, name, found) if undo else ():
             click.echo(line)
+
+
+@cli.command()
+@config_option
+@click.option("--source", required=True, metavar="NAME", help="The source whose table it is.")
+@click.option("--table", required=True, metavar="DB.TABLE", help="The table.")
+@click.option(
+    "--drop-older-rows",
+    "drops_older",
+    is_flag=True,
+    help="Also where rows go that bronze does not have: loaded ones, and those of log that gc removed.",
+)
+@click.option("--undo", is_flag=True, help="Take it back, as long as no run has begun with it.")
+@yes_option
+def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool, yes: bool) -> None:
+    """Begin one table anew: the next run does it over from bronze, from the oldest position that bronze holds.
+
+    Until that run has put other rows in the place of those that silver and downstream have, readers keep these.
+
+    \b
+    Example: stratalog reset -c pipeline.yaml --source shop --table shop.orders
+    Example: stratalog reset -c pipeline.yaml --source shop --table shop.orders --yes
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs import mend
+
+    if undo and drops_older:
+        raise click.UsageError("--drop-older-rows says what may go, and --undo takes nothing away")
+    pipeline = load(path)
+    (name,) = _chosen(pipeline, source)
+    if undo:
+        _take_back_reset(pipeline, name, table, yes=yes)
+    else:
+        with _spark(pipeline) as spark:
+            planned = mend.plan_reset(spark, pipeline, name, table, drops_older=drops_older)
+            _say_reset(name, planned, yes=yes)
+            if yes:
+                mend.reset(spark, pipeline, name, planned)
+    if not yes:
+        _ERRORS.print("nothing is changed yet; --yes does it", markup=False)
+
+
+def _take_back_reset(pipeline: Pipeline, source: str, table: str, *, yes: bool) -> None:
+    from spark_jobs.mend import plan_unreset, unreset
+
+    entry = plan_unreset(pipeline, source, table)
+    click.echo(f"{source}: {'takes' if yes else 'would take'} back the reset of {table}")
+    if yes:
+        with _spark(pipeline) as spark:
+            unreset(spark, pipeline, source, entry)
+
+
+def _say_reset(source: str, planned: "Reset", *, yes: bool) -> None:
+    entry, table = planned.entry, planned.name
+    begins = "is done over by the next run" if yes else "would be done over by the next run"
+    click.echo(f"{source}: {table} {begins}, from {planned.begin}, where bronze begins")
+    at = f", as of {entry.merged}" if entry.merged else ""
+    click.echo(f"{source}: {table} has {planned.rows:,} rows downstream{at}; they stay until that run is done with it")
+    if planned.lost:
+        _ERRORS.print(f"{table} will lack some: {planned.lost}", markup=False, highlight=False)
+    if entry.state == "stopped":
+        _ERRORS.print(f"{table} had stopped: {entry.reason}", markup=False, highlight=False)
 
 
 @cli.command()

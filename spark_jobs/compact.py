@@ -120,6 +120,10 @@ class Work:
     """The statement by which the table has its name, where the rows that came with it are done again."""
     has_partial: bool = False
     """Whether silver takes rows that lack columns; row images that leave some out raise PartialImage otherwise."""
+    reset: int = 0
+    """Where the table is begun anew: which time this is. Its first commit replaces all that silver has of it."""
+    standing: Standing | None = None
+    """How the table stands behind the steps."""
 
     @property
     def bytes(self) -> int:
@@ -136,7 +140,14 @@ class Work:
     ) -> dict[str, Any]:
         """What a silver commit says besides its position; left_out: what rules left out, by rule."""
         said = {"start": str(start), "bronze_version": self.window.version, "log_bytes": self.size}
+        resets = self.reset or silver.resets(self.head)
+        said |= {silver.RESETS: resets} if resets else {}
         return said | {"key": list(columns.key)} | self._of_rules(left_out or {}) | standing.to_notes()
+
+    @property
+    def before(self) -> Mapping[str, Any]:
+        """What the head says that the work is planned upon; nothing counts of a table that is begun anew."""
+        return self.head.checkpoint.notes if self.head and self.head.checkpoint and not self.reset else {}
 
     def _of_rules(self, left_out: Mapping[str, int]) -> dict[str, Any]:
         if not self.is_ruled:
@@ -147,15 +158,13 @@ class Work:
     @property
     def is_ruled(self) -> bool:
         """Whether the table is, or was, under rules: then a window need not have left rows in silver."""
-        before = self.head.checkpoint.notes if self.head and self.head.checkpoint else {}
-        return bool(self.filters) or RULES in before
+        return bool(self.filters) or RULES in self.before
 
     @property
     def known(self) -> frozenset[str]:
         """Names, in small letters, of the columns that the table has or had, as far as silver was told of rules."""
-        before = self.head.checkpoint.notes if self.head and self.head.checkpoint else {}
-        found = set(before.get(_KNOWN, ()))
-        standings = [step.standing for step in self.steps] + [Standing.from_notes(before)]
+        found = set(self.before.get(_KNOWN, ()))
+        standings = [step.standing for step in self.steps] + [Standing.from_notes(self.before)]
         for definition in (one.definition for one in standings):
             found |= {str(column.name).casefold() for column in definition.columns} if definition else set()
         return frozenset(found)
@@ -163,8 +172,7 @@ class Work:
     @property
     def is_reshaped(self) -> bool:
         """Whether silver's rows were made by other rules about the columns."""
-        before = self.head.checkpoint.notes if self.head and self.head.checkpoint else {}
-        had, has = before.get(RULES, {}), self.filters.prints()
+        had, has = self.before.get(RULES, {}), self.filters.prints()
         return bool(had.get("columns") != has.get("columns"))
 
     def shape(self, definition: TableDefinition) -> masks.Shape:
@@ -176,7 +184,7 @@ class Work:
 
     def require_same_shape(self) -> None:
         """Raises TableStopped where silver's rows were made by other rules about the columns."""
-        if self.head and self.head.checkpoint and self.is_reshaped:
+        if self.before and self.is_reshaped:
             raise TableStopped(
                 f"the rules about its columns are others than those that {self.table.path} was made by; do all of it "
                 f"again: stratalog backfill --source {self.source} --from {self.window.oldest} "
@@ -195,11 +203,15 @@ def compact(spark: SparkSession, work: Work) -> Compacted:
     head = work.head
     with about(str(work)):
         work.require_same_shape()
+        if work.reset and not work.steps:
+            done.append(_emptied(spark, work))
+            head = done[-1].head
         for step in work.steps:
             try:
                 done.append(_step(spark, work, head, step))
             except PartialImage:
-                work, head = taking_partial(spark, work)
+                taking, head = taking_partial(spark, work)
+                work = replace(taking, head=work.head) if done else taking  # what a reset replaces is replaced by now
                 done.append(_step(spark, work, head, step))
             head = done[-1].head
     assert head is not None
@@ -235,6 +247,27 @@ def taking_partial(spark: SparkSession, work: Work) -> tuple[Work, Head | None]:
     return replace(work, head=head if work.head else None, has_partial=True), head
 
 
+def _emptied(spark: SparkSession, work: Work) -> Compacted:
+    """Takes all rows out of a table that is begun anew, where its log has none."""
+    assert work.head
+    assert work.standing
+    known = work.standing.definition
+    there = silver.stored_columns(work.table, work.head)
+    columns = work.shape(known).columns if known else there
+    notes = work.notes(work.window.whole.start, work.standing, columns) | {silver.RENEWED: True}
+    notes |= {} if known else {silver.BARE: True}
+    rows = spark.createDataFrame([], ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.stored.items()))
+    landed = work.table.renew(rows, work.head, Checkpoint(work.window.whole.stop, new_batch(), silver.RESET, notes))
+    return Compacted(work.source, work.name, work.window.whole, landed)
+
+
+def _anew(work: Work, head: Head | None, stored: dict[str, str]) -> tuple[Head, dict[str, Any]]:
+    """The head to append to: a table's that is made or begun anew, or as it is; and what the commit says of that."""
+    if head is not None and not (work.reset and head is work.head):
+        return head, {}
+    return work.table.new(stored, silver.properties(work.table), head), {silver.RENEWED: True} if head else {}
+
+
 def _by_rule(turn: Turn) -> dict[str, int]:
     return {turn.left_out_by: 1} if turn.left_out_by else {}
 
@@ -259,12 +292,11 @@ def _total(work: Work, head: Head, done: Sequence[Compacted], seconds: float) ->
 def _window(spark: SparkSession, work: Work, head: Head | None, rows: Rows) -> Compacted:
     """Appends what is left of the changes between two statements."""
     columns = work.shape(rows.definition).columns
-    wanted = columns.stored
-    if head is None:
-        head = work.table.new(wanted, silver.properties(work.table))
-    silver.require_same_columns(work.table, wanted, str(work.name))
+    head, anew = _anew(work, head, columns.stored)
+    if not head.design:
+        silver.require_same_columns(work.table, columns.stored, str(work.name))
     net = net_changes(spark, work, work.part(rows.range), rows.definition)
-    said = work.notes(rows.range.start, rows.standing, columns, net.left_out)
+    said = work.notes(rows.range.start, rows.standing, columns, net.left_out) | anew
     landed = work.table.append(net.rows, head, Checkpoint(rows.range.stop, new_batch(), notes=said))
     return net.summary(work, landed)
 
@@ -281,9 +313,9 @@ def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
 def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: Turn) -> Compacted:
     """Puts what another table held in the place of what the table held, in the commit that moves it on."""
     stored = silver.columns(_told(turn), has_partial=work.has_partial).stored
-    if head is None:
-        head = work.table.new(stored, silver.properties(work.table))
+    head, anew = _anew(work, head, stored)
     head, checkpoint = _reshaped(spark, work, head, turn)
+    checkpoint = replace(checkpoint, notes=checkpoint.notes | anew)
     counted = Observation()
     rows = carried_rows(spark, work, turn)
     inserts, newest = F.count(F.lit(1)).alias("inserts"), F.max(F.unix_micros("_committed_at")).alias("micros")

@@ -93,7 +93,8 @@ class Head:
     counter: int
     checkpoint: Checkpoint | None
     design: "Design | None" = None
-    """Of a table that is not there yet: its first commit makes it, and holds rows and position as any other."""
+    """Of a table that is not there yet, or is to begin anew: its next commit makes it, or puts rows and columns in the
+    place of all that it has, and holds a position as any other."""
     whole: Checkpoint | None = None
     """What the newest commit says of all, where ``checkpoint`` is what it says of a part (parts.py)."""
 
@@ -216,9 +217,10 @@ class Table:
         with _Translated(self.path):
             return rows.toArrow()
 
-    def new(self, columns: dict[str, str], properties: dict[str, str]) -> Head:
-        """The head to plan upon where there is no table yet. Nothing is written."""
-        return Head(-1, 0, None, Design(columns, properties))
+    def new(self, columns: dict[str, str], properties: dict[str, str], upon: Head | None = None) -> Head:
+        """The head to plan upon where there is no table yet, or one begins anew upon its head. Nothing is written."""
+        version, counter = (upon.version, upon.counter) if upon else (-1, 0)
+        return Head(version, counter, None, Design(columns, properties))
 
     def scan(
         self, version: int, columns: Sequence[str], condition: pc.Expression, *, rows: int
@@ -243,6 +245,8 @@ class Table:
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""
         checkpoint = self._said(head, checkpoint)
+        if head.design and head.version >= 0:
+            return self._overwrite(head.design.of(rows), head, checkpoint)
         properties = {}
         if head.design:
             rows, properties = head.design.of(rows), head.design.properties
@@ -263,10 +267,7 @@ class Table:
         """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""
         if head.design:
             return self.append(rows, head, checkpoint)
-        checkpoint = self._said(head, checkpoint)
-        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        writer = writer.options(**_commit_options(head, checkpoint))
-        return self._commit(head, checkpoint, lambda: writer.save(self.path))
+        return self._overwrite(rows, head, self._said(head, checkpoint))
 
     def statement(
         self, spark: SparkSession, head: Head, checkpoint: Checkpoint, run: Callable[[SparkSession], Any]
@@ -341,6 +342,11 @@ class Table:
         with _Translated(self.path):
             session.sql(f"ALTER TABLE {self.sql} {action}")
         return replace(self._landed(head, checkpoint), counter=head.counter)
+
+    def _overwrite(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer = writer.options(**_commit_options(head, checkpoint))
+        return self._commit(head, checkpoint, lambda: writer.save(self.path))
 
     def _said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         """What a commit upon ``head`` says."""

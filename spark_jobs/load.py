@@ -419,21 +419,25 @@ class _Work:
         assert after.position is not None
         if head and head.checkpoint and head.checkpoint.kind == ALTERING:
             raise TableStopped(f"{table.path} is between two sets of columns, where a run ended; run again first")
-        known = head.checkpoint if head else None
-        until = max([after.position, *([known.position] if known else [])])
+        is_bare = bool(head and head.checkpoint and head.checkpoint.notes.get(silver.BARE))
+        known = head.checkpoint if head and not is_bare else None
+        until = max([after.position, *([head.position] if head and head.position else [])])
         bronze.require_held(self.source, _checkpoint(held), found.read_from)
         turns = self._turns(stage, Range(found.read_from, until), held, bronze_head.version)
         standing = Standing.from_notes(known.notes) if known else _last(turns, found.definition)
         columns = silver.stored_columns(table, head) if head and known else silver.columns(_known(standing, found))
         wanted = columns.stored
         rows = self._rows_for_silver(stage, turns, columns)
-        head = head or table.new(wanted, silver.properties(table))
-        silver.require_same_columns(table, wanted, str(name))
+        if not is_bare:
+            silver.require_same_columns(table, wanted, str(name))
         size = sum(stage.table.files())
         work = Work(
             self.source, name, Window(held, bronze_head.version, (Range(found.since, until),)), (), table, head, size
         )
         notes = work.notes(found.since, replace(standing, is_complete=True), columns)
+        notes |= {silver.RENEWED: True} if is_bare else {}
+        if head is None or is_bare:
+            head = table.new(wanted, silver.properties(table), head)
         said = {"rows": found.rows, "read_from": str(found.read_from), "read_to": str(found.read_to)}
         return table.append(rows, head, Checkpoint(until, new_batch(), silver.LOAD, notes | {"load": said}))
 

@@ -1,26 +1,31 @@
-"""Verbs for one table that has stopped: one event passed over, one table done over from bronze.
+"""Verbs that mend one table: one event passed over, the whole table done over from bronze.
 
 Put here: what may be asked for, and what is wrong with it. Not here: passing over (skips.py), or a range of a table
 that is right but for its rows (backfill.py).
 
 Each verb is planned first, which changes nothing and finds all that is wrong; what it plans is what is then done.
+Doing it is one commit, of a record that the next run reads: no table changes before that run has something better.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from spark_jobs import bronze, published, skips
+from spark_jobs import bronze, published, silver, skips
 from spark_jobs.binlog import EventAt, TableName, events_of
+from spark_jobs.compact import Work
 from spark_jobs.config import Pipeline
-from spark_jobs.errors import ConfigError, LakeError
+from spark_jobs.course import Content, Standing, Turn
+from spark_jobs.errors import ConfigError, LakeError, TableStopped
 from spark_jobs.lake import Head, Lake
-from spark_jobs.pipeline import lake_of
+from spark_jobs.pipeline import Planner, downstream_of, is_complete, lake_of
 from spark_jobs.position import Position
-from spark_jobs.published import Entry
+from spark_jobs.published import RESET, Entry
 from spark_jobs.schema.statements import Effect, Statement, judge
+from spark_jobs.session import session_over
 from spark_jobs.skips import Skip
 from spark_jobs.stretches import stretches
 
@@ -95,6 +100,142 @@ def remove(spark: SparkSession, pipeline: Pipeline, source: str, gone: Sequence[
                 f"--source {source} --from {one.place} --to {head.position} --table {one.name}"
             )
     return said
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """A table that is to begin anew: from where, and the rows that stand downstream until a run has done it over.
+
+    lost: what it will lack then, since bronze does not tell it; None where nothing.
+    """
+
+    entry: Entry
+    begin: Position
+    rows: int
+    lost: str | None = None
+
+    @property
+    def name(self) -> TableName:
+        return _name(self.entry)
+
+
+def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str, *, drops_older: bool = False) -> Reset:
+    """What resetting a table means, planned as the next run will plan it.
+
+    drops_older: rows may go that bronze does not tell. Raises ConfigError where they would go without that, for a table
+    that is not known, that has nothing in silver or is reset already; TableStopped where a statement in the log would
+    stop the table; LakeError.
+    """
+    lake = lake_of(pipeline)
+    entries = published.read(lake, source)
+    entry = _named(_entries(pipeline, lake, source), source, table)
+    name = _name(entry)
+    head = lake.silver(source, *entry.name).head()
+    if head is None or head.checkpoint is None:
+        raise ConfigError({"--table": f"{table} has nothing in silver; a run takes it in from where bronze begins"})
+    if entry.is_reset and (entry.resets or 0) > silver.resets(head):
+        raise ConfigError({"--table": f"{table} is reset already; the next run does it over"})
+    held = _held(lake, source)
+    assert held.checkpoint is not None
+    new = _reset(entry, silver.resets(head))
+    surveyed = published.surveyed(lake, source)
+    only = frozenset([name])
+    planner = Planner(pipeline, lake, source, lake.bronze(source), held, held.checkpoint, only, surveyed)
+    planned = planner.plan(session_over(spark, 0), [new if one.name == entry.name else one for one in entries])
+    if name in planned.stopped:
+        raise TableStopped(f"{planned.stopped[name]}; done over, the table would stop there: nothing is reset")
+    (work,) = planned.work
+    lost = _lost(spark, work, head, planner.oldest)
+    if lost and not drops_older:
+        raise ConfigError(
+            {
+                "--table": f"{table}: {lost}. To keep them, do its log again without resetting it "
+                "(stratalog backfill), or bring back what gc removed "
+                f"(stratalog extract --source {source} --archive DIR). With --drop-older-rows they go, and "
+                f"stratalog load --source {source} --table {table} reads them from the server behind the next run"
+            }
+        )
+    into = downstream_of(pipeline, lake, source, name)
+    rows = into.held(spark).count() if into.head() else 0
+    return Reset(entry, planner.oldest, rows, lost)
+
+
+def reset(spark: SparkSession, pipeline: Pipeline, source: str, planned: Reset) -> Entry:
+    """Records that a table begins anew, in one commit. Raises LostRace where others keep publishing."""
+    lake = lake_of(pipeline)
+    resets = silver.resets(lake.silver(source, *planned.entry.name).head())
+    return published.amend(session_over(spark, 0), lake, planned.entry, lambda now: _reset(now, resets))
+
+
+def plan_unreset(pipeline: Pipeline, source: str, table: str) -> Entry:
+    """The row of a table whose reset is taken back, before a run began with it. Raises ConfigError, LakeError."""
+    lake = lake_of(pipeline)
+    entry = _named(_entries(pipeline, lake, source), source, table)
+    _require_untouched(entry, lake.silver(source, *entry.name).head())
+    return entry
+
+
+def unreset(spark: SparkSession, pipeline: Pipeline, source: str, entry: Entry) -> Entry:
+    """Takes a reset back, in one commit: the table goes on where silver is. Raises ConfigError, LostRace."""
+    lake = lake_of(pipeline)
+
+    def back(now: Entry) -> Entry:
+        head = lake.silver(source, *entry.name).head()
+        _require_untouched(now, head)
+        assert head is not None
+        resets = (now.resets or 0) + 1
+        return replace(now, state="current", reason=None, position=str(head.position), resets=resets)
+
+    return published.amend(session_over(spark, 0), lake, entry, back)
+
+
+def _require_untouched(entry: Entry, head: Head | None) -> None:
+    """Raises ConfigError where there is no reset to take back."""
+    if not entry.is_reset:
+        raise ConfigError({"--table": f"{_name(entry)} is not reset"})
+    if head is None or (entry.resets or 0) <= silver.resets(head):
+        at = head.position if head else None
+        raise ConfigError({"--table": f"{_name(entry)} is being done over, and is at {at}: it cannot be taken back"})
+
+
+def _reset(entry: Entry, resets: int) -> Entry:
+    """A table's row that makes it begin anew; what stands downstream stays published meanwhile."""
+    count = max(entry.resets or 0, resets) + 1
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    return replace(entry, state=RESET, reason=f"reset at {at}; the next run does it over", position=None, resets=count)
+
+
+def _lost(spark: SparkSession, work: Work, head: Head, oldest: Position) -> str | None:
+    """What a table that begins anew will lack of what silver has; None where nothing."""
+    assert head.checkpoint is not None
+    assert work.standing is not None
+    emptied = Standing.from_notes(head.checkpoint.notes).emptied
+    rows = work.table.read(spark, head.version).where(f"_op NOT IN ('{silver.TRUNCATE}', 'delete')")
+    rows = rows.where(f"_position > {silver.before_sql(emptied)}") if emptied else rows
+    loaded = f"_op = '{silver.LOAD}'"
+    counts = rows.selectExpr(
+        f"count_if({loaded}) AS loaded", f"count_if(NOT {loaded} AND _position < {silver.at_sql(oldest)}) AS removed"
+    )
+    found = work.table.collect(counts)[0]
+    loses_some = is_complete(head) and not work.standing.is_complete
+    if found["loaded"] and loses_some:
+        return f"{found['loaded']:,} of its rows in silver were loaded, and bronze does not have them"
+    if found["removed"]:
+        return f"{found['removed']:,} of its rows in silver are from before {oldest}, where bronze begins since gc"
+    bases = sorted({str(one.name) for one in _bases(work)})
+    if bases:
+        return f"rows came with its name from {', '.join(bases)}, of which bronze does not have the beginning"
+    return f"its first rows are from before {oldest}, where bronze begins" if loses_some else None
+
+
+def _bases(work: Work) -> Iterator[Content]:
+    """What came with the table's name and is in another table's silver alone."""
+    left = [step.carried.alive for step in work.steps if isinstance(step, Turn) and step.carried]
+    while left:
+        content = left.pop()
+        if content.base:
+            yield content
+        left += [step.carried.alive for step in content.steps if isinstance(step, Turn) and step.carried]
 
 
 def _entries(pipeline: Pipeline, lake: Lake, source: str) -> list[Entry]:

@@ -13,8 +13,9 @@ folded over all of silver and written where the content differs: a mended decode
 changes nothing, and no key goes back, because the fold holds the newest state. The same is done with the keys of rows
 that were **loaded**: they count as older than all that the log says behind where the load began.
 
-Where silver was **renewed** (by other rules about its columns, or about which statements empty the table), all of
-silver is folded and replaces the target, columns and all, in one commit.
+Where silver was **renewed** (by other rules about its columns, or about which statements empty the table, or because
+the table was begun anew), all of silver is folded and replaces the target, columns and all, in one commit: once silver
+is where the target is, so that nobody sees the table go back.
 
 A **part** of a table of several (parts.py) is merged as a table by itself, its marks beside each row and in the key.
 The columns are the union of all parts', so statements are not carried out on it: where one changed values of rows, the
@@ -52,9 +53,6 @@ log = logging.getLogger(__name__)
 
 REDO = "redo"
 """Kind of a silver commit that replaced windows; its notes name them as ``ranges``."""
-
-RENEWED = "renewed"
-"""Note of such a commit: all rows and the columns were replaced."""
 
 ADDED = {"_position": silver.CHANGE_PLACE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
 
@@ -109,7 +107,8 @@ def merge(spark: SparkSession, work: Work) -> Merged | None:
     with about(str(work)):
         head, news = _prepared(spark, work)
         start, stop = head.position or _first(work.origin), work.pinned.position
-        if stop is None or start is None or (start >= stop and not (news.redone or news.is_loaded)):
+        has_old = bool(news.redone) or news.is_loaded or news.is_renewed
+        if stop is None or start is None or news.waits or (start >= stop and not has_old):
             return None
         taken = Range(start, max(start, stop))
         is_first = head.checkpoint is None and work.target.empty()
@@ -247,6 +246,8 @@ def _prepared_part(spark: SparkSession, work: Work, target: PartTable, head: Hea
         head = target.new(work.columns.types | MARKS | ADDED, silver.properties(target))
         return head, _news(work, head)
     news = _news(work, head)
+    if news.waits:
+        return head, news
     head = target.fit(spark, head, work.columns.types)
     is_changed = not all(step.startswith(_LEAVES_ROWS) for step in news.steps)
     return head, replace(news, is_renewed=news.is_renewed or (head.checkpoint is not None and is_changed))
@@ -280,6 +281,8 @@ class News:
     """Whether all rows and the columns were replaced."""
     has_unseen: bool = False
     """Whether keys were never seen whole, or may not have been."""
+    waits: bool = False
+    """Whether silver was begun anew and is not yet where the target is: the target keeps what it has until then."""
 
 
 def _news(work: Work, head: Head) -> News:
@@ -290,13 +293,16 @@ def _news(work: Work, head: Head) -> News:
     changes = [one for version, one in reversed(new) if version > altered and one.kind == silver.CHANGE]
     redone = [] if merged < 0 else [pair for one in found if one.kind == REDO for pair in one.notes["ranges"]]
     again = () if merged < 0 else work.again
+    is_renewed = merged >= 0 and any(one.notes.get(silver.RENEWED) for one in found)
+    here, there = head.position, work.pinned.position
     return News(
         windows=sum(one.kind != silver.CHANGE or silver.CARRIED in one.notes for one in found),
         steps=[step for one in changes for step in one.notes["steps"]],
         redone=[*(Range(Position.parse(start), Position.parse(stop)) for start, stop in redone), *again],
         size=sum(one.notes["log_bytes"] for one in found),
         is_loaded=any(one.kind == silver.LOAD for one in found),
-        is_renewed=merged >= 0 and any(one.notes.get(RENEWED) for one in found),
+        is_renewed=is_renewed,
+        waits=is_renewed and here is not None and there is not None and there < here,
     )
 
 

@@ -23,7 +23,7 @@ from spark_jobs.ancestry import Ancestry, given
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
-from spark_jobs.course import COMPLETE, Beginning, Rules, Standing, Turn, course, first_rows
+from spark_jobs.course import COMPLETE, Beginning, Rules, Standing, Turn, first_rows, held
 from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.filters import Filters, TableFilters
@@ -227,14 +227,14 @@ class Planner:
 
     def plan(self, spark: SparkSession, entries: list[Entry]) -> Plan:
         start = min([self.surveyed or self.begin, *map(self._since, self._in_scope(entries))])
-        if start >= self.end:
+        by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is done over from bronze alone
+        if start >= self.end and not by_log:
             return Plan(entries, [], {})
         slices, found = look(spark, self.bronze, self.head.version, Range(start, self.end), self.oldest)
         found = self._with_beginnings(spark, found, entries, start)
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
-        ancestry = Ancestry(
-            spark, self.lake, self.source, self.bronze, self.head.version, self.oldest, filters=filters.skips_alone
-        )
+        place = (self.bronze, self.head.version, self.oldest)
+        ancestry = Ancestry(spark, self.lake, self.source, *place, by_log=by_log, filters=filters.skips_alone)
         rules = Rules(
             self._complete,
             first_rows(slices, filters.skipped),
@@ -275,6 +275,8 @@ class Planner:
 
     def _after(self, entry: Entry, one: Compacted | None, stopped: dict[TableName, str]) -> Entry:
         entry = replace(entry, surveyed=str(self.end))
+        if one:
+            entry = replace(entry, resets=silver.resets(one.head) or entry.resets)
         name = TableName(*entry.name)
         if name in stopped:
             return replace(entry, state="stopped", reason=stopped[name])
@@ -297,25 +299,33 @@ class Planner:
         behind = self._since(entry) < self.oldest
         since = self._since(entry)
         said = found.about(name, since) or found.indexes(name, since) or found.xa.unknown
-        if seen_here is None and not behind and not said:
+        if seen_here is None and not behind and not said and not entry.is_reset:
             return None
         table = self.lake.silver(self.source, name.schema, name.table)
         head = table.head()
-        own = head.position if head else None
+        resets, begun = entry.resets or 0, silver.resets(head)
+        is_anew = head is not None and entry.is_reset and resets > begun
+        own = head.position if head and not is_anew else None
+        if own and begun > resets and since > own:
+            raise LostRace(f"{self.source}: {name} was reset since this run began; run again")
         since = max([since, *([own] if own else [])])
+        if own and entry.is_reset:
+            since = own
         if since > self.end:
             raise self._overtaken(f"{name} is compacted up to {since}")
         if since < self.oldest:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
         whole = Range(since, self.end)
         filters = filters_of(rules.filters, self.source, name)
-        standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint else None
+        standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint and not is_anew else None
         with about(f"{self.source}: {name}"):
-            steps = course(found, name, whole, standing, rules)
+            content = held(found, name, whole, standing, rules)
+        if not content.steps and not is_anew:
+            return None
         window = Window(self.bronze, self.head.version, (whole,), self.oldest, found.xa)
-        carried = sum(step.carried.size for step in steps if isinstance(step, Turn) and step.carried)
-        size = seen_here.size if seen_here else 0
-        return Work(self.source, name, window, steps, table, head, size, filters, carried=carried) if steps else None
+        carried = sum(step.carried.size for step in content.steps if isinstance(step, Turn) and step.carried)
+        work = Work(self.source, name, window, content.steps, table, head, content.size, filters, carried=carried)
+        return replace(work, reset=resets if is_anew else 0, standing=content.standing)
 
     def _overtaken(self, found: str) -> LakeError:
         """The error of a run that finds tables ahead of the log that it took for bronze's end."""
@@ -335,6 +345,8 @@ class Planner:
 
     def _since(self, entry: Entry) -> Position:
         """From where on a table is to be compacted: it has nothing to compact before."""
+        if entry.is_reset:
+            return self.oldest
         is_new = entry.surveyed is None  # bronze did not show it where earlier runs looked
         if is_new and self.surveyed and self.surveyed >= self.oldest:
             return self.oldest

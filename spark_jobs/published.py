@@ -7,18 +7,21 @@ up to where it has looked at bronze already: every table that bronze has shown b
 scope or not. The source has a row of its own, without a table: which version of bronze holds the position.
 """
 
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch, quoted
 from spark_jobs.parts import view
 from spark_jobs.position import Position
 
 _TRIES = 5
+RESET = "reset"
+"""State of a table that the next run does over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Entry:
     schema: str
     table: str
     state: str
-    """``current``, ``stopped`` or ``ignored`` (out of scope)."""
+    """``current``, ``stopped``, ``ignored`` (out of scope) or ``reset`` (the next run does it over from bronze)."""
     reason: str | None = None
     position: str | None = None
     silver_version: int | None = None
@@ -47,6 +50,8 @@ class Entry:
     """Whether the table has the rows from before the log begins, if there were any; null where it has no row at all."""
     keys_never_whole: int | None = None
     """Keys that downstream lacks because no row image of theirs was whole; null where there is none."""
+    resets: int | None = None
+    """How often the table was reset: a position of before it counts no more, nor does a run that read it."""
 
     @property
     def name(self) -> tuple[str, str]:
@@ -55,6 +60,11 @@ class Entry:
     @property
     def checkpoint(self) -> Position | None:
         return Position.parse(self.position) if self.position else None
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether the table was reset, and no run has done it over to the log's end since."""
+        return bool(self.resets) and self.position is None
 
     def holds(self, position: str) -> bool:
         """Whether both layers have all of the table up to a position; downstream has none where silver has none."""
@@ -100,18 +110,53 @@ def _stored(lake: Lake, source: str) -> list[Entry]:
 def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], position: Position) -> None:
     """Replaces the source's rows, its own among them, in one commit.
 
-    Raises LostRace where another run of the source has published what is further, and where other sources keep winning.
+    A table that was reset since the entries were read stays so. Raises LostRace where another run of the source has
+    published what is further, and where other sources keep winning.
     """
+
+    def rows() -> list[dict[str, object]]:
+        _require_no_further(lake, source, position)
+        reset = {one.name: one for one in read(lake, source) if one.resets}
+        kept = [reset[one.name] if _is_reset_since(one, reset.get(one.name)) else one for one in entries]
+        return [*map(asdict, kept), _row_of_source(lake, source, position)]
+
+    _put(spark, lake, f"source = '{source}'", rows, Checkpoint(position, new_batch(), notes={"source": source}))
+
+
+def _is_reset_since(entry: Entry, there: Entry | None) -> bool:
+    return there is not None and (there.resets or 0) > (entry.resets or 0)
+
+
+def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
+    """Puts what a table's row, as it is now, is changed to in its place, in one commit; returns that.
+
+    Raises LostRace where other writers keep winning, and what ``change`` raises.
+    """
+    found: list[Entry] = []
+
+    def rows() -> list[dict[str, object]]:
+        now = next((one for one in read(lake, entry.source) if one.name == entry.name), entry)
+        found.append(replace(change(now), published_at=datetime.now(UTC)))
+        return [asdict(found[-1])]
+
+    position = surveyed(lake, entry.source)
+    assert position is not None
+    cells = {"source": entry.source, "schema": entry.schema, "table": entry.table}
+    where = " AND ".join(f"`{name}` = {quoted(value)}" for name, value in cells.items())
+    _put(spark, lake, where, rows, Checkpoint(position, new_batch(), notes={"source": entry.source}))
+    return found[-1]
+
+
+def _put(
+    spark: SparkSession, lake: Lake, where: str, rows: Callable[[], list[dict[str, object]]], checkpoint: Checkpoint
+) -> None:
+    """Replaces rows by what is asked for anew upon each head."""
     table = lake.published()
-    listed = [asdict(entry) for entry in entries] + [_row_of_source(lake, source, position)]
-    rows = spark.createDataFrame(pa.Table.from_pylist(listed, schema=_SCHEMA)).coalesce(1)
     for tries_left in reversed(range(_TRIES)):
         head = _with_all_columns(spark, table) or table.new(COLUMNS, {})
-        _require_no_further(lake, source, position)
+        new = spark.createDataFrame(pa.Table.from_pylist(rows(), schema=_SCHEMA)).coalesce(1)
         try:
-            table.replace(
-                rows, f"source = '{source}'", head, Checkpoint(position, new_batch(), notes={"source": source})
-            )
+            table.replace(new, where, head, checkpoint)
         except LostRace:  # another source published meanwhile; its rows are not ours
             if not tries_left:
                 raise

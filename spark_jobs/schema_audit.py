@@ -156,6 +156,8 @@ class _Compared:
     def _why_waiting(self, entry: Entry, name: TableName) -> str | None:
         if entry.state == "stopped":
             return "has stopped"
+        if entry.is_reset:
+            return "is reset"
         if entry.checkpoint != self._held:
             return f"silver is at {entry.position}, and bronze at {self._held}"
         said = next((one for one in self._since if one.names(name.schema, name.table)), None)

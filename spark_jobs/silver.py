@@ -38,6 +38,14 @@ FROM_LOG = f"_op NOT IN ('{TRUNCATE}', '{LOAD}', '{RENAME}')"
 """SQL: the rows that sum up a part of the log."""
 CHANGE = "change"
 """Kind of a commit that moves the table over a statement; its notes hold the steps that changed its columns."""
+RENEWED = "renewed"
+"""Note of a commit that put all rows and the columns in the place of those that were there."""
+RESET = "reset"
+"""Kind of a commit that leaves a table without a row, because its log, taken in anew, has none."""
+RESETS = "resets"
+"""Note of a commit: how often the table was begun anew from bronze."""
+BARE = "bare"
+"""Note of such a commit behind which nothing tells the table's columns: those that it still has count for nothing."""
 CARRIED = "carried"
 """Note of such a commit that has rows: what the table was called that they came from."""
 PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
@@ -165,6 +173,11 @@ def columns(definition: TableDefinition, *, has_partial: bool = False) -> Column
         )
     types = {str(column.name): spark_type(str(column.arrow)) for column in definition.columns}
     return Columns(types, tuple(str(names[at]) for at in definition.key), has_partial)
+
+
+def resets(head: Head | None) -> int:
+    """How often a silver table was begun anew, up to a head of it."""
+    return int(head.checkpoint.notes.get(RESETS, 0)) if head and head.checkpoint else 0
 
 
 def stored_columns(table: Table, head: Head) -> Columns:

@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 
 from assets.lineage import lineages
 from assets.source import pool, source_assets
+from assets.standing import backlog
 from spark_jobs.config import Pipeline, Source
+from spark_jobs.mend import plan_reset, reset
 from spark_jobs.pipeline import lake_of, run_source
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Change, Commit, Delete, Insert, Statement, Update
@@ -235,3 +237,22 @@ def test_a_source_may_have_any_name_that_the_configuration_takes(name: str) -> N
     definitions = dg.Definitions([assets(name)], resources=resources)
     dg.Definitions.validate_loadable(definitions)
     assert dg.AssetKey(["bronze", name]) in definitions.resolve_all_asset_keys()
+
+
+@pytest.mark.dagster
+@pytest.mark.spark
+def test_a_table_that_was_reset_is_done_over_by_a_run_that_finds_nothing_else(shop: CodeLocation) -> None:
+    assert shop.spark
+    shop.run()
+    lake = lake_of(shop.pipeline)
+    for table in (lake.silver("shop", "shop", "orders"), lake.downstream("shop", "orders")):
+        shop.spark.sql(f"UPDATE {table.sql} SET note = 'spoilt'")
+    assert not backlog(shop.pipeline, "shop").left_behind
+    reset(shop.spark, shop.pipeline, "shop", plan_reset(shop.spark, shop.pipeline, "shop", "shop.orders"))
+    assert backlog(shop.pipeline, "shop").left_behind, "the sensor asks for a run"
+    again = shop.run()
+    assert again.success
+    assert set(again.materialized) == {SILVER_ORDERS, ORDERS, PUBLISHED}
+    assert merged(shop, "orders") == [(1, "b")]
+    assert not backlog(shop.pipeline, "shop").left_behind
+    assert again.materialized[PUBLISHED]["tables/current"] == 2

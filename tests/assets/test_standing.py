@@ -1,5 +1,6 @@
 """Whether there is anything to do, by what the lake and the source say."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ def test_a_backlog(
 ) -> None:
     found = Backlog(end, bronze, done, 0)
     assert (found.moved, found.left_behind) == (moved, left_behind)
+    assert replace(found, reset=True).left_behind is (bronze is not None), "a table is to be done over"
 
 
 def test_a_source_never_read_is_behind_by_all_its_bytes(tmp_path: Path) -> None:
@@ -65,6 +67,7 @@ OTHER = Entry("shop", "shop", "rare", "current", position=AT_END, surveyed=AT_EN
         ([], False),  # nothing was ever published
         ([Entry("shop", "shop", "orders", "stopped", "why", surveyed=AT_END)], False),
         ([Entry("shop", "shop", "orders", "ignored", surveyed=AT_END)], False),  # in scope by now
+        ([Entry("shop", "shop", "orders", "reset", merged=AT_END, surveyed=AT_END, resets=1)], False),
         ([Entry("shop", "audit", "log", "ignored", surveyed=AT_END), OTHER], True),  # out of scope still
         ([Entry("shop", "shop", "orders", "current", position=str(OLD), surveyed=AT_END)], False),
         ([Entry("shop", "shop", "orders", "current", position=AT_END, silver_version=3, surveyed=AT_END)], False),

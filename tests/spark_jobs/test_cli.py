@@ -19,7 +19,9 @@ from spark_jobs import bronze
 from spark_jobs.binlog import TableName
 from spark_jobs.cli import _say_status, cli, main
 from spark_jobs.lake import Checkpoint
+from spark_jobs.mend import Reset
 from spark_jobs.position import Position
+from spark_jobs.published import Entry
 from spark_jobs.skips import Skip
 from spark_jobs.status import SourceStatus, TableStatus
 from spark_jobs.verify import Difference, Verdict
@@ -148,6 +150,7 @@ def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(run: R
         "report": ["--to", tmp_path / "out"],
         "backfill": ["--source", "shop", "--from", "a.000001:4", "--to", "a.000002:4"],
         "skip": ["--source", "shop", "--at", "a.000001:4"],
+        "reset": ["--source", "shop", "--table", "shop.t"],
     }
     ran = run(verb, "-c", path, *more.get(verb, []))
     assert (ran.status, ran.out) == (2, "")
@@ -389,6 +392,49 @@ def test_nothing_is_passed_over_of_a_bronze_that_is_empty(run: Run, pipeline: Pa
     ran = run("skip", "-c", pipeline, "--source", "shop", "--at", "yesterday")
     assert ran.status == 2
     assert ran.err.startswith("--at: 'yesterday' is not a position")
+
+
+def test_a_table_is_reset_only_when_told_yes(run: Run, pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Entry("shop", "shop", "t", "stopped", reason="shop.t: a damaged value", merged="mysql-bin.000002:99")
+    planned = Reset(entry, Position("mysql-bin.000001", 4), 1234, "2 of its rows were loaded")
+    done: list[object] = []
+    monkeypatch.setattr("spark_jobs.cli._spark", lambda _: nullcontext())
+    monkeypatch.setattr("spark_jobs.mend.plan_reset", lambda *_, drops_older: done.append(drops_older) or planned)
+    monkeypatch.setattr("spark_jobs.mend.plan_unreset", lambda *_: entry)
+    monkeypatch.setattr("spark_jobs.mend.reset", lambda *_: done.append("reset"))
+    monkeypatch.setattr("spark_jobs.mend.unreset", lambda *_: done.append("unreset"))
+    about = ("reset", "-c", pipeline, "--source", "shop", "--table", "shop.t")
+    ran = run(*about)
+    assert (ran.status, done) == (0, [False])
+    assert ran.out.splitlines() == [
+        "shop: shop.t would be done over by the next run, from mysql-bin.000001:4, where bronze begins",
+        "shop: shop.t has 1,234 rows downstream, as of mysql-bin.000002:99; they stay until that run is done with it",
+    ]
+    assert ran.err.splitlines() == [
+        "shop.t will lack some: 2 of its rows were loaded",
+        "shop.t had stopped: shop.t: a damaged value",
+        "nothing is changed yet; --yes does it",
+    ]
+    ran = run(*about, "--drop-older-rows", "--yes")
+    assert (ran.status, done[1:], "would" in ran.out, "nothing is changed" in ran.err) == (
+        0,
+        [True, "reset"],
+        False,
+        False,
+    )
+    ran = run(*about, "--undo")
+    assert (ran.status, ran.out, done[3:]) == (0, "shop: would take back the reset of shop.t\n", [])
+    ran = run(*about, "--undo", "--yes")
+    assert (ran.status, ran.out, done[3:]) == (0, "shop: takes back the reset of shop.t\n", ["unreset"])
+    assert run(*about, "--undo", "--drop-older-rows").status == 2
+
+
+def test_status_says_that_a_table_is_reset(capsys: pytest.CaptureFixture[str]) -> None:
+    table = TableStatus("shop.t", "reset", None, "a.1:9", "reset at 2026-01-01; the next run does it over")
+    _say_status(SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [table]), everything=False)
+    out, err = capsys.readouterr()
+    assert out.startswith("shop: behind")
+    assert err == "shop.t is reset at 2026-01-01; the next run does it over\n"
 
 
 ENDPOINTS = """

@@ -127,6 +127,20 @@ def test_a_table_stops_where_gc_removed_what_it_needs(
         assert made._since(known) == since
 
 
+@pytest.mark.parametrize("oldest", [None, P3])
+def test_a_table_that_was_reset_begins_where_bronze_does(tmp_path: Path, oldest: Position | None) -> None:
+    notes = {"begin": str(P1)} | ({"oldest": str(oldest)} if oldest else {})
+    made = replace(planner(tmp_path), checkpoint=Checkpoint(END, "batch", notes=notes), surveyed=END)
+    known = entry(ORDERS, state="reset", surveyed=str(END), resets=1)
+    assert made._since(known) == (oldest or P1)
+    assert made._since(replace(known, position=str(P2))) == P2, "it has been done over"
+    assert made._since(replace(known, state="stopped")) == (oldest or P1), "it stopped while it was"
+    (done,) = made.after(Plan([known], [], {ORDERS: "why"}), [])
+    assert (done.state, done.is_reset) == ("stopped", True)
+    (done,) = made.after(Plan([known], [], {}), [compacted(ORDERS)])
+    assert (done.state, done.position, done.resets, done.is_reset) == ("current", str(END), 1, False)
+
+
 def test_tables_that_were_not_chosen_stay_where_they_were(tmp_path: Path) -> None:
     before = [entry(ORDERS), entry(LINES, position=str(BEGIN))]
     orders, lines = planner(tmp_path, frozenset({ORDERS})).after(Plan(before, [], {}), [compacted(ORDERS)])

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import Lake
 from spark_jobs.position import Position
-from spark_jobs.published import COLUMNS, Consistent, Entry, consistent, read, surveyed, write
+from spark_jobs.published import COLUMNS, Consistent, Entry, amend, consistent, read, surveyed, write
 from tests.logs import SOURCE, Logs
 from tests.segment_spec import Commit, Insert, Statement, Update
 
@@ -36,9 +36,9 @@ def test_nothing_is_published_before_the_first_run(tmp_path: Path) -> None:
 
 
 def test_columns_have_types() -> None:
-    assert COLUMNS["silver_version"] == COLUMNS["downstream_version"] == "BIGINT"
+    assert COLUMNS["silver_version"] == COLUMNS["downstream_version"] == COLUMNS["resets"] == "BIGINT"
     assert COLUMNS["committed_at"] == COLUMNS["published_at"] == "TIMESTAMP"
-    others = {name: kind for name, kind in COLUMNS.items() if not name.endswith(("_version", "_at"))}
+    others = {name: kind for name, kind in COLUMNS.items() if not name.endswith(("_version", "_at", "resets"))}
     assert others.pop("complete") == "BOOLEAN"
     assert others.pop("keys_never_whole") == "BIGINT"
     assert set(others.values()) == {"STRING"}
@@ -57,6 +57,7 @@ def test_an_entrys_checkpoint_is_its_position() -> None:
         (replace(FULL, merged="b.000001:4"), False),
         (replace(FULL, position="b.000001:4", merged="b.000001:4"), False),
         (replace(FULL, state="stopped"), False),
+        (replace(FULL, state="reset", position=None, resets=1), False),
         (BARE, False),
     ],
 )
@@ -103,6 +104,21 @@ def test_a_consistent_set_stays_as_it_was_published_while_later_runs_go_on(spark
     assert after.position > before.position
     assert [(name[1], entry.merged) for name, entry in after.behind.items()] == [("lines", str(before.position))]
     assert "ALTER TABLE" in (after.behind["shop", "lines"].reason or "")
+
+
+@pytest.mark.spark
+def test_a_table_that_was_reset_stays_so_whatever_a_run_of_before_publishes(spark: SparkSession, lake: Path) -> None:
+    whole = Lake(str(lake))
+    write(spark, whole, "shop", [FULL, BARE], AT)
+    write(spark, whole, "crm", [replace(FULL, source="crm")], AT)
+    amend(spark, whole, FULL, lambda now: replace(now, state="reset", position=None, resets=1))
+    moved = replace(BARE, surveyed="b.000003:4")
+    write(spark, whole, "shop", [FULL, moved], Position("b.000003", 4))
+    found = {one.name: one for one in read(whole, "shop")}
+    assert (found[FULL.name].is_reset, found[FULL.name].merged, found[BARE.name]) == (True, FULL.merged, moved)
+    assert read(whole, "crm") == [replace(FULL, source="crm")]
+    write(spark, whole, "shop", [replace(FULL, resets=1), moved], Position("b.000003", 4))
+    assert {one.name: one.is_reset for one in read(whole, "shop")}[FULL.name] is False
 
 
 @pytest.mark.spark
