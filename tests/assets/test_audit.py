@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assets import audit
+from spark_jobs.audit import NEVER_WHOLE
 from spark_jobs.binlog import TableName
 from spark_jobs.pipeline import lake_of
 from spark_jobs.schema_audit import SchemaAudit
@@ -30,7 +31,9 @@ def checked(made: CodeLocation) -> Found:
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_a_key_that_stands_twice_fails_its_table_alone(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_key_that_stands_twice_or_not_at_all_fails_its_table_alone(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with location(tmp_path, spark) as made:
         made.write(1, Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 2)), Commit())
         assert made.run().success
@@ -47,6 +50,14 @@ def test_a_key_that_stands_twice_fails_its_table_alone(tmp_path: Path, spark: Sp
                 "1 keys stand in several rows: somebody else wrote to the table",
             ),
         }
+        lacking = {TableName("shop", "lines"): 2, TableName("shop", "orders"): 3}
+        monkeypatch.setattr("spark_jobs.audit.keys_never_whole", lambda *_: lacking)
+        found = checked(made)
+        assert found["downstream/shop/lines", "keys_unique"] == (False, f"2 keys stand in none: {NEVER_WHOLE}")
+        assert found["downstream/shop/orders", "keys_unique"] == (
+            False,
+            f"3 keys stand in none: {NEVER_WHOLE}; 1 keys stand in several rows: somebody else wrote to the table",
+        )
 
 
 STATUS = SourceStatus("shop", "a.000001:9", "a.000001:4", 5, 61.0, 2**40, 3.5, 0, None, None, [])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.audit import keys_never_whole
 from spark_jobs.backfill import DOWNSTREAM, SILVER, Manner, backfill_source
 from spark_jobs.config import Pipeline
 from spark_jobs.load import load_source
@@ -89,7 +90,9 @@ def minimal(*statements: str) -> tuple[str, ...]:
 
 def never_whole(pipeline: Pipeline) -> dict[str, int]:
     shown = status(pipeline, lake_of(pipeline), SOURCE).tables
-    return {one.table.split(".")[1]: one.keys_never_whole for one in shown if one.keys_never_whole}
+    found = {one.table.split(".")[1]: one.keys_never_whole for one in shown if one.keys_never_whole}
+    assert {name.table: keys for name, keys in keys_never_whole(pipeline, SOURCE).items()} == found
+    return found
 
 
 OLDER = ("old", "unknown")
