@@ -72,7 +72,7 @@ def test_mariadb_marks_the_gtid_and_may_log_another_statement_first() -> None:
     """Such a slice is told by its text as one of an XA transaction all the same."""
     prepared = RawEvent(162, struct.pack("<QIB", 5, 3, 0x40) + bytes(6))  # FL_PREPARED_XA
     said = Query("shop", "INSERT INTO t VALUES (1)")
-    spec = replace(SPEC, version="11.4.5-MariaDB-log", changes=[prepared, said, ROW, END, prepare()])
+    spec = replace(SPEC, version="11.4.5-MariaDB-log", changes=[prepared, said, END, prepare()])
     (row,) = (one for one in sliced(spec.to_bytes())[0] if one["kind"] != "control")
     assert (row["kind"], row["database"], row["statement"]) == ("statement", "shop", "XA START")
     place = (FILE, row["start"], row["context"], row["payload"], row["transaction_start"])
