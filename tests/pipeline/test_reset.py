@@ -165,7 +165,7 @@ def test_killed_at_any_commit_and_run_again_it_is_the_servers_table(
     ):
         spark.sql(f"DELETE FROM {target.sql} WHERE id <> 1")
         was_reset(spark, pipeline, name)
-        shop.execute(f"INSERT INTO t VALUES ({at + 10}, 5, 'z')")
+        shop.execute(f"INSERT INTO t VALUES (5, {at + 10}, 'z')")
         there = (origin.head(), len(rows(target.read(spark))))
         killed_at(monkeypatch, part, nth, moment, lambda: shop.run(pipeline))
         half = origin.head()
