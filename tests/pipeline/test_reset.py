@@ -124,8 +124,8 @@ def test_a_damaged_table_is_done_over(shop: Shop) -> None:
     assert (origin.head(), target.head()) == heads, "taken back, it is as if it had not been said"
     assert entry(lake, "t").state == "current"
 
-    for one in (name, f"{shop.database.name}.r"):
-        was_reset(spark, pipeline, one)
+    for wrong in (name, f"{shop.database.name}.r"):
+        was_reset(spark, pipeline, wrong)
     shop.execute("INSERT INTO t VALUES (7, 5, 'z')", "INSERT INTO u VALUES (2)")
     assert shop.run(pipeline)[1].stopped == {}
     now, at = entry(lake, "t"), str(shop.end())
