@@ -124,8 +124,8 @@ def test_a_damaged_table_is_done_over(shop: Shop) -> None:
     assert (origin.head(), target.head()) == heads, "taken back, it is as if it had not been said"
     assert entry(lake, "t").state == "current"
 
-    for one in (name, f"{shop.database.name}.r"):
-        was_reset(spark, pipeline, one)
+    for wrong in (name, f"{shop.database.name}.r"):
+        was_reset(spark, pipeline, wrong)
     shop.execute("INSERT INTO t VALUES (7, 5, 'z')", "INSERT INTO u VALUES (2)")
     assert shop.run(pipeline)[1].stopped == {}
     now, at = entry(lake, "t"), str(shop.end())
@@ -165,7 +165,7 @@ def test_killed_at_any_commit_and_run_again_it_is_the_servers_table(
     ):
         spark.sql(f"DELETE FROM {target.sql} WHERE id <> 1")
         was_reset(spark, pipeline, name)
-        shop.execute(f"INSERT INTO t VALUES ({at + 10}, 5, 'z')")
+        shop.execute(f"INSERT INTO t VALUES (5, {at + 10}, 'z')")
         there = (origin.head(), len(rows(target.read(spark))))
         killed_at(monkeypatch, part, nth, moment, lambda: shop.run(pipeline))
         half = origin.head()

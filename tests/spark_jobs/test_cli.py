@@ -399,7 +399,12 @@ def test_a_table_is_reset_only_when_told_yes(run: Run, pipeline: Path, monkeypat
     planned = Reset(entry, Position("mysql-bin.000001", 4), 1234, "2 of its rows were loaded")
     done: list[object] = []
     monkeypatch.setattr("spark_jobs.cli._spark", lambda _: nullcontext())
-    monkeypatch.setattr("spark_jobs.mend.plan_reset", lambda *_, drops_older: done.append(drops_older) or planned)
+
+    def plan(*_: object, drops_older: bool) -> Reset:
+        done.append(drops_older)
+        return planned
+
+    monkeypatch.setattr("spark_jobs.mend.plan_reset", plan)
     monkeypatch.setattr("spark_jobs.mend.plan_unreset", lambda *_: entry)
     monkeypatch.setattr("spark_jobs.mend.reset", lambda *_: done.append("reset"))
     monkeypatch.setattr("spark_jobs.mend.unreset", lambda *_: done.append("unreset"))
