@@ -116,8 +116,8 @@ final class Peers {
             if (columns.types[place] == JSON && row[place] != null) {
                 row[place] = JsonBinary.parseAsString((byte[]) row[place]);
             } else if (columns.types[place] == VARCHAR) {
-                if (row[place] != null) {
-                    row[place] = new String((byte[]) row[place], columns.charsets[place]);
+                if (row[place] instanceof byte[] text) { // in compressed transactions it is a string already, as of UTF-8
+                    row[place] = new String(text, columns.charsets[place]);
                 }
                 columns.last[place] = row[place];
             }
