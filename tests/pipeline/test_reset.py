@@ -273,3 +273,36 @@ def test_a_run_that_began_before_the_reset_sets_nothing_back(
     logs.run()
     assert rows(lake.downstream("shop", "orders").read(spark)) == [(2, "b"), (3, "c")]
     assert silver.resets(lake.silver(SOURCE, "shop", "orders").head()) == 1
+
+
+def prepared(shop: Shop, *statements: str) -> None:
+    """An XA transaction under MINIMAL row images, in a session of its own that is gone when it is prepared."""
+    told = ["SET binlog_row_image = MINIMAL", "XA START 'late'", *statements, "XA END 'late'", "XA PREPARE 'late'"]
+    with shop.database.server.connect(database=shop.database.name) as connection, connection.cursor() as cursor:
+        for statement in told:
+            cursor.execute(statement)
+
+
+@pytest.mark.mysql
+def test_what_row_images_leave_out_and_xa_commits_late_is_there_when_it_is_done_over(shop: Shop) -> None:
+    """The first partial image is met in the middle of doing it over, when a part is written already."""
+    pipeline, name = shop.pipeline(), f"{shop.database.name}.t"
+    shop.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT, w VARCHAR(9) DEFAULT 'x')",
+        "INSERT INTO t VALUES (1, 1, 'a')",
+        "ALTER TABLE t ADD COLUMN z INT DEFAULT 5",
+        "INSERT INTO t VALUES (2, 2, 'b', 2)",
+    )
+    shop.run(pipeline)
+    was_reset(shop.spark, pipeline, name)
+    prepared(shop, "UPDATE t SET v = 10 WHERE id = 1", "INSERT INTO t (id) VALUES (3)")
+    shop.execute("SET binlog_row_image = MINIMAL", "UPDATE t SET w = 'c' WHERE id = 2", "SET binlog_row_image = FULL")
+    assert shop.run(pipeline)[1].stopped == {}
+    assert shop.merged(pipeline, "t") == [(1, 1, "a", 5), (2, 2, "c", 2)]
+    shop.execute("XA COMMIT 'late'")
+    for again in (False, True):
+        if again:
+            was_reset(shop.spark, pipeline, name)
+        assert shop.run(pipeline)[1].stopped == {}
+        assert shop.merged(pipeline, "t") == [(1, 10, "a", 5), (2, 2, "c", 2), (3, None, "x", 5)]
+        require_same(shop, pipeline, "t")
