@@ -178,8 +178,6 @@ def _logging_problems(variables: dict[str, str]) -> list[str]:
             f"binlog_format is {variables['binlog_format']}; SET GLOBAL binlog_format = 'ROW' "
             "and let the applications connect anew"
         )
-    if variables.get("binlog_row_image", "FULL").upper() != "FULL":
-        found.append(f"binlog_row_image is {variables['binlog_row_image']}; SET GLOBAL binlog_row_image = 'FULL'")
     return found
 
 

@@ -166,6 +166,7 @@ def test_a_stopped_table_fails_the_run_after_the_others_went_through(shop: CodeL
     assert again.versions == {asset: ran.versions[asset] for asset in again.materialized}
 
 
+@pytest.mark.long
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_a_selection_does_what_is_selected_and_nothing_else(shop: CodeLocation) -> None:
@@ -181,6 +182,7 @@ def test_a_selection_does_what_is_selected_and_nothing_else(shop: CodeLocation) 
     assert merged(shop, "orders") == [(1, "b"), (2, "c")]
 
 
+@pytest.mark.long
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_what_a_run_left_behind_is_done_by_the_next_although_the_log_has_not_moved(shop: CodeLocation) -> None:

@@ -29,6 +29,7 @@ def test_a_truncate_empties_the_table_at_its_place(shop: Shop) -> None:
     require_same(shop, pipeline, "t")
 
 
+@pytest.mark.long
 def test_columns_come_and_go(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2)")
@@ -69,6 +70,7 @@ def test_a_table_is_dropped_and_made_again(shop: Shop, on_drop: str) -> None:
     require_same(shop, pipeline, "t")
 
 
+@pytest.mark.long
 def test_names_come_from_statements_where_the_log_has_none(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
@@ -90,6 +92,7 @@ def test_names_come_from_statements_where_the_log_has_none(shop: Shop) -> None:
         shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
 
 
+@pytest.mark.long
 def test_exact_texts_stay_with_their_columns(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute(

@@ -97,6 +97,7 @@ def test_a_mended_decoder_takes_effect_on_the_whole_range(
     assert (merged.inserted, merged.updated, merged.deleted) == (1, 2, 1)
 
 
+@pytest.mark.long
 def test_windows_with_different_columns_are_mended_together(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")
@@ -119,6 +120,7 @@ def test_an_old_range_done_again_takes_no_key_back(shop: Shop, monkeypatch: pyte
     assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 10), (2, 2), (5, 4)]
 
 
+@pytest.mark.long
 def test_windows_replaced_by_a_run_that_died_before_the_merge_are_merged_by_the_next(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

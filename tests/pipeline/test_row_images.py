@@ -58,6 +58,7 @@ def silver(shop: Shop, pipeline: Pipeline, table: str) -> list[str]:
     return sorted(map(repr, shop.silver(pipeline, table).collect()))
 
 
+@pytest.mark.long
 def test_random_statements_under_row_images_that_change(shop: Shop, summary: list[str]) -> None:
     some, pipeline = random.Random(SEED), shop.pipeline()
     rows = ", ".join(f"({key}, {key})" for key in range(KEYS))
@@ -158,6 +159,25 @@ def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) ->
         again = backfill_source(begun.spark, pipeline, SOURCE, whole, lambda one: one.table not in reasons, manner)
         assert again.stopped == {}
         assert {name: begun.merged(pipeline, name) for name in downstream} == downstream
+
+
+@pytest.mark.long
+def test_a_live_server_that_leaves_columns_out_by_default_tells_their_defaults(shop: Shop) -> None:
+    columns = "id INT PRIMARY KEY, a INT, b INT NOT NULL DEFAULT 5, s TEXT, d DATE DEFAULT '2024-01-02'"
+    shop.execute(f"CREATE TABLE t ({columns})", "FLUSH BINARY LOGS")
+    begun = replace(shop, start=shop.end())
+    pipeline = begun.pipeline(live=True)
+    shop.execute("SET GLOBAL binlog_row_image = MINIMAL")
+    try:
+        shop.execute(
+            *minimal("INSERT INTO t (id, a) VALUES (1, 1), (2, 2), (3, 3)", "UPDATE t SET s = 'x' WHERE id = 1"),
+            *minimal("DELETE FROM t WHERE id = 2", "UPDATE t SET b = 6 WHERE id = 3"),
+        )
+        _, outcome = begun.run(pipeline)
+    finally:
+        shop.execute("SET GLOBAL binlog_row_image = FULL")
+    assert outcome.stopped == {}
+    require_same(begun, pipeline, "t")
 
 
 PLAIN = "(id INT PRIMARY KEY, a INT, b INT NOT NULL DEFAULT 7, s TEXT) DEFAULT CHARSET=latin1"

@@ -95,6 +95,7 @@ def test_rows_take_effect_where_they_are_committed(
     assert (at_once.rows("orders"), at_once.rows("later")) == (whole, [(7, "later")])
 
 
+@pytest.mark.long
 def test_rows_that_are_committed_far_behind_keep_the_log_until_all_have_read_the_commit(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def test_files_that_are_old_and_read_go_in_batches_and_nobody_gives_less_without
     assert len(logs.rows("orders")) == 6
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_files_put_back_are_the_log_again(logs: Logs, tmp_path: Path) -> None:
     logs.run()

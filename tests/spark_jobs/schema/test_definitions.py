@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import deltalake
 import pyarrow as pa
@@ -274,9 +274,9 @@ def test_definitions_are_read_after_the_position_that_they_are_said_to_be_from(
     cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)")
     read = definitions._from_server
 
-    def altered_meanwhile(source: Server, connection: object) -> Iterator[TableDefinition]:
+    def altered_meanwhile(*asked: Any) -> Iterator[TableDefinition]:
         cursor.execute("ALTER TABLE t RENAME COLUMN a TO b")
-        return read(source, connection)
+        return read(*asked)
 
     monkeypatch.setattr(definitions, "_from_server", altered_meanwhile)
     recorded = record(cast(SparkSession, None), Lake(str(tmp_path)), source_of(server))

@@ -225,6 +225,7 @@ def test_what_is_older_than_the_log_or_cannot_be_compared_is_told_apart(shop: Sh
     assert [one.key for one in found["old"].differences] == [{"id": "2"}]
 
 
+@pytest.mark.long
 def test_types_of_mariadb(spark: SparkSession, servers: Servers, tmp_path: Path) -> None:
     server = servers.get("mariadb-11.4")
     with server.connect() as connection, connection.cursor() as cursor:
