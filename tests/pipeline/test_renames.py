@@ -19,14 +19,15 @@ ALTER = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.parametrize(
     "tool, often",
     [
         ("gh-ost", False),
-        pytest.param("gh-ost", True, marks=pytest.mark.nightly),
+        ("gh-ost", True),
         ("pt-osc", False),
-        pytest.param("pt-osc", True, marks=pytest.mark.nightly),
+        ("pt-osc", True),
     ],
 )
 def test_online_schema_changes(shop: Shop, tool: str, often: bool) -> None:
