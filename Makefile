@@ -41,14 +41,17 @@ test: java lint delta classes mysql servers ## lint, then the tests: minutes
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long'
 
 .PHONY: test-long
-test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes: more minutes
+test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes: most of an hour
 	@$(STEP) 'Long tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not nightly'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long
 
-.PHONY: test-nightly
-test-nightly: java $(DEV) delta classes mysql servers ## the longest of those, which CI leaves out: more minutes again
-	@$(STEP) 'Nightly tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m nightly
+# Those of the long tests that CI runs: what may break without a line of the code at fault being read.
+FAULTS = $(addprefix tests/pipeline/test_,soak.py faults.py server_faults.py cut_connections.py endpoints.py) tests/browser tests/fuzz
+
+.PHONY: test-faults
+test-faults: java $(DEV) delta classes mysql servers ## the soak, kills, lost servers and connections, the browser, the fuzzer: minutes
+	@$(STEP) 'Faults, browser, fuzzer, in two processes'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long $(FAULTS)
 
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds

@@ -34,7 +34,7 @@ from spark_jobs.position import Position
 from tests.dev_server import ROOT, environment, wait_for
 from tests.fix_browser import BRIEF
 
-pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.long, pytest.mark.nightly]
+pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.long]
 
 SETTINGS = yaml.safe_load((ROOT / "docs" / "examples" / "dagster.yaml").read_text())
 SETTINGS["run_monitoring"] |= {"poll_interval_seconds": 5, "free_slots_after_run_end_seconds": 5}

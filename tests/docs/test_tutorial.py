@@ -40,7 +40,6 @@ def words(line: str) -> list[str]:
     return re.sub(r"\b\d+\.\d( s)?$", "", line.strip()).split()
 
 
-@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.dagster
 @pytest.mark.long

@@ -37,7 +37,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.long
 def test_old_log_goes_and_comes_back(folder: Path) -> None:
@@ -60,7 +59,6 @@ def test_old_log_goes_and_comes_back(folder: Path) -> None:
     assert [line.split() for line in upkeep.stdout.splitlines()[1:]] == [["bronze/shop", "3", "1", "168"]]
 
 
-@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.long
 def test_a_process_ends_with_the_status_of_what_it_did(folder: Path) -> None:

@@ -13,7 +13,6 @@ FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
 SEEDS = range(FIRST_SEED, FIRST_SEED + int(os.environ.get("STRATALOG_RUNS", "1")))
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("seed", SEEDS)
 def test_downstream_is_the_server_s_table_at_every_pause(shop: Shop, seed: int, summary: list[str]) -> None:
     pipeline = shop.pipeline()

@@ -131,7 +131,6 @@ AFTER: dict[str, Any] = {
 }
 
 
-@pytest.mark.nightly
 def test_rules_that_change_and_a_backfill_give_what_a_fresh_run_does(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,7 +124,6 @@ def _cell(value: Any, kind: str, exact: str | None) -> Any:
     return str(value) if kind == "date" and value is not None else value
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_statements_about_tables_with_keys_of_every_kind_and_without_any(
@@ -198,7 +197,6 @@ def test_a_table_made_again_may_have_a_key_or_lose_it(shop: Shop) -> None:
     run_and_compare(shop, pipeline, "gets", "loses")
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_counts_of_a_bag_are_set_by_a_range_done_again(shop: Shop) -> None:
     pipeline = shop.pipeline()
@@ -243,7 +241,6 @@ def test_what_stops_a_table_says_so(shop: Shop) -> None:
     assert "and by (b) at " in stopped["moved"]
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.parametrize("server", ["mysql-5.7", "mariadb-11.4"])
 def test_keys_where_the_log_tells_none(servers: Servers, server: str, spark: SparkSession, tmp_path: Path) -> None:

@@ -158,7 +158,6 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
         require_same(shop, pipeline, name)
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_a_load_that_was_stopped_begins_anew(shop: Shop) -> None:
     shop.execute(

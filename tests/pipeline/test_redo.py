@@ -144,7 +144,6 @@ def test_a_range_that_bronze_does_not_hold_is_refused(shop: Shop) -> None:
         again(shop, pipeline, Position(shop.start.file, 4), shop.end())
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_a_range_from_before_other_columns_is_led_on_to_them(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = shop.pipeline()

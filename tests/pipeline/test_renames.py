@@ -19,7 +19,6 @@ ALTER = (
 )
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.parametrize(
     "tool, often",
@@ -81,7 +80,6 @@ def test_a_cut_over_where_the_log_names_no_columns(shop: Shop) -> None:
         shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_plain_renames(shop: Shop) -> None:
     name, other = shop.database.name, f"{shop.database.name}_other"

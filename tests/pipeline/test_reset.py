@@ -186,7 +186,6 @@ def test_killed_at_any_commit_and_run_again_it_is_the_servers_table(
         assert silver.resets(origin.head()) == entry(lake, "t").resets == at + 1
 
 
-@pytest.mark.nightly
 @pytest.mark.mysql
 def test_of_a_table_of_several_the_others_stay_and_a_loaded_one_is_loaded_again(shop: Shop) -> None:
     base = shop.database.name
@@ -222,7 +221,6 @@ def test_of_a_table_of_several_the_others_stay_and_a_loaded_one_is_loaded_again(
     require_same(shop, pipeline, "still")
 
 
-@pytest.mark.nightly
 def test_what_bronze_no_longer_has_is_not_dropped_in_silence(spark: SparkSession, tmp_path: Path) -> None:
     logs = Logs(spark, tmp_path)
     logs.write(1, Statement("shop", "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))"))

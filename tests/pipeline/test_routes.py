@@ -81,7 +81,6 @@ def parts(table: Table) -> dict[str, dict[str, Any]]:
     return {f"{one['schema']}.{one['table']}": one for one in head.checkpoint.notes[PARTS]}
 
 
-@pytest.mark.nightly
 def test_four_shards_over_two_schemas(shards: Shards) -> None:
     shop, names = shards.shop, shards.names
     shards.execute(*(CREATE.format(name) for name in names))

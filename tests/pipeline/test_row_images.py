@@ -184,7 +184,6 @@ PLAIN = "(id INT PRIMARY KEY, a INT, b INT NOT NULL DEFAULT 7, s TEXT) DEFAULT C
 VIRTUAL = "(id INT PRIMARY KEY, a INT, g INT AS (a + 1) VIRTUAL)"
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.parametrize("server", ["mysql-5.7", "mariadb-10.11", "mariadb-11.4", "mariadb-11.8"])
 def test_row_images_of_other_servers(servers: Servers, server: str, spark: SparkSession, tmp_path: Path) -> None:

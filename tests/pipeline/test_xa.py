@@ -210,7 +210,6 @@ def test_a_server(shop: Shop) -> None:
     assert shop.merged(pipeline, "bag") == [(1,), (2,)] == shop.truth("bag")
 
 
-@pytest.mark.nightly
 @pytest.mark.mysql
 @pytest.mark.long
 @pytest.mark.parametrize("name", SERVERS)

@@ -57,7 +57,6 @@ def test_names_that_tables_are_given() -> None:
 CREATE = "CREATE TABLE {} (id INT NOT NULL PRIMARY KEY, note VARCHAR(40))"
 
 
-@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.long
 def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: SparkSession, tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ def test_without_java_it_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys
     assert capsys.readouterr().err.startswith("Java 17 or newer is needed")
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_a_session_begins_with_the_classes_of_one_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRATALOG_CACHE", str(tmp_path))

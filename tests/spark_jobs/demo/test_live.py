@@ -22,7 +22,6 @@ from spark_jobs.verify import Difference, Verdict
 pytestmark = [pytest.mark.mysql, pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_every_row_and_every_byte_is_the_servers(spark: SparkSession, tmp_path: Path) -> None:
     report = run_live(tmp_path / "demo", 1_000)

@@ -141,7 +141,6 @@ def writing(shop: Shop) -> Iterator[None]:
         writer.join()
 
 
-@pytest.mark.nightly
 @pytest.mark.long
 def test_differences_are_found_by_key_while_others_write_and_nothing_else_is(shop: Shop) -> None:
     shop.execute(
