@@ -42,9 +42,10 @@ from spark_jobs.schema.alter import (
     require_index,
     target,
 )
-from spark_jobs.schema.declared import words_of
+from spark_jobs.schema.declared import Fill, words_of
 from spark_jobs.schema.definitions import (
     PRIMARY,
+    as_logged,
     defaults,
     from_json,
     to_json,
@@ -119,7 +120,7 @@ class Turn:
 
     empties: no row that was there counts any more. origins: from which column each one of the definition comes, by
     name, None for new ones; no origins at all where the table is another one. fills: what rows that were there have in
-    new columns, as SQL literals; absent for NULL. carried: what the table holds whose name this is from here on, under
+    new columns; absent for NULL. carried: what the table holds whose name this is from here on, under
     the name that it had before. left_out_by: the rule that leaves the statement out. keeps: the table was made anew,
     and a rule keeps the rows that it had.
     """
@@ -129,7 +130,7 @@ class Turn:
     said: Said | None = None
     empties: bool = False
     origins: dict[str, str | None] | None = None
-    fills: dict[str, str] = field(default_factory=dict)
+    fills: dict[str, Fill] = field(default_factory=dict)
     carried: "Content | None" = None
     left_out_by: str | None = None
     keeps: bool = False
@@ -831,6 +832,7 @@ def _shape(definition: TableDefinition) -> list[tuple[str, str]]:
 
 def _with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
     """A definition of a log that tells types alone, with the names and whatever else is known otherwise."""
+    known = as_logged(logged, known)
     codes = [[OLD_TWINS.get(c.type_code, c.type_code) for c in one.columns] for one in (logged, known)]
     if codes[0] != codes[1]:
         raise TableStopped(
@@ -890,6 +892,7 @@ def onwards(
         if kept != {name: name for name in types}:
             names = {name: kept.get(name) for name in types}
             raw, absent = silver.raw_sql(raw, names), overlay.renamed(names, absent)
+        raw = silver.raw_with(raw, {name: one.exact for name, one in turn.fills.items() if one.exact and name in after})
         now = {name: _carried(now, types, origins, turn.fills, (name, kind)) for name, kind in after.items()}
         types = after
     return now | {"_raw": raw, silver.ABSENT: absent}
@@ -906,11 +909,11 @@ def _carried(
     now: Mapping[str, str],
     types: Mapping[str, str],
     origins: Mapping[str, str | None],
-    fills: Mapping[str, str],
+    fills: Mapping[str, Fill],
     column: tuple[str, str],
 ) -> str:
     name, kind = column
     origin = origins[name]
     if origin is None:
-        return f"CAST({fills.get(name, 'NULL')} AS {kind})"
+        return f"CAST({fills[name].sql if name in fills else 'NULL'} AS {kind})"
     return now[origin] if types[origin] == kind else f"CAST({now[origin]} AS {kind})"

@@ -14,6 +14,7 @@ from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
 from spark_jobs.filters import ColumnRule, Mask
 from spark_jobs.lake import identifier, quoted
+from spark_jobs.schema.declared import Fill
 
 SALT = "_salt"
 """The column that holds the salt on the way."""
@@ -129,7 +130,7 @@ def origins_seen(
     return {name: origin if origin in before.types else None for name, origin in origins.items() if name in after.types}
 
 
-def fills_seen(rule: ColumnRule | None, fills: Mapping[str, str], after: silver.Columns) -> dict[str, str]:
+def fills_seen(rule: ColumnRule | None, fills: Mapping[str, Fill], after: silver.Columns) -> dict[str, Fill]:
     """What rows that are there have in new columns that are seen. Raises TableStopped for one that is masked."""
     found = {name: fill for name, fill in fills.items() if name in after.types}
     masked = next((name for name in found if rule and rule.mask(name)), None)

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch
-from spark_jobs.silver import raw_sql
+from spark_jobs.schema.declared import Fill
+from spark_jobs.silver import raw_sql, raw_with
 
 ALTERING = "altering"
 """Kind of a commit that leaves a table between two sets of columns."""
@@ -28,7 +29,7 @@ _NEEDS_MAPPING = ("DROP", "RENAME", "ALTER COLUMN", _WIDENING)
 
 
 def steps(
-    old: Mapping[str, str], new: Mapping[str, str], origins: Mapping[str, str | None], fills: Mapping[str, str]
+    old: Mapping[str, str], new: Mapping[str, str], origins: Mapping[str, str | None], fills: Mapping[str, Fill]
 ) -> list[str]:
     """From columns (names and types, in order) to others. origins: by new name the old one, None where it is new."""
     kept = {origin: name for name, origin in origins.items() if origin is not None}
@@ -38,7 +39,8 @@ def steps(
         f"ALTER COLUMN {identifier(name)} TYPE {new[name]}" for origin, name in kept.items() if old[origin] != new[name]
     ]
     order = [kept[name] for name in old if name in kept]
-    set_ = [f"{identifier(name)} = CAST({fill} AS {new[name]})" for name, fill in fills.items()]
+    set_ = [f"{identifier(name)} = CAST({fill.sql} AS {new[name]})" for name, fill in fills.items() if not fill.exact]
+    exact = {name: fill.exact for name, fill in fills.items() if fill.exact}
     names = {name: kept.get(name) for name in old}
     texts = [f"{_UPDATE}SET _raw = {raw_sql('_raw', names)} WHERE _raw IS NOT NULL"] if drops or renames else []
     return [
@@ -50,6 +52,7 @@ def steps(
         *_places(order, new, {name for name in new if origins[name] is None}),
         *([f"{_UPDATE}SET {', '.join(set_)}"] if set_ else []),
         *texts,
+        *([f"{_UPDATE}SET _raw = {raw_with('_raw', exact)}"] if exact else []),
     ]
 
 

@@ -207,6 +207,14 @@ def raw_sql(raw: str, names: Mapping[str, str | None]) -> str:
     return f"IF(size({named}) = 0, NULL, {named})" if gone else named
 
 
+def raw_with(raw: str, texts: Mapping[str, str]) -> str:
+    """SQL: the exact texts of a row, and those that it has in new columns, by name."""
+    if not texts:
+        return raw
+    added = ", ".join(f"{quoted(name)}, {quoted(text)}" for name, text in texts.items())
+    return f"map_concat(coalesce({raw}, CAST(map() AS MAP<STRING, STRING>)), map({added}))"
+
+
 def properties(table: Table) -> dict[str, str]:
     """Delta features: any column name, and rows marked as deleted instead of files written again."""
     return {} if table.plain else {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}

@@ -93,7 +93,10 @@ def require_same(shop: Shop, pipeline: Pipeline, table: str) -> None:
     assert names == [name for name, _ in listed]
     asked = ", ".join(_AS_IN_THE_LAKE.get(kind, "`{}`").format(name) for name, kind in listed)
     truth = shop.database.execute(f"SELECT {asked} FROM `{table}`")
-    found = [tuple(row) for row in frame.select(*(f"`{name}`" for name in names)).collect()]
+    found = []
+    for *cells, raw in frame.select(*(f"`{name}`" for name in names), "_raw").collect():
+        texts = [(raw or {}).get(name) for name in names]
+        found.append(tuple(text if cell is None else cell for cell, text in zip(cells, texts, strict=True)))
     assert sorted(map(repr, map(_plain, found))) == sorted(map(repr, map(_plain, truth)))
 
 

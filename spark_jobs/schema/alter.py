@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
-from spark_jobs.schema.declared import Declared, Word, converted, declared, fill_of, with_default, words_of
+from spark_jobs.schema.declared import Declared, Fill, Word, converted, declared, fill_of, with_default, words_of
 from spark_jobs.schema.definitions import PRIMARY
 
 FIRST = ""
@@ -99,7 +99,16 @@ _NO_COLUMN = {
     *("ROW_FORMAT", "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "DEFAULT", "CHARACTER", "CHARSET"),
     *("COLLATE", "ALGORITHM", "LOCK", "FORCE", "ENABLE", "DISABLE", "WITH", "WITHOUT", "PAGE_CHECKSUM"),
     *("PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ENCRYPTED", "ENCRYPTION_KEY_ID", "TRANSACTIONAL"),
-    *("SECONDARY_ENGINE", "TABLESPACE", "AUTOEXTEND_SIZE", "NOWAIT", "WAIT", "SECONDARY_LOAD", "SECONDARY_UNLOAD"),
+    *(
+        "SECONDARY_ENGINE",
+        "TABLESPACE",
+        "STORAGE",
+        "AUTOEXTEND_SIZE",
+        "NOWAIT",
+        "WAIT",
+        "SECONDARY_LOAD",
+        "SECONDARY_UNLOAD",
+    ),
 }
 """Options of tables and of how the statement is carried out."""
 _WHOLE = {"ORDER", "PARTITION", "REORGANIZE", "COALESCE", "REMOVE", "ANALYZE", "OPTIMIZE", "REBUILD", "REPAIR"}
@@ -153,28 +162,30 @@ def _named(words: list[Word], database: str) -> list[TableName]:
 def created(name: TableName, text: str) -> TableDefinition | None:
     """What a CREATE TABLE defines; None for what takes its columns from another table. Raises Unsupported."""
     words = _behind_name(words_of(text))
-    if not words or not words[0].among("(") or words[1].among("LIKE"):
+    if not words or not words[0].among("(") or words[1].among("LIKE", "SELECT", "WITH", "TABLE", "("):
         return None
-    columns, key, uniques = [], list[str](), list[_Unique]()
+    options = words[len(_enclosed(words)) + 2 :]
+    if any(word.among("SELECT", "AS") for word in options):
+        return None
+    charset = _default_charset(options)
+    columns, key, uniques, periods = [], list[str](), list[_Unique](), list[str]()
     for part in parts(_enclosed(words)):
         if _is_primary(part):
             key = [word.text for word in _enclosed(part[part.index(Word("(", "sign")) :]) if _is_name(word)]
         elif any(word.among("UNIQUE") for word in part[:3]) and part[0].among("UNIQUE", "CONSTRAINT"):
             uniques.append(_unique(part))
-        elif not part[0].among(*_KEYS, "PERIOD"):
-            one = declared(part[0].text, part[1:])
+        elif _is_period(part):
+            periods += [word.text for word in _enclosed(part[3:])]
+        elif not part[0].among(*_KEYS):
+            one = declared(part[0].text, part[1:], charset)
             columns.append(one)
             key += [part[0].text] if one.in_key else []
             uniques += [_Unique("", (part[0].text,))] if one.is_unique else []
-    options = words[len(_enclosed(words)) + 2 :]
-    if any(word.among("SELECT", "AS") for word in options):
-        return None
-    charset = _default_charset(options)
     found = [with_default(one) for one in columns]
-    found = [converted(one, charset) if charset and one.charset is None else one for one in found]
     names = [str(column.name).casefold() for column in found]
     ordinals = tuple(names.index(part.casefold()) for part in key)
-    found = [replace(c, nullable=False) if o in ordinals else c for o, c in enumerate(found)]
+    filled = {*ordinals, *(names.index(part.casefold()) for part in periods if part != ",")}
+    found = [replace(c, nullable=False) if o in filled else c for o, c in enumerate(found)]
     if key:
         return TableDefinition(name, tuple(found), ordinals, PRIMARY)
     return TableDefinition(name, tuple(found), *_instead_of_primary(columns, uniques))
@@ -226,6 +237,11 @@ def _default_charset(options: Sequence[Word]) -> str | None:
 def _is_primary(part: Sequence[Word]) -> bool:
     """Whether it begins with PRIMARY KEY, or with CONSTRAINT name PRIMARY KEY."""
     return part[0].among("PRIMARY") or (part[0].among("CONSTRAINT") and any(w.among("PRIMARY") for w in part[1:3]))
+
+
+def _is_period(part: Sequence[Word]) -> bool:
+    """Whether it is MariaDB's PERIOD FOR name (start, end), and no column of that name."""
+    return len(part) > 3 and part[0].among("PERIOD") and part[1].among("FOR")
 
 
 def _is_name(word: Word) -> bool:
@@ -287,7 +303,7 @@ def _operations(part: list[Word]) -> list[Operation]:
     for verb, read in readers.items():
         if head.among(verb) and rest:
             return read(rest, verb)
-    if head.among(*_NO_COLUMN):
+    if head.among(*_NO_COLUMN) or (head.among("CHECK") and rest and rest[0].among("PARTITION")):
         return []
     raise Unsupported(f"{' '.join(word.text for word in part[:4])} is not handled")
 
@@ -346,7 +362,8 @@ def _rename(rest: list[Word], _: str) -> list[Operation]:
     if rest[0].among("INDEX", "KEY"):
         return [DropIndex(rest[-3].text)]
     if rest[0].among("COLUMN"):
-        return [Change(rest[1].text, rest[-1].text)]
+        if_there = rest[1].among("IF") and len(rest) > 4
+        return [Change(rest[3 if if_there else 1].text, rest[-1].text, if_there=if_there)]
     name = rest[1:] if rest[0].among("TO", "AS", "=") and len(rest) > 1 else rest
     return [RenameTable(*qualified(name))]
 
@@ -396,12 +413,12 @@ def _keyless(one: Declared) -> Declared:
 class Moved:
     """A definition after a statement. origins: for each of its columns the ordinal before, None for a new one.
 
-    fills: what rows that were there have in new columns (SQL literals of the lake), by name; absent for NULL.
+    fills: what rows that were there have in new columns, by name; absent for NULL.
     """
 
     definition: TableDefinition
     origins: tuple[int | None, ...]
-    fills: dict[str, str]
+    fills: dict[str, Fill]
     is_open: frozenset[str] = frozenset()
     """Names of new columns of which the statement does not say whether they may be NULL."""
 
@@ -430,6 +447,8 @@ def moved(before: TableDefinition, found: Sequence[Operation]) -> Moved:
     _require_key(before, found)
     _require_not_null(before, slots)
     key = None if before.key is None else tuple(origins.index(ordinal) for ordinal in before.key)
+    if before.index in (None, PRIMARY):  # its columns stay NOT NULL, whatever the statement says of them
+        columns = tuple(replace(one, nullable=one.nullable and at not in (key or ())) for at, one in enumerate(columns))
     new = {slot.name: fill_of(slot.declared) for slot in slots if slot.origin is None and slot.declared}
     fills = {name: fill for name, fill in new.items() if fill is not None}
     is_open = frozenset(slot.name for slot in slots if slot.origin is None and slot.declared and slot.declared.is_open)

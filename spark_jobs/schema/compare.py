@@ -12,6 +12,7 @@ from spark_jobs.schema.definitions import as_logged, is_known
 
 _COUNTED = (15, 254)
 """VARCHAR and CHAR: their metadata is a length in bytes."""
+_BLOB = 252
 
 
 def differences(followed: TableDefinition, declared: TableDefinition) -> list[str]:
@@ -22,6 +23,7 @@ def differences(followed: TableDefinition, declared: TableDefinition) -> list[st
     letters' case.
     """
     declared = as_logged(followed, declared)
+    followed = as_logged(declared, followed)
     ours, theirs = (_by_name(one) for one in (followed, declared))
     found = [f"column {name}: the server does not have it" for name in ours if name not in theirs]
     found += [f"column {name}: only the server has it" for name in theirs if name not in ours]
@@ -62,6 +64,8 @@ def _is_same_type(ours: Column, theirs: Column) -> bool:
         return False
     if ours.charset is None and theirs.charset is not None and ours.type_code in _COUNTED:
         return theirs.meta in (ours.meta, ours.meta * width_of(charset_of(theirs.charset)))
+    if ours.charset is None and ours.type_code == _BLOB:
+        return theirs.meta >= ours.meta
     return ours.meta == theirs.meta
 
 

@@ -22,7 +22,7 @@ from spark_jobs.binlog.types.charset_tables import COLLATIONS
 from spark_jobs.binlog.types.charsets import BINARY, charset_of, width_of
 from spark_jobs.errors import Unsupported
 from spark_jobs.lake import quoted
-from spark_jobs.schema.definitions import column_of_row
+from spark_jobs.schema.definitions import COMPRESSED, column_of_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,11 @@ _DIGITS = {"decimal": 10, "bit": 1}
 _TEXTUAL = re.compile(r"char|varchar|(tiny|medium|long)?text|enum|set")
 
 
-def declared(name: str, words: Sequence[Word]) -> Declared:
-    """Reads what stands behind a column's name. Raises Unsupported."""
+def declared(name: str, words: Sequence[Word], charset: str | None = None) -> Declared:
+    """Reads what stands behind a column's name. Raises Unsupported.
+
+    charset: that of text which names none, where it is known.
+    """
     if not words:
         raise Unsupported(f"column {name} has no type")
     kind, at = _kind_of(words)
@@ -115,7 +118,8 @@ def declared(name: str, words: Sequence[Word]) -> Declared:
         rest.serial()
     while rest:
         rest.read()
-    column = _column(name, kind, arguments, rest)
+    national = "utf8mb3" if words[0].among("NATIONAL", "NCHAR", "NVARCHAR") else None
+    column = _column(name, kind, arguments, rest, rest.charset or national or charset or "")
     is_open = kind == "timestamp" and not rest.says_null and rest.default is None
     return Declared(
         column,
@@ -162,6 +166,7 @@ class _Attributes:
         self.is_unique = False
         self.is_computed = False
         self.is_counter = False
+        self.is_compressed = False
 
     def __bool__(self) -> bool:
         return bool(self._words)
@@ -222,14 +227,32 @@ class _Attributes:
 
     def serial(self) -> None:
         """The type that stands for BIGINT UNSIGNED NOT NULL AUTO_INCREMENT UNIQUE."""
-        self.is_unique, self.nullable = True, False
+        self.is_unique, self.nullable, self.unsigned = True, False, True
 
     def computed(self) -> None:
+        """Behind GENERATED, ALWAYS or AS: the expression, or MariaDB's ROW START and ROW END."""
+        self._take("ALWAYS")
+        self._take("AS")
         self.is_computed = True
-        self._words.clear()
+        if self._take("ROW"):
+            self._words = self._words[1:]
+        else:
+            self._expression()
 
     def counter(self) -> None:
+        """NULL is no value of such a column, unless it says so."""
         self.is_counter = True
+
+    def compressed(self) -> None:
+        """MariaDB's storage-engine independent column compression."""
+        self.is_compressed = True
+        if self._take("="):
+            self._words = self._words[1:]
+
+    def versioned(self) -> None:
+        """MariaDB: WITH and WITHOUT SYSTEM VERSIONING, of one column."""
+        if not self._take("SYSTEM", "VERSIONING"):
+            raise Unsupported("WITH and WITHOUT are known before SYSTEM VERSIONING alone")
 
     def reference(self) -> None:
         """REFERENCES stands last; CONSTRAINT has at most a name."""
@@ -274,40 +297,65 @@ _READERS: dict[str, Callable[[_Attributes], None]] = {
     "UNIQUE": _Attributes.unique,
     **dict.fromkeys(("GENERATED", "AS"), _Attributes.computed),
     "AUTO_INCREMENT": _Attributes.counter,
+    "COMPRESSED": _Attributes.compressed,
+    **dict.fromkeys(("WITH", "WITHOUT"), _Attributes.versioned),
     "REFERENCES": _Attributes.reference,
     "CONSTRAINT": _Attributes.constraint,
 }
-_SAYING_NOTHING = ("SIGNED", "VISIBLE", "INVISIBLE", "BINARY", "ENFORCED")
+_SAYING_NOTHING = ("SIGNED", "VISIBLE", "INVISIBLE", "BINARY", "ENFORCED", "VIRTUAL", "STORED", "PERSISTENT")
 
 
-def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes) -> Column:
-    if kind in ("char", "varchar") and rest.charset == BINARY:
+def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, charset: str) -> Column:
+    if kind in ("char", "varchar") and charset == BINARY:
         kind = {"char": "binary", "varchar": "varbinary"}[kind]
-    elif kind.endswith("text") and rest.charset == BINARY:
+    elif kind.endswith("text") and charset == BINARY:
         kind = kind.replace("text", "blob")
     numbers = [int(word.text) for word in arguments if word.kind == "number"]
     if kind == "float" and len(numbers) == 1 and numbers[0] > 24:
         kind = "double"
-    charset = _ALIASES.get(rest.charset or "", rest.charset or "")
+    charset = _ALIASES.get(charset, charset)
     is_text = bool(_TEXTUAL.fullmatch(kind))
     first = numbers[0] if numbers else None
-    labels = [word.text.rstrip(" ") for word in arguments if word.kind == "string"]
-    shown = f"{kind}({','.join(map(_label, labels))})" if kind in ("enum", "set") else kind
+    is_long = (
+        kind in ("varchar", "varbinary") and (first or 0) * width_of(charset if is_text else BINARY) > _MOST_VARCHAR
+    )
+    if is_long:  # the server makes a text of it, with a warning, where the session is not strict
+        kind = "text" if is_text else "blob"
+    if first and kind in ("blob", "text"):
+        kind = _of_length(kind, first, charset if is_text else BINARY)
+    labels = _plain_labels(name, arguments) if kind in ("enum", "set") else []
+    inside = ",".join(map(_label, labels)) if labels else str(first or _FLOATS) if kind == "vector" else ""
+    shown = f"{kind}({inside})" if inside else kind
     row: dict[str, Any] = {
         "name": name,
         "kind": kind,
-        "declared": shown + " unsigned" * (rest.unsigned or kind == "serial"),
+        "declared": shown + " unsigned" * (rest.unsigned and kind != "year") + COMPRESSED * rest.is_compressed,
         "octets": (1 if first is None else first) * (width_of(charset) if is_text else 1),
         "digits": _DIGITS.get(kind) if first is None else first,
         "scale": numbers[1] if len(numbers) > 1 else 0,
         "fraction": first or 0,
-        "nullable": "YES" if rest.nullable else "NO",
+        "nullable": "YES" if rest.nullable and (rest.says_null or not rest.is_counter) else "NO",
         "collation": charset if is_text and charset else None,
     }
     column = column_of_row(row, {charset: _collation(charset)} if charset else {})
     if column.type_code < 0:
         raise Unsupported(f"column {name}: the type {kind} is not known")
     return replace(column, charset=None) if is_text and not charset else column
+
+
+def _of_length(kind: str, length: int, charset: str) -> str:
+    """The type of a BLOB(length) or TEXT(length), the smallest that holds so many letters.
+
+    Of an unknown character set each letter counts one byte: the type is that or a longer one, and the same in the lake.
+    """
+    return ("tiny", "", "medium", "long")[_blob_for(length * width_of(charset or BINARY)) - 1] + kind
+
+
+def _plain_labels(name: str, arguments: Sequence[Word]) -> list[str]:
+    strange = [word.text for word in arguments if word.kind != "string"]
+    if strange:
+        raise Unsupported(f"column {name}: its labels are not all written as text: {strange[0]}")
+    return [word.text.rstrip(" ") for word in arguments]
 
 
 def _collation(charset: str) -> int:
@@ -324,10 +372,26 @@ def converted(column: Column, charset: str) -> Column:
     if not is_text or column.charset == 63:
         return column
     charset = _ALIASES.get(charset, charset)
-    if column.type_code not in (15, 254):
-        return replace(column, charset=_collation(charset))
-    length = column.meta // (1 if column.charset is None else width_of(charset_of(column.charset)))
-    return replace(column, charset=_collation(charset), meta=length * width_of(charset))
+    width = 1 if column.charset is None else width_of(charset_of(column.charset))
+    if column.type_code in (15, 254):
+        return replace(column, charset=_collation(charset), meta=column.meta // width * width_of(charset))
+    if column.type_code == _BLOB and column.charset is not None:
+        letters = _BLOB_BYTES[column.meta - 1] // width
+        return replace(column, charset=_collation(charset), meta=_blob_for(letters * width_of(charset)))
+    return replace(column, charset=_collation(charset))
+
+
+_BLOB = 252
+_FLOATS = 2048
+"""Of a VECTOR that does not say how many it has (MySQL manual, "The VECTOR Type")."""
+_MOST_VARCHAR = 65535
+_BLOB_BYTES = [(1 << 8 * size) - 1 for size in (1, 2, 3, 4)]
+"""What TINYTEXT, TEXT, MEDIUMTEXT and LONGTEXT hold."""
+
+
+def _blob_for(length: int) -> int:
+    """Bytes of the length of the smallest BLOB or TEXT that holds so many bytes; a longer one is the largest."""
+    return next((size for size, most in enumerate(_BLOB_BYTES, start=1) if length <= most), 4)
 
 
 def _label(label: str) -> str:
@@ -352,8 +416,19 @@ class _Given:
             raise Unsupported(f"{self.text!r} is no number") from None
 
 
-def fill_of(one: Declared) -> str | None:
-    """What rows that were there before the column get, as an SQL literal of its type in the lake; None for NULL.
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """What rows that were there have in a new column: an SQL literal of its type in the lake.
+
+    exact: of what the type does not hold, which is NULL there, the text that ``_raw`` has of it.
+    """
+
+    sql: str
+    exact: str | None = None
+
+
+def fill_of(one: Declared) -> Fill | None:
+    """What rows that were there before the column get; None for NULL.
 
     Raises Unsupported where only the server knows it.
     """
@@ -368,7 +443,8 @@ def fill_of(one: Declared) -> str | None:
         return None
     try:
         given = _given(words) if words else None
-        return _literal(one.column, given)
+        zero = _zero_date(one.column, given)
+        return Fill("NULL", zero) if zero else Fill(_literal(one.column, given))
     except Unsupported as error:
         shown = " ".join(word.text for word in words) or "none"
         raise Unsupported(
@@ -385,7 +461,9 @@ def with_default(one: Declared) -> Column:
         fill = fill_of(one)
     except Unsupported:  # whoever meets a row without a value says that its default is not known
         return replace(one.column, default=None, computed=False)
-    return replace(one.column, default="NULL" if fill is None else fill, computed=False)
+    if fill is not None and fill.exact is not None:
+        return replace(one.column, default=None, computed=False)
+    return replace(one.column, default="NULL" if fill is None else fill.sql, computed=False)
 
 
 def on_server_default(column: Column, row: dict[str, Any], is_mariadb: bool) -> Column:
@@ -428,6 +506,26 @@ def _literal(column: Column, given: _Given | None) -> str:
     if kind is None:
         raise Unsupported(f"no constant of type {column.sql_type} is known here")
     return kind(column, given)
+
+
+def _zero_date(column: Column, given: _Given | None) -> str | None:
+    """The text of a date of zeros, where that is the constant; None for another one.
+
+    It is what DATE and DATETIME have without a default (MySQL manual, "Data Type Default Values"); what TIMESTAMP has
+    then depends on explicit_defaults_for_timestamp.
+    """
+    if column.type_code not in _DATES or (given is None and column.type_code == _TIMESTAMP):
+        return None
+    if given is not None and not _ZERO_DATE.fullmatch(given.text):
+        return None
+    if column.type_code == _DATE:
+        return "0000-00-00"
+    return "0000-00-00 00:00:00" + (f".{'0' * column.meta}" if column.meta else "")
+
+
+_DATE, _TIMESTAMP, _DATETIME = 10, 17, 18
+_DATES = (_DATE, _TIMESTAMP, _DATETIME)
+_ZERO_DATE = re.compile(r"0+|0000-00-00( 00:00:00(\.0+)?)?")
 
 
 def _integer(_: Column, given: _Given | None) -> str:
@@ -503,15 +601,16 @@ def _set(column: Column, given: _Given | None) -> str:
 
 def _moment(column: Column, given: _Given | None) -> str:
     """DATE and DATETIME; a TIMESTAMP's constant depends on the session's time zone."""
-    pattern = r"\d{4}-\d\d-\d\d" if column.type_code == 10 else r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"
+    pattern = r"\d{4}-\d\d-\d\d" + ("" if column.type_code == _DATE else r"( \d\d:\d\d:\d\d(?P<digits>\.\d{1,6})?)?")
     found = re.fullmatch(pattern, given.text) if given and given.kind == "string" else None
-    if not found or given is None or (found.lastindex and len(found[1]) - 1 > column.meta):
+    digits = found and found.groupdict().get("digits")
+    if not found or given is None or (digits and len(digits) - 1 > column.meta):
         raise Unsupported("it is no date and time as they are written in full")
     try:
         moment = dt.datetime.fromisoformat(given.text)
     except ValueError:
         raise Unsupported("it is no date of the calendar") from None
-    return f"'{moment.isoformat(' ')}'" if column.type_code != 10 else f"'{moment.date()}'"
+    return f"'{moment.isoformat(' ')}'" if column.type_code != _DATE else f"'{moment.date()}'"
 
 
 def _time(column: Column, given: _Given | None) -> str:

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, same_layout
 from spark_jobs.binlog.types.charsets import ALIKE
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch, quoted
 from spark_jobs.position import Position
 from spark_jobs.rules import SYSTEM_SCHEMAS
 from spark_jobs.source import Source
@@ -47,6 +47,7 @@ _SPATIAL = {
 _LONG = {"json": 245, "vector": 242} | dict.fromkeys(_SPATIAL, 255)
 """Types whose values' lengths have four bytes."""
 _UNKNOWN = -1
+_UTF8MB4_BIN = 46
 _FRACTIONAL = {"timestamp": 17, "datetime": 18, "time": 19}
 _BLOBS = {
     "tinyblob": 1,
@@ -61,7 +62,8 @@ _BLOBS = {
 _ADDRESSES = {"uuid": 16, "inet4": 4, "inet6": 16}
 """MariaDB's types that the log holds as BINARY of so many bytes."""
 _COUNTED = {"char": 254, "binary": 254, "varchar": 15, "varbinary": 15}
-_COMPRESSED = "COMPRESSED*/"
+COMPRESSED = " COMPRESSED*/"
+"""How the declaration of a compressed column ends in MariaDB's information_schema."""
 _DEFLATED = {252: 140, 15: 141}
 """The codes of MariaDB's compressed columns. A VARCHAR's metadata counts the byte before each value."""
 _TEXTUAL = {*_COUNTED.values(), 252, *_DEFLATED.values(), *_LONG.values()}
@@ -122,10 +124,10 @@ def record(
         variables = source.variables(connection)
         is_full = variables.get("binlog_row_metadata", "MINIMAL").upper() == "FULL"
         is_whole = variables.get("binlog_row_image", "FULL").upper() == "FULL"
-        if is_full and is_whole and "mariadb" not in variables.get("version", "").lower():
+        is_mariadb = "mariadb" in variables.get("version", "").lower()
+        if is_full and is_whole and not is_mariadb:
             return Recorded(spark, table, None)
         read_at = source.end(connection)
-        is_mariadb = "mariadb" in variables.get("version", "").lower()
         found = tuple(_from_server(source, connection, lambda column, row: default_of(column, row, is_mariadb)))
         return Recorded(spark, table, read_at, found)
 
@@ -252,11 +254,13 @@ def as_logged(logged: TableDefinition, known: TableDefinition) -> TableDefinitio
 
 
 def _as_written(logged: Column, known: Column) -> Column:
-    """Temporal types in their old format keep their digits; MariaDB's VECTOR is a VARBINARY."""
+    """Temporal types in their old format keep their digits; MariaDB's VECTOR is a VARBINARY, its JSON a LONGTEXT."""
     if logged.type_code == OLD_TWINS.get(known.type_code):
         return replace(known, type_code=logged.type_code, meta=logged.meta, declared=known.sql_type)
     if (known.type_code, logged.type_code) == (_LONG["vector"], _COUNTED["varbinary"]):
         return replace(known, type_code=logged.type_code, meta=logged.meta, charset=63)
+    if (known.type_code, logged.type_code) == (_LONG["json"], 252):
+        return replace(known, type_code=logged.type_code, meta=4, charset=_UTF8MB4_BIN)
     return known
 
 
@@ -289,7 +293,9 @@ def from_json(text: str) -> TableDefinition:
     )
 
 
-_ASK_COLUMNS = """
+_OF_USERS = f"CAST({{}}.TABLE_SCHEMA AS BINARY) NOT IN ({', '.join(map(quoted, SYSTEM_SCHEMAS))})"
+"""By bytes: where letters' case counts, a schema `Sys` is a user's."""
+_ASK_COLUMNS = f"""
 SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA_TYPE kind, c.COLUMN_TYPE declared,
        c.CHARACTER_OCTET_LENGTH octets, c.NUMERIC_PRECISION digits, c.NUMERIC_SCALE scale,
        c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, c.COLLATION_NAME collation, c.COLUMN_DEFAULT fallback,
@@ -297,6 +303,7 @@ SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA
 FROM information_schema.COLUMNS c
 JOIN information_schema.TABLES t
   ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE'
+WHERE {_OF_USERS.format("c")}
 ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
 """
 _ASK_FULL_NAMES = """
@@ -308,13 +315,14 @@ _COLLATIONS, _FULL_COLLATIONS = (
     "SELECT FULL_COLLATION_NAME name, ID id FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY",
 )
 """MariaDB from 10.10 on has collations for several character sets; COLLATIONS has only the name that they share."""
-_ASK_KEYS = """
+_ASK_KEYS = f"""
 SELECT s.TABLE_SCHEMA `schema`, s.TABLE_NAME `table`, s.INDEX_NAME `index`, s.COLUMN_NAME name,
        s.INDEX_NAME = 'PRIMARY' OR (s.SUB_PART IS NULL AND c.IS_NULLABLE = 'NO' AND c.EXTRA NOT LIKE '%VIRTUAL%') told
 FROM information_schema.STATISTICS s
 LEFT JOIN information_schema.COLUMNS c
   ON c.TABLE_SCHEMA = s.TABLE_SCHEMA AND c.TABLE_NAME = s.TABLE_NAME AND c.COLUMN_NAME = s.COLUMN_NAME
-WHERE s.NON_UNIQUE = 0 ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
+WHERE s.NON_UNIQUE = 0 AND {_OF_USERS.format("s")}
+ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
 """
 """``told``: whether the column in the index tells rows apart; an expression in an index has no column at all."""
 
@@ -327,13 +335,12 @@ def _from_server(
     collations = {row["name"]: row["id"] for row in source.ask(connection, asked)}
     keys = _by_table(source.ask(connection, _ASK_KEYS))
     for name, rows in columns.items():
-        if name.schema not in SYSTEM_SCHEMAS:
-            found = tuple(finish(column_of_row(row, collations), row) for row in rows)
-            usable = _usable(keys.get(name, ()))
-            index = next(iter(usable), None) if len(usable) < 2 else _first_index(source, connection, name, usable)
-            names = [row["name"] for row in rows]
-            key = tuple(names.index(part) for part in usable[index]) if index else ()
-            yield TableDefinition(name, found, key, index)
+        found = tuple(finish(column_of_row(row, collations), row) for row in rows)
+        usable = _usable(keys.get(name, ()))
+        index = next(iter(usable), None) if len(usable) < 2 else _first_index(source, connection, name, usable)
+        names = [row["name"] for row in rows]
+        key = tuple(names.index(part) for part in usable[index]) if index else ()
+        yield TableDefinition(name, found, key, index)
 
 
 def _usable(rows: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
@@ -393,7 +400,7 @@ def _layout(row: dict[str, Any]) -> tuple[int, int]:
     kind = row["kind"]
     if kind in _MEASURED:
         code, meta = _MEASURED[kind](row)
-        is_compressed = row["declared"].endswith(_COMPRESSED)
+        is_compressed = row["declared"].endswith(COMPRESSED)
         return (_DEFLATED[code], meta + (code == _COUNTED["varchar"])) if is_compressed else (code, meta)
     return next(((codes[kind], meta) for codes, meta in _CONSTANT if kind in codes), (_UNKNOWN, 0))
 

@@ -1,5 +1,6 @@
 """Tables whose columns and rows statements change: downstream stays what the server has, at every pause."""
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,9 @@ def test_names_come_from_statements_where_the_log_has_none(shop: Shop) -> None:
         shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
 
 
+ZEROS = {"d": "0000-00-00 00:00:00.00", "e": "0000-00-00"}
+
+
 @pytest.mark.long
 def test_exact_texts_stay_with_their_columns(shop: Shop) -> None:
     pipeline = shop.pipeline()
@@ -101,14 +105,21 @@ def test_exact_texts_stay_with_their_columns(shop: Shop) -> None:
         "INSERT INTO t VALUES (1, '0000-00-00', '2024-02-00')",
     )
     shop.run(pipeline)
-    shop.execute("ALTER TABLE t DROP a, CHANGE b c DATE", "INSERT INTO t VALUES (2, '2023-00-00')")
+    shop.execute(
+        "ALTER TABLE t DROP a, CHANGE b c DATE",
+        "INSERT INTO t VALUES (2, '2023-00-00')",
+        "ALTER TABLE t ADD d DATETIME(2) NOT NULL, ADD e DATE DEFAULT '0000-00-00'",
+        "INSERT INTO t VALUES (3, '2023-01-01', '2023-01-01', NULL)",
+    )
     _, outcome = shop.run(pipeline)
     assert outcome.stopped == {}
     found = lake_of(pipeline).downstream(shop.database.name, "t").read(shop.spark).orderBy("id").collect()
     assert [(row["id"], row["c"], row["_raw"]) for row in found] == [
-        (1, None, {"c": "2024-02-00"}),
-        (2, None, {"c": "2023-00-00"}),
+        (1, None, {"c": "2024-02-00"} | ZEROS),
+        (2, None, {"c": "2023-00-00"} | ZEROS),
+        (3, date(2023, 1, 1), None),
     ]
+    require_same(shop, pipeline, "t")
 
 
 @pytest.mark.long

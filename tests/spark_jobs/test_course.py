@@ -327,6 +327,14 @@ def test_names_that_the_log_leaves_out_are_carried_through_statements() -> None:
         steps((500, "ALTER TABLE t ADD n BIGINT FIRST"), maps=((600, unnamed),), standing=Standing(OLD))
 
 
+def test_json_of_mariadb_is_a_longtext_in_its_log() -> None:
+    unnamed = definition(Column(None, 3), Column(None, 3), Column(None, 252, 4, charset=46))
+    found = steps((500, "ALTER TABLE t ADD j JSON"), maps=((600, unnamed),), standing=Standing(OLD))
+    assert shown(found) == ["at 500 id,v,j", "510-1000 id,v,j"]
+    assert isinstance(found[-1], Rows)
+    assert found[-1].definition.columns[2].sql_type == "longtext"
+
+
 def test_a_standing_is_read_back_from_a_commit() -> None:
     unnamed = TableDefinition(NAME, (Column(None, 3),))
     unique = TableDefinition(NAME, (ID,), (0,), "u")
@@ -387,6 +395,14 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
         "note": "CAST('abc' AS STRING)",
         "_raw": "transform_keys(_raw, (k, v) -> CASE k WHEN 'v' THEN 'w' ELSE k END)",
         "_absent": "transform(_absent, name -> CASE name WHEN 'v' THEN 'w' ELSE name END)",
+    }
+    dated = steps((500, "ALTER TABLE t ADD day DATE NOT NULL"), last=400)
+    assert onwards({"id": "INT", "v": "INT"}, [step for step in dated if isinstance(step, Turn)]) == {
+        "id": "`id`",
+        "v": "`v`",
+        "day": "CAST(NULL AS DATE)",
+        "_raw": "map_concat(coalesce(_raw, CAST(map() AS MAP<STRING, STRING>)), map('day', '0000-00-00'))",
+        "_absent": "_absent",
     }
     assert onwards({"id": "INT"}, []) == {"id": "`id`", "_raw": "_raw", "_absent": "_absent"}
 

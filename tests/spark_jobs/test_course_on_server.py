@@ -139,7 +139,7 @@ class Table:
             for name, kind in columns.types.items():
                 origin = origins[name]
                 if origin is None:
-                    new[name] = value_of(turn.fills[name], kind) if name in turn.fills else None
+                    new[name] = value_of(turn.fills[name].sql, kind) if name in turn.fills else None
                 else:
                     new[name] = widened(row[origin], kind)
             moved.append(new)

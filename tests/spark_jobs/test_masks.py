@@ -6,6 +6,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.filters import ColumnRule, Mask
 from spark_jobs.masks import fills_seen, missing, origins_seen, shape
 from spark_jobs.rules import Scope
+from spark_jobs.schema.declared import Fill
 
 HASH = Mask("hash", salt="pepper")
 TABLE = TableDefinition(
@@ -91,6 +92,6 @@ def test_a_column_under_another_name() -> None:
 
 def test_a_masked_column_is_not_added_with_a_default() -> None:
     after = silver.Columns({"id": "INT", "note": "STRING"}, ("id",))
-    assert fills_seen(rule(), {"note": "'x'", "gone": "1"}, after) == {"note": "'x'"}
+    assert fills_seen(rule(), {"note": Fill("'x'"), "gone": Fill("1")}, after) == {"note": Fill("'x'")}
     with pytest.raises(TableStopped, match=r"columns\.r\.mask\.note: the column was added with a default"):
-        fills_seen(rule(masks={"note": HASH}), {"note": "'x'"}, after)
+        fills_seen(rule(masks={"note": HASH}), {"note": Fill("'x'")}, after)

@@ -12,6 +12,7 @@ from spark_jobs.errors import LostRace, TableStopped
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.position import Position
 from spark_jobs.reshape import ALTERING, carry_out, steps
+from spark_jobs.schema.declared import Fill
 
 AT = Position("b.000001", 4)
 
@@ -42,14 +43,16 @@ def raw(names: dict[str, str | None]) -> str:
         ),
         (
             {"a": "INT"},
-            {"n": "STRING", "a": "BIGINT"},
-            {"n": None, "a": "a"},
-            {"n": "'x'"},
+            {"n": "STRING", "a": "BIGINT", "d": "DATE"},
+            {"n": None, "a": "a", "d": None},
+            {"n": Fill("'x'"), "d": Fill("NULL", "0000-00-00")},
             [
                 "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
                 "ALTER COLUMN `a` TYPE BIGINT",
                 "ADD COLUMN (`n` STRING FIRST)",
+                "ADD COLUMN (`d` DATE AFTER `a`)",
                 "UPDATE SET `n` = CAST('x' AS STRING)",
+                f"UPDATE SET _raw = {silver.raw_with('_raw', {'d': '0000-00-00'})}",
             ],
         ),
         (
@@ -82,7 +85,7 @@ def test_steps_lead_from_some_columns_to_others(
     old: dict[str, str],
     new: dict[str, str],
     origins: dict[str, str | None],
-    fills: dict[str, str],
+    fills: dict[str, Fill],
     wanted: list[str],
 ) -> None:
     assert steps(old, new, origins, fills) == wanted
@@ -148,7 +151,7 @@ def filled(spark: SparkSession, lake: Path) -> tuple[Table, Head]:
 @pytest.mark.spark
 def test_a_run_that_ended_between_two_steps_is_gone_on_with(spark: SparkSession, lake: Path) -> None:
     table, head = filled(spark, lake)
-    wanted = steps({"id": "INT", "v": "INT"}, {"n": "STRING", "w": "BIGINT"}, {"n": None, "w": "v"}, {"n": "'x'"})
+    wanted = steps({"id": "INT", "v": "INT"}, {"n": "STRING", "w": "BIGINT"}, {"n": None, "w": "v"}, {"n": Fill("'x'")})
     first = carry_out(spark, table, head, wanted[:2], {"turn": "here"})
     stopped = table.head()
     assert stopped == first

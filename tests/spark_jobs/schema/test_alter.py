@@ -5,6 +5,7 @@ import pytest
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
 from spark_jobs.schema.alter import DropIndex, created, dropped, index_dropped, moved, operations, target
+from spark_jobs.schema.declared import Fill
 
 NAME = TableName("shop", "t")
 BEFORE = TableDefinition(NAME, (Column("id", 3, nullable=False), Column("a", 3), Column("b", 8)), (0,))
@@ -47,6 +48,9 @@ def columns(text: str) -> list[str]:
         ("ALTER TABLE t ENGINE = InnoDB ROW_FORMAT=COMPRESSED COMMENT 'ADD c INT, DROP a', AUTO_INCREMENT = 7", None),
         ("ALTER TABLE t ALGORITHM=INPLACE, LOCK=NONE, FORCE, DISABLE KEYS, ORDER BY a, b", None),
         ("ALTER TABLE t PARTITION BY HASH (id) PARTITIONS 4", None),
+        ("ALTER TABLE t CHECK PARTITION ALL FOR UPGRADE", None),
+        ("ALTER TABLE t STORAGE DISK TABLESPACE x", None),
+        ("ALTER TABLE t RENAME COLUMN IF EXISTS zz TO b, RENAME COLUMN IF EXISTS a TO c", ["id", "c<a", "b"]),
         ("ALTER TABLE t REORGANIZE PARTITION p0, p1 INTO (PARTITION p VALUES LESS THAN (9))", None),
         ("ALTER TABLE t ADD PARTITION (PARTITION p VALUES LESS THAN (9))", None),
         ("ALTER TABLE t DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", None),
@@ -201,9 +205,32 @@ def test_what_an_insert_leaves_out_is_the_default_of_its_time(text: str, changed
     assert told(after) == {name: found for name, found in (DEFAULTS | changed).items() if found is not None}
 
 
+@pytest.mark.parametrize("text", ["MODIFY a BIGINT", "CHANGE a a BIGINT NULL"])
+def test_a_column_of_the_primary_key_stays_not_null(text: str) -> None:
+    before = created(NAME, "CREATE TABLE t (a INT PRIMARY KEY, b INT)")
+    assert before
+    after = moved(before, operations(f"ALTER TABLE t {text}")).definition
+    assert [column.nullable for column in after.columns] == [False, True]
+
+
+def test_the_ends_of_a_period_are_not_null() -> None:
+    found = created(NAME, "CREATE TABLE t (a INT, s DATE, e DATE, PERIOD FOR p (s, E))")
+    assert found
+    assert [column.nullable for column in found.columns] == [True, False, False]
+
+
+def test_text_into_wider_characters_becomes_a_longer_text() -> None:
+    before = created(NAME, "CREATE TABLE t (a INT, b TEXT, c TINYTEXT, d LONGTEXT, e BLOB) CHARSET latin1")
+    assert before
+    after = moved(before, operations("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4")).definition
+    assert [column.sql_type for column in after.columns] == ["int", "mediumtext", "text", "longtext", "blob"]
+    back = moved(after, operations("ALTER TABLE t CONVERT TO CHARACTER SET latin1")).definition
+    assert [column.sql_type for column in back.columns] == ["int", "mediumtext", "text", "longtext", "blob"]
+
+
 def test_new_columns_are_filled_by_name() -> None:
     after = moved(BEFORE, operations("ALTER TABLE t ADD c INT DEFAULT 5, ADD d INT, ADD e CHAR(3) NOT NULL"))
-    assert after.fills == {"c": "5", "e": "''"}
+    assert after.fills == {"c": Fill("5"), "e": Fill("''")}
 
 
 @pytest.mark.parametrize(
@@ -260,6 +287,9 @@ def test_the_tables_of_a_drop() -> None:
         ("CREATE TABLE t AS SELECT 1 a", "None"),
         ("CREATE TABLE t (id INT PRIMARY KEY) AS SELECT 1 a", "None"),
         ("CREATE TABLE t (id INT PRIMARY KEY) SELECT 1 a", "None"),
+        ("CREATE TABLE t (SELECT 1 a)", "None"),
+        ("CREATE TABLE t (WITH x AS (SELECT 1) SELECT * FROM x)", "None"),
+        ("CREATE TABLE t (period INT, s DATE, e DATE, PERIOD FOR p (s, e))", "shop.t (period int, s date, e date) ()"),
     ],
 )  # fmt: skip
 def test_what_a_create_defines(text: str, shown: str) -> None:

@@ -77,6 +77,8 @@ def test_what_differs_is_named(followed: TableDefinition, declared: TableDefinit
         (changed(1, charset=None, meta=20), TABLE),
         (changed(1, charset=None), TABLE),
         (changed(0, type_code=7), changed(0, type_code=17)),
+        (changed(1, type_code=245, meta=4, charset=None), changed(1, type_code=252, meta=4, charset=46)),
+        (changed(1, type_code=252, meta=1, charset=None), changed(1, type_code=252, meta=2, charset=45)),
     ],
 )
 def test_what_one_side_does_not_tell_is_not_compared(followed: TableDefinition, declared: TableDefinition) -> None:

@@ -2,7 +2,16 @@ import pytest
 
 from spark_jobs.binlog import Column
 from spark_jobs.errors import Unsupported
-from spark_jobs.schema.declared import Declared, converted, declared, fill_of, on_server_default, words_of
+from spark_jobs.schema.declared import (
+    Declared,
+    Fill,
+    converted,
+    declared,
+    fill_of,
+    on_server_default,
+    with_default,
+    words_of,
+)
 
 
 def column(text: str) -> Declared:
@@ -45,6 +54,19 @@ def column(text: str) -> Declared:
         ("c LONG VARBINARY", "mediumblob"),
         ("c LONG", "mediumtext"),
         ("c TINYTEXT", "tinytext"),
+        ("c TEXT(63) CHARACTER SET utf8mb4", "tinytext"),
+        ("c TEXT(64) CHARACTER SET utf8mb4", "text"),
+        ("c TEXT(21846) CHARACTER SET utf8mb3", "mediumtext"),
+        ("c BLOB(65536)", "mediumblob"),
+        ("c VARCHAR(17000) CHARACTER SET utf16", "mediumtext"),
+        ("c VARBINARY(65536)", "mediumblob"),
+        ("c SERIAL", "bigint unsigned"),
+        ("c YEAR(4) UNSIGNED", "year"),
+        ("c INT WITHOUT SYSTEM VERSIONING", "int"),
+        ("c BLOB(65535)", "blob"),
+        ("c INT GENERATED ALWAYS AS (a + (b)) STORED NOT NULL COMMENT 'NULL'", "int"),
+        ("c TIMESTAMP(6) GENERATED ALWAYS AS ROW START INVISIBLE", "timestamp(6)"),
+        ("c VARCHAR(9) COMPRESSED=zlib CHARACTER SET latin1", "varchar(9) compressed"),
         ("c TEXT CHARACTER SET binary", "blob"),
         ("c LONGBLOB", "longblob"),
         ("c JSON", "json"),
@@ -59,6 +81,40 @@ def test_a_declared_type_is_the_one_that_the_log_would_tell(text: str, shown: st
     assert column(text).column.sql_type.replace(" unsigned", "") == shown.replace(" unsigned", "")
     assert column(text).column.unsigned == ("unsigned" in shown)
     assert column(text).column.name == "c"
+
+
+@pytest.mark.parametrize(
+    "text, nullable",
+    [
+        ("c INT AS (1) VIRTUAL", True),
+        ("c INT AS (1) VIRTUAL NOT NULL", False),
+        ("c INT AUTO_INCREMENT UNIQUE", False),
+        ("c INT AUTO_INCREMENT NULL UNIQUE", True),
+        ("c INT NULL AUTO_INCREMENT UNIQUE", True),
+        ("c SERIAL", False),
+        ("c INT PRIMARY KEY", False),
+    ],
+)
+def test_whether_null_is_a_value(text: str, nullable: bool) -> None:
+    assert column(text).column.nullable is nullable
+
+
+@pytest.mark.parametrize("text, said", [("c VECTOR(4)", "vector(4)"), ("c VECTOR", "vector(2048)")])
+def test_a_vector_says_how_many_numbers_it_has(text: str, said: str) -> None:
+    assert column(text).column.declared == said
+
+
+def test_text_that_names_no_character_set_has_the_table_s() -> None:
+    assert declared("c", words_of("CHAR(3)"), "latin1").column.charset == 5
+    assert declared("c", words_of("CHAR(3) CHARACTER SET ascii"), "latin1").column.charset == 11
+    assert declared("c", words_of("NCHAR(3)"), "latin1").column.meta == 9
+    assert declared("c", words_of("CHAR(3)"), "binary").column.sql_type == "binary(3)"
+
+
+@pytest.mark.parametrize("text", ["c ENUM('a', 0xc3a6)", "c SET(_utf8'a')"])
+def test_labels_that_are_not_plain_text_are_refused(text: str) -> None:
+    with pytest.raises(Unsupported, match="its labels are not all written as text"):
+        column(text)
 
 
 @pytest.mark.parametrize("text", ["c KLINGON", "c INT KLINGON", "c VARCHAR(3) CHARACTER SET klingon", "c"])
@@ -93,6 +149,7 @@ def test_what_is_not_known_is_refused(text: str) -> None:
         ("c SET('a','b') DEFAULT 'b,a'", "'a,b'"),
         ("c DATE DEFAULT '2024-02-29'", "'2024-02-29'"),
         ("c DATETIME(3) DEFAULT '2024-02-29 01:02:03.5'", "'2024-02-29 01:02:03.500000'"),
+        ("c DATETIME DEFAULT '2024-02-29'", "'2024-02-29 00:00:00'"),
         ("c TIME(2) DEFAULT '-10:00:00'", "'-10:00:00.00'"),
         ("c TIME NOT NULL", "'00:00:00'"),
         ("c YEAR DEFAULT 1999", "1999"),
@@ -101,7 +158,23 @@ def test_what_is_not_known_is_refused(text: str) -> None:
     ],
 )
 def test_older_rows_get_what_the_server_gives_them(text: str, fill: str | None) -> None:
-    assert fill_of(column(text)) == fill
+    assert fill_of(column(text)) == (fill and Fill(fill))
+
+
+@pytest.mark.parametrize(
+    "text, exact",
+    [
+        ("c DATE NOT NULL", "0000-00-00"),
+        ("c DATETIME NOT NULL", "0000-00-00 00:00:00"),
+        ("c DATETIME(3) NOT NULL DEFAULT '0000-00-00 00:00:00'", "0000-00-00 00:00:00.000"),
+        ("c DATETIME DEFAULT '0000-00-00'", "0000-00-00 00:00:00"),
+        ("c TIMESTAMP NOT NULL DEFAULT 0", "0000-00-00 00:00:00"),
+        ("c DATE DEFAULT '0000-00-00'", "0000-00-00"),
+    ],
+)
+def test_older_rows_get_a_date_of_zeros_as_its_text(text: str, exact: str) -> None:
+    assert fill_of(column(text)) == Fill("NULL", exact)
+    assert with_default(column(text)).default is None
 
 
 @pytest.mark.parametrize(
@@ -115,9 +188,9 @@ def test_older_rows_get_what_the_server_gives_them(text: str, fill: str | None) 
         ("c INT AS (id + 1)", "it is computed"),
         ("c DECIMAL(5,1) DEFAULT 1.25", "it is rounded"),
         ("c INT DEFAULT 1.5", "it is rounded"),
-        ("c DATE NOT NULL", "it is no date"),
         ("c DATE DEFAULT '24-2-29'", "it is no date"),
         ("c DATE DEFAULT '2023-02-29'", "it is no date of the calendar"),
+        ("c TIMESTAMP NOT NULL", "no constant of type timestamp is known here"),
         ("c TIMESTAMP NOT NULL DEFAULT '2024-02-29 00:00:00'", "no constant of type timestamp is known here"),
         ("c ENUM('a','b') DEFAULT 'A'", "none of the labels"),
         ("c ENUM('a','b') DEFAULT 2", "none of the labels"),

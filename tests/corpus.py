@@ -1,0 +1,181 @@
+"""The DDL of a server's own tests, each statement carried out on a server and held against what is made of it.
+
+``python -m tests.corpus SERVER DIRECTORY OUT``: SERVER is one of tests/servers.py, DIRECTORY has files ``*.test``
+(Debian's packages mysql-testsuite and mariadb-test-data have thousands), and OUT takes what did not lead to the same.
+For each CREATE TABLE and ALTER TABLE that the server carries out, the columns and the key that this project follows to
+are compared with those that the server then declares. Each statement begins at the server's own definition, so that one
+difference brings no others.
+
+Put here: reading such files, and comparing. Not here: random statements (ddl_stream.py).
+"""
+
+import random
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from pydantic import SecretStr
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.config import MySQL
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import SourceError, Unsupported
+from spark_jobs.schema.alter import created, moved, new_name, operations, target
+from spark_jobs.schema.compare import differences, unknown_types
+from spark_jobs.schema.definitions import on_server
+from spark_jobs.schema.statements import Effect, Statement, judge
+from spark_jobs.source.server import Server
+from tests.servers import build_of
+
+_SENT = re.compile(
+    r"(CREATE|ALTER|DROP|RENAME|TRUNCATE)\s+(OR\s+REPLACE\s+|ONLINE\s+|IGNORE\s+)*(TABLES?|INDEX|UNIQUE|DATABASE|SCHEMA)\b"
+    r"|SET\s+(SESSION\s+|@@)?(sql_mode|NAMES|CHARACTER)\b|USE\s",
+    re.IGNORECASE,
+)
+"""What is sent: DDL of tables, and what decides how it is read; no rows, which might refuse it."""
+_TEMPORARY = re.compile(r"\s*CREATE\s+(OR\s+REPLACE\s+)?TEMPORARY", re.IGNORECASE)
+_DELIMITER = re.compile(r"(?:--\s*)?delimiter\s+(\S+?);?\s*$", re.IGNORECASE)
+_KEPT = ("mysql", "sys", "information_schema", "performance_schema")
+_SECONDS = 20
+_GONE = (2006, 2013)
+"""The client's numbers for a server that is gone, and a connection that was lost."""
+
+Definitions = dict[TableName, TableDefinition]
+
+
+def statements(text: str) -> Iterator[str]:
+    """The statements of a file in mysqltest's language; those with its variables are left out."""
+    delimiter, lines = ";", list[str]()
+    for line in text.splitlines():
+        if found := _DELIMITER.match(line.strip()):
+            delimiter = found[1]
+        elif lines or (line.strip() and not line.lstrip().startswith(("#", "--"))):
+            lines.append(line)
+            if line.rstrip().endswith(delimiter):
+                one = "\n".join(lines).strip().removesuffix(delimiter)
+                lines = []
+                if _SENT.match(one) and "$" not in one:
+                    yield one
+
+
+class Corpus:
+    """One server, and what was found of the statements that it carried out: counts, and lines about the others."""
+
+    def __init__(self, server: MySQLServer) -> None:
+        self._server = server
+        self._source = Server("corpus", MySQL(port=server.port, user=server.user, password=SecretStr(server.password)))
+        self._seen: set[str] = set()
+        self._last: Definitions | None = None
+        self.counts: Counter[str] = Counter()
+        self.lines: list[str] = []
+
+    def play(self, path: Path) -> None:
+        """Carries out the statements of one file, in schemas of their own."""
+        with self._server.connect(read_timeout=_SECONDS) as connection, connection.cursor() as cursor:
+            self._begin(cursor)
+            for statement in statements(path.read_bytes().decode("utf-8", "replace")):
+                self._carry_out(cursor, statement)
+
+    @staticmethod
+    def _begin(cursor: Any) -> None:
+        cursor.execute("SET FOREIGN_KEY_CHECKS = 0")
+        cursor.execute("SHOW DATABASES")
+        for (name,) in cursor.fetchall():
+            if name not in _KEPT:
+                cursor.execute(f"DROP DATABASE `{name.replace('`', '``')}`")
+        cursor.execute("CREATE DATABASE test")
+        cursor.execute("USE test")
+
+    def _carry_out(self, cursor: Any, text: str) -> None:
+        cursor.execute("SELECT DATABASE()")
+        database = cursor.fetchone()[0] or ""
+        said = judge(text, database)
+        is_held = self._is_new(text) and said.verb.startswith(("CREATE", "ALTER")) and not _TEMPORARY.match(text)
+        is_held = is_held and said.effect in (Effect.CREATES, Effect.CHANGES)
+        before = self._last
+        if is_held and before is None and said.verb.startswith("ALTER"):
+            before = on_server(self._source)
+        self._last = None
+        try:
+            cursor.execute(text)
+        except pymysql.MySQLError as error:
+            if error.args[0] in _GONE:
+                raise
+            return
+        if is_held:
+            self.counts["carried out"] += 1
+            self.counts["not parsed whole"] += said.tables is None
+            self.counts[self._outcome(said, database, before or {})] += 1
+
+    def _is_new(self, text: str) -> bool:
+        plain = " ".join(text.split())
+        is_new = plain not in self._seen
+        self._seen.add(plain)
+        return is_new
+
+    def _outcome(self, said: Statement, database: str, before: Definitions) -> str:
+        try:
+            followed = _followed(said, database, before)
+        except Unsupported as why:
+            self.lines.append(f"REFUSED {why}\t{said.short}")
+            return "refused by name"
+        if followed is None:
+            return "takes its columns from elsewhere"
+        self._last = on_server(self._source)
+        declared = _at(self._last, followed.name)
+        if declared is None or unknown_types(declared):
+            return "of a view, or of a type that is not known"
+        found = differences(followed, declared)
+        if found:
+            self.lines.append(f"DIFFERENT {'; '.join(found)}\t{' '.join(said.text.split())}")
+        return "different" if found else "equal"
+
+
+def _followed(said: Statement, database: str, before: Definitions) -> TableDefinition | None:
+    """Where a statement leads to, under the table's name behind it; None where others decide about that."""
+    name = target(said.plain, database)
+    if said.verb.startswith("CREATE"):
+        return created(name, said.plain)
+    known, new = _at(before, name), new_name(said.plain)
+    if known is None:
+        return None
+    after = moved(known, operations(said.plain)).definition
+    named = TableName(new.schema or database, new.table) if new else name
+    return TableDefinition(named, after.columns, after.key, after.index)
+
+
+def _at(found: Definitions, name: TableName) -> TableDefinition | None:
+    folded = {(one.schema.casefold(), one.table.casefold()): defined for one, defined in found.items()}
+    return found.get(name) or folded.get((name.schema.casefold(), name.table.casefold()))
+
+
+def main(name: str, directory: str, out: str) -> None:
+    """Plays the files in random order, and prints what came of them as it goes."""
+    files = sorted(Path(directory).rglob("*.test"))
+    random.Random(1).shuffle(files)
+    with tempfile.TemporaryDirectory() as folder, MySQLServer(Path(folder), {}, build_of(name)) as server:
+        corpus = Corpus(server)
+        for at, path in enumerate(files, start=1):
+            try:
+                corpus.play(path)
+            except (pymysql.MySQLError, SourceError, OSError) as error:  # what ends a server, or takes too long
+                corpus.counts["files given up"] += 1
+                _tell(f"{path.name}: {error}")
+                server.restart()
+            if at % 20 == 0 or at == len(files):
+                _tell(f"{at} of {len(files)} files: {dict(corpus.counts)}")
+                Path(out).write_text("\n".join(corpus.lines) + "\n", encoding="utf-8")
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
