@@ -195,6 +195,41 @@ def test_one_change_is_one_row_and_a_moved_key_two(before: Row | None, after: Ro
     assert found == rows
 
 
+def row_of(id_: int, note: str) -> Row:
+    return {"id": id_, "part": "a", "note": note}
+
+
+@pytest.mark.parametrize(
+    "changes, left",
+    [
+        ([(None, (1, "2")), ((1, "2"), (1, "4"))], {1: (False, "4")}),  # D01
+        ([(None, (1, "2")), ((1, "2"), None)], {1: (False, None)}),  # D02
+        ([((1, "2"), (1, "3")), ((1, "3"), (1, "4"))], {1: (True, "4")}),  # D03
+        ([((1, "2"), (1, "3")), ((1, "3"), None)], {1: (True, None)}),
+        ([((1, "a"), None), (None, (1, "b")), ((1, "b"), (1, "c"))], {1: (True, "c")}),  # D04
+        (  # D05, D06: the key that another row had comes back to it
+            [(None, (1, "a")), (None, (2, "b")), ((1, "a"), (3, "c")), ((2, "b"), None), (None, (1, "a"))],
+            {1: (False, "a"), 2: (False, None), 3: (False, "c")},
+        ),
+        (  # D07: a chain
+            [((3, "x"), (4, "x")), ((2, "y"), (3, "y")), ((1, "z"), (2, "z"))],
+            {1: (True, None), 2: (True, "z"), 3: (True, "y"), 4: (False, "x")},
+        ),
+        (  # D08: a swap by way of a third
+            [((1, "x"), (9, "x")), ((2, "y"), (1, "y")), ((9, "x"), (2, "x"))],
+            {1: (True, "y"), 2: (True, "x"), 9: (False, None)},
+        ),
+    ],
+)
+def test_what_a_window_leaves_of_a_key(changes: list[Any], left: dict[int, tuple[bool, str | None]]) -> None:
+    """By key, whether it was there before the window, and its row behind it; None for a key that is gone."""
+    log = [Change(at, 0, *(one and row_of(*one) for one in pair)) for at, pair in enumerate(changes)]
+    found = told(reduce(pa.concat_tables(decoded(log)), KEY))
+    assert {
+        key: (existed, note if exists else None) for (_, key, _), (existed, exists, note, *_) in found.items()
+    } == left
+
+
 def test_the_position_orders_by_stretch_then_number_then_offset_then_row() -> None:
     (table,) = one(None, A)
     later = {"stretch": [1, 1, 1, 2], "number": [1_000_000, 9, 9, 9], "offset": [4, 99, 100, 4], "row": [0, 9, 0, 0]}
