@@ -496,8 +496,8 @@ def backfill_source(
     lake = lake_of(pipeline)
     replaces = SILVER in manner.layers
     if replaces:
+        _Held.of(lake, name).require_end(wanted)
         _bring(spark, pipeline, name, wanted.start, manner)
-        _Held.of(lake, name).require_reaches(wanted)
     names = sorted(filter(chosen, _in_scope(pipeline, name)))
     done: list[Redone] = []
     stopped: dict[TableName, str] = {}
@@ -611,9 +611,8 @@ class _Held:
             raise LakeError(f"{source}: bronze holds nothing yet")
         return cls(source, table, head.version, head.checkpoint)
 
-    def require_reaches(self, wanted: Range) -> None:
-        """Raises LakeError where the range ends behind bronze, or bronze begins behind the range."""
-        bronze.require_held(self.source, self.checkpoint, wanted.start)
+    def require_end(self, wanted: Range) -> None:
+        """Raises LakeError where the range ends behind bronze."""
         if self.checkpoint.position < wanted.stop:
             raise LakeError(
                 f"{self.source}: the range ends at {wanted.stop}, and bronze at {self.checkpoint.position}: what comes "
