@@ -49,7 +49,6 @@ from spark_jobs.course import held as content_at_end
 from spark_jobs.earlier import Fetched, fetch, place_range
 from spark_jobs.errors import ConfigError, LakeError, LostRace, PartialImage, StratalogError, about
 from spark_jobs.lake import Checkpoint, Design, Head, Lake, Table, identifier, new_batch
-from spark_jobs.landed import Where
 from spark_jobs.merge import REDO
 from spark_jobs.pipeline import Outcome, compact_source, filters_of, lake_of, merge_source, publish
 from spark_jobs.place import require_places
@@ -83,8 +82,8 @@ class Request:
     """
 
     source: str
-    start: Where
-    stop: Where
+    start: str | Position
+    stop: str | Position
     tables: tuple[str, ...] = ()
     layers: tuple[Layer, ...] = LAYERS
     archive: Path | None = None
@@ -92,7 +91,7 @@ class Request:
     def require_valid(self, pipeline: Pipeline) -> None:
         """What can be known to be wrong without Spark. Raises ConfigError with all of it, LakeError for no bronze."""
         problems: dict[str, str] = {}
-        texts = [place if isinstance(place, str) else str(place or "") for place in (self.start, self.stop)]
+        texts = [str(place) for place in (self.start, self.stop)]
         problems |= {key: "missing" for key, text in zip(("from", "to"), texts, strict=True) if not text.strip()}
         try:
             require_places(*texts)

@@ -25,7 +25,7 @@ from spark_jobs.errors import DecodeError, LakeError, SourceError, about
 from spark_jobs.extract import slicing_task
 from spark_jobs.gtid import Gtids, MysqlGtids
 from spark_jobs.lake import Checkpoint, Head, Table, new_batch
-from spark_jobs.landed import Places, Where
+from spark_jobs.landed import Places
 from spark_jobs.margin import begun
 from spark_jobs.pipeline import endpoints_of, lake_of
 from spark_jobs.place import Place, parse_place
@@ -98,7 +98,12 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
 
 
 def place_range(
-    spark: SparkSession, pipeline: Pipeline, name: str, start: Where, stop: Where, archive: Path | None = None
+    spark: SparkSession,
+    pipeline: Pipeline,
+    name: str,
+    start: str | Position,
+    stop: str | Position,
+    archive: Path | None = None,
 ) -> Range:
     """The part of the log between two places, of which the first, or both, may lie before what bronze holds.
 
@@ -109,9 +114,17 @@ def place_range(
     if head is None or head.checkpoint is None:
         raise LakeError(f"{name}: bronze holds nothing yet; the first run of the source fills it")
     places = Places(spark, name, table, head.version, head.checkpoint)
-    wanted = Earlier(table, head, origins_of(pipeline, name, archive))
-    begin, end = (wanted.position(places, place) for place in (start, stop))
-    return Range(begin, end)
+
+    def position(place: str | Position) -> Position:
+        try:
+            return places.position(place)
+        except (SourceError, LakeError) as error:
+            parsed = parse_place(str(place))
+            if isinstance(parsed, Position):
+                raise
+            return Earlier(table, head, origins_of(pipeline, name, archive)).position(parsed, str(error))
+
+    return Range(position(start), position(stop))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,20 +197,15 @@ class Earlier:
             raise SourceError("; ".join(self._reasons.values()))
         return pieces
 
-    def position(self, places: Places, place: Where) -> Position:
-        """Where a place lies, by what bronze holds or else by what origins have of the log before it."""
-        assert place
-        parsed = place if isinstance(place, Position) else parse_place(place)
-        try:
-            return places.position(place)
-        except (SourceError, LakeError) as error:
-            if isinstance(parsed, Position):
-                raise
-            said = [str(error)]
-        upper = self.oldest
+    def position(self, place: Place, why: str) -> Position:
+        """Where a place lies by what origins have of the log; why: what bronze says that it does not lie there.
+
+        Raises SourceError.
+        """
+        said, upper = [why], self.oldest
         for piece in self._pieces(self._first):
             try:
-                return self._found(piece, parsed, upper)
+                return self._found(piece, place, upper)
             except (SourceError, DecodeError) as error:
                 said.append(f"  {piece.origin.called}: {self._plain(error)}")
             upper = piece.first

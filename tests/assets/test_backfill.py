@@ -110,6 +110,7 @@ def test_three_ways_do_a_range_again_and_say_what_differed(shop: CodeLocation) -
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_files_that_only_the_archive_has_are_partitions_and_are_brought(tmp_path: Path, spark: SparkSession) -> None:
     sources = {"shop": {"files": "./binlogs", "archive": "./archive"}}
     with location(tmp_path, spark, sources=sources) as shop:

@@ -13,6 +13,7 @@ import pytest
 from spark_jobs.earlier import Earlier, Origin, parts_before
 from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.lake import Checkpoint, Head
+from spark_jobs.place import parse_place
 from spark_jobs.position import Position
 from spark_jobs.source import Log, LogFile, Part
 from spark_jobs.source.files import Files
@@ -201,20 +202,13 @@ def test_a_bronze_that_holds_nothing_yet_is_told_by_when_its_file_was_begun(tmp_
     assert "its b.000004 was not begun when the file was in which bronze begins" in said
 
 
-class Nowhere:
-    """Bronze finds no place."""
-
-    def position(self, _: object) -> Position:
-        raise SourceError("shop: it lies before the oldest file there is")
-
-
 def test_places_before_bronze_lie_where_all_of_the_log_has_them(tmp_path: Path) -> None:
     archive, source = folder(tmp_path / "archive", 1, 2), folder(tmp_path / "source", 3, 4, 5, 6)
     alone = folder(tmp_path / "alone", 1, 2, 3)
     log = folder(tmp_path / "log", 1, 2, 3, 4, 5, 6)
 
     def find(text: str, *origins: Origin) -> Position:
-        return bronze_from("b.000004:4", *origins).position(Nowhere(), text)  # type: ignore[arg-type] # as above
+        return bronze_from("b.000004:4", *origins).position(parse_place(text), "shop: bronze does not hold it")
 
     times = [datetime.fromtimestamp(SECOND + n, UTC).isoformat() for n in (2, 5, 6, 9, 10, 12, 13)]
     for text in [*times, *(f"{UUID}:1-{n}" for n in range(1, 13))]:
@@ -224,6 +218,6 @@ def test_places_before_bronze_lie_where_all_of_the_log_has_them(tmp_path: Path) 
     early = datetime.fromtimestamp(SECOND - 5, UTC).isoformat()
     with pytest.raises(SourceError) as error:
         find(early, source)
-    assert "shop: it lies before the oldest file there is\n  source: " in str(error.value)
+    assert "shop: bronze does not hold it\n  source: " in str(error.value)
     with pytest.raises(SourceError, match=r"archive holds b\.000001 to b\.000002"):
         find(early, archive)
