@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -23,7 +24,7 @@ from spark_jobs.binlog import FileHead, read_head
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
 from spark_jobs.extract import slicing_task
-from spark_jobs.gtid import Gtids, MysqlGtids
+from spark_jobs.gtid import Gtids, MysqlGtids, union
 from spark_jobs.lake import Checkpoint, Head, Table, new_batch
 from spark_jobs.landed import Places
 from spark_jobs.margin import begun
@@ -269,7 +270,8 @@ class Earlier:
         if not parts:
             return None
         try:
-            self._require_closed(origin, parts, oldest)
+            if isinstance(origin.source, Files):
+                _require_one_log(origin.source, listed, [part.file for part in parts], oldest)
             self._require_joins(origin, listed, parts, seam)
             first = Position(parts[0].file, max(parts[0].start, FIRST_EVENT), oldest.stretch)
             before = covered(origin.source, listed, replace(first, stretch=1)) if first < self.stretch.begin else None
@@ -319,11 +321,6 @@ class Earlier:
         batches = self.table.scan(self.head.version, ["payload"], here & (pc.field("start") == start), rows=1)
         payloads = [payload for batch in batches for payload in batch.column("payload").to_pylist()]
         return _Seam(oldest.file, start, payloads[0][:_SEAM] if payloads else b"")
-
-    def _require_closed(self, origin: Origin, parts: Sequence[Part], oldest: Position) -> None:
-        for part in parts:
-            if isinstance(origin.source, Files) and part.file != oldest.file:
-                origin.source.require_closed(part.file)
 
     def _require_joins(self, origin: Origin, listed: Log, parts: Sequence[Part], seam: _Seam) -> None:
         """Raises SourceError where the files are not those that came before what is there."""
@@ -397,6 +394,25 @@ def _seam_of(piece: Piece) -> _Seam:
     part = piece.parts[0]
     content = _bytes(piece.origin.source.reading(), replace(part, stop=min(part.stop, part.start + _SEAM)))
     return _Seam(part.file, part.start, content)
+
+
+def _require_one_log(source: Files, listed: Log, names: Sequence[str], oldest: Position) -> None:
+    """Raises SourceError where a folder's files are not each other's successors, or one was copied while in use."""
+    search = Search(source, listed)
+    heads = [search.head(file) for file in listed.files if file.name in names]
+    for name in names:
+        if name != oldest.file:
+            source.require_closed(name)
+    for (before, after), name in zip(pairwise(heads), names[1:], strict=False):
+        if before.created > after.created or not _is_within(before.previous, after.previous):
+            raise SourceError(f"its {name} does not go on where the file before it ends: they are of several logs")
+
+
+def _is_within(earlier: Gtids | None, later: Gtids | None) -> bool:
+    """Whether the transactions before one file are among those before another, as far as the files tell."""
+    if not earlier or not later:
+        return True
+    return type(earlier) is type(later) and union(earlier, later) == later
 
 
 def _require_follows(source: Source, listed: Log, name: str, seam: _Seam) -> None:

@@ -176,6 +176,14 @@ def test_files_of_another_log_are_refused(
     ], "another origin may have them"
 
 
+@pytest.mark.parametrize("keys", [{"late": 99}, {"number": 9}])
+def test_an_archive_of_two_logs_is_refused(tmp_path: Path, keys: dict[str, Any]) -> None:
+    archive = folder(tmp_path / "archive", 1, 2, 3)
+    (tmp_path / "archive" / "b.000002").write_bytes(content(**{"number": 2, **keys, "late": keys.get("late", -28)}))
+    said = lacking(bronze_from("b.000004:4", archive))
+    assert "archive cannot be used: its b.000003 does not go on where the file before it ends" in said
+
+
 def test_without_gtids_the_servers_id_tells(tmp_path: Path) -> None:
     plain = content(4, named=False)
     other = folder(tmp_path / "other", 3, server_id=2, named=False)
