@@ -3,14 +3,16 @@
 Put here: the files that are partitions and when they are registered, both steps, and what they say. Not here: what is
 done (spark_jobs/backfill.py), or the job that the steps stand in (dagster_project/jobs.py).
 
-The live assets have no partitions. Those of ``backfill/<source>`` are the binlog files that bronze holds; one counts as
-made since it was done again. Dagster orders them by when they were registered, so nothing but the two ends chosen is
-taken from it.
+The live assets have no partitions. Those of ``backfill/<source>`` are the binlog files that bronze holds, and before
+them those of the source's archive that follow each other up to there; one counts as made since it was done again.
+Dagster orders them by when they were registered, so nothing but the two ends chosen is taken from it.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -21,13 +23,16 @@ from assets.downstream import merged_tables
 from assets.lineage import Lineage, silver_key
 from assets.steps import FROM_TAG, RETRY, SOURCE_TAG, TO_TAG, Done, Sessions, failing
 from spark_jobs.config import Pipeline
-from spark_jobs.errors import ConfigError
-from spark_jobs.position import Range
+from spark_jobs.errors import ConfigError, SourceError
+from spark_jobs.position import FIRST_EVENT, Position, Range
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.backfill import Redone, Request
+    from spark_jobs.earlier import Fetched
     from spark_jobs.log_files import BinlogFile
     from spark_jobs.pipeline import Outcome
+
+log = logging.getLogger(__name__)
 
 FILES = "backfill/files"
 FROM = "backfill/from"
@@ -36,6 +41,11 @@ TABLES = "backfill/tables"
 WINDOWS = "backfill/windows"
 CHANGED = "backfill/tables_changed"
 LISTED = "backfill/changes"
+BROUGHT = "brought/range"
+"""The part of the log that bronze lacked, and that was put before its oldest byte."""
+BROUGHT_FILES = "brought/files"
+BROUGHT_BYTES = "brought/bytes"
+BROUGHT_FROM = "brought/from"
 TOUCHED = "rows/touched"
 NEW = "rows/new"
 GONE = "rows/gone"
@@ -56,21 +66,27 @@ _CHOICE = {
         [str], default_value=[], description="Tables as DB.TABLE, patterns too; none means all in scope."
     ),
     "layers": dg.Field([_LAYER], default_value=["silver", "downstream"], description="What is done again."),
+    "archive": dg.Field(
+        str,
+        default_value="",
+        description="A folder of copies of binlog files, where the run is, for what bronze lacks of the range; without "
+        "it the one that pipeline.yaml names. What is not there is read from the source itself.",
+    ),
 }
 
 
 def file_partitions(source: str) -> dg.DynamicPartitionsDefinition:
-    """The binlog files of a source that bronze holds."""
+    """The binlog files of a source that can be done again."""
     return dg.DynamicPartitionsDefinition(name=f"binlog_files_{source}")
 
 
 def register_files(instance: dg.DagsterInstance, pipeline: Pipeline, source: str) -> None:
-    """Has Dagster know the files that bronze holds now, in the log's order.
+    """Has Dagster know the files that bronze holds now, and those of the archive before them, in the log's order.
 
     New ones at the end are added; where older ones came or some went, all are registered again, because the order of
     partitions is that of their registration. Reads of bronze no more than what lies outside the known files.
     """
-    from spark_jobs.log_files import BinlogFile, held_files
+    from spark_jobs.log_files import held_files
     from spark_jobs.pipeline import lake_of
 
     table = lake_of(pipeline).bronze(source)
@@ -80,15 +96,33 @@ def register_files(instance: dg.DagsterInstance, pipeline: Pipeline, source: str
     keys = list(instance.get_dynamic_partitions(name))
     known = _files(keys)
     if head is None or head.checkpoint is None:
-        held: list[BinlogFile] = []
-    elif not known or known != sorted(known):
-        held = held_files(table, head)
-    elif _reaches(known, head.checkpoint):
+        _register(instance, name, keys, [])
         return
-    else:
-        oldest = _oldest(head.checkpoint)
-        held = sorted([*held_files(table, head, (known[0], known[-1])), *(one for one in known if one >= oldest)])
-    _register(instance, name, keys, list(map(str, held)))
+    oldest = _oldest(head.checkpoint)
+    own = [one for one in known if one >= oldest]
+    before = _archived(pipeline, source, oldest, [one for one in known if one < oldest])
+    if not own or known != sorted(known):
+        own = held_files(table, head)
+    elif not _reaches(own, head.checkpoint):
+        own = sorted({*held_files(table, head, (own[0], own[-1])), *own})
+    _register(instance, name, keys, [str(one) for one in (*before, *own)])
+
+
+def _archived(
+    pipeline: Pipeline, source: str, oldest: "BinlogFile", known: "Sequence[BinlogFile]" = ()
+) -> "list[BinlogFile]":
+    """The files that the archive has of the log before bronze; those known where it cannot be listed just now."""
+    from spark_jobs.log_files import archived_before
+    from spark_jobs.source.files import Files
+
+    folder = pipeline.sources[source].archive
+    if folder is None:
+        return []
+    try:
+        return archived_before(oldest, Files(source, folder).names())
+    except SourceError as error:
+        log.warning("%s; its files stay listed as they are", error)
+        return list(known)
 
 
 def _files(keys: Sequence[str]) -> "list[BinlogFile]":
@@ -147,9 +181,9 @@ def backfill_asset(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.Assets
                 key,
                 deps=[lineage.bronze],
                 group_name=lineage.group("bronze"),
-                description=f"The binlog files of {source} that bronze holds. Materializing a range of them does it "
-                "again from bronze through silver and downstream, in one run; what decodes to the rows that are there "
-                "already is not written.",
+                description=f"The binlog files of {source} that bronze holds, or its archive. Materializing a range of "
+                "them does it again from bronze, which first gets what it lacks, through silver and downstream, in one "
+                "run; what decodes to the rows that are there already is not written.",
                 kinds={"bronze", origin, "deltalake"},
                 owners=pipeline.owners,
             )
@@ -178,8 +212,8 @@ def backfill_asset(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.Assets
 def _chosen(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) -> tuple[int, Range]:
     """How many files were chosen, and the range that they make.
 
-    Raises LakeError for an empty bronze, ConfigError for files that bronze does not hold, or with others between them;
-    then they are registered anew, since nothing but an old list makes a hole.
+    Raises LakeError for an empty bronze, ConfigError for files that are not there, or with others between them; then
+    they are registered anew, since nothing but an old list makes a hole.
     """
     from spark_jobs.errors import LakeError
     from spark_jobs.log_files import end_of, held_files, range_of, require_whole
@@ -189,7 +223,8 @@ def _chosen(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) 
     head = table.head()
     if head is None or head.checkpoint is None:
         raise LakeError(f"{source}: bronze holds nothing yet")
-    held = held_files(table, head)
+    oldest = _oldest(head.checkpoint)
+    held = [*_archived(pipeline, source, oldest), *held_files(table, head)]
     ends = context.partition_key_range
     files = sorted({*_parsed(context.partition_keys), *_parsed([ends.start, ends.end])})
     try:
@@ -197,7 +232,12 @@ def _chosen(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) 
     except ConfigError as error:
         register_again(context.instance, source, held)
         raise ConfigError(f"{source}: {error}. The files are listed anew now: load the page again and choose") from None
-    wanted = range_of(files[0], files[-1], end_of(table, head, files[-1]), head.checkpoint)
+    if files[-1] < oldest:
+        behind = held[held.index(files[-1]) + 1]
+        stop = Position(behind.name, FIRST_EVENT, behind.stretch)
+        wanted = Range(Position(files[0].name, FIRST_EVENT, files[0].stretch), stop)
+    else:
+        wanted = range_of(files[0], files[-1], end_of(table, head, files[-1]), head.checkpoint)
     context.log.info("%s: %s to %s, files: %d, range %s", source, files[0], files[-1], len(files), wanted)
     return len(files), wanted
 
@@ -251,7 +291,8 @@ def range_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
 
     @dg.op(
         name=f"backfill_{source}_range",
-        description=f"Does a range of {source} again from bronze, through silver and downstream.",
+        description=f"Does a range of {source} again from bronze, which first gets what it lacks, through silver and "
+        "downstream.",
         ins={"checked": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
         retry_policy=RETRY,
@@ -281,7 +322,12 @@ def _choice(config: Mapping[str, Any]) -> dict[str, Any]:
     """What both forms have in common; a run's configuration leaves out what it takes as it is."""
     from spark_jobs.backfill import LAYERS
 
-    return {"tables": tuple(config.get("tables", ())), "layers": tuple(config.get("layers", LAYERS))}
+    archive = config.get("archive", "").strip()
+    return {
+        "tables": tuple(config.get("tables", ())),
+        "layers": tuple(config.get("layers", LAYERS)),
+        "archive": Path(archive) if archive else None,
+    }
 
 
 class _Backfill:
@@ -291,23 +337,30 @@ class _Backfill:
         self._context, self._pipeline, self._request, self._wanted = context, pipeline, request, wanted
         self._began = time.monotonic()
         self._redone: list[Redone] = []
+        self._brought: list[Fetched] = []
         self._outcome: Outcome | None = None
 
     def run(self, spark: Sessions) -> "_Backfill":
         """Logs every table as it is done, then publishes the materializations of those that changed."""
-        from spark_jobs.backfill import Manner, backfill_source
+        from spark_jobs.backfill import backfill_source
 
         request = self._request
         tags = {SOURCE_TAG: request.source, FROM_TAG: str(self._wanted.start), TO_TAG: str(self._wanted.stop)}
         self._context.instance.add_run_tags(self._context.run_id, tags)
-        manner = Manner(request.layers, self._said)
+        manner = request.manner(self._said, self._heard)
         with failing():
             request.require_valid(self._pipeline)
             self._outcome = backfill_source(
                 spark.session(), self._pipeline, request.source, self._wanted, request.wants, manner
             )
         self._publish(self._outcome)
+        if self._brought:
+            register_files(self._context.instance, self._pipeline, request.source)
         return self
+
+    def _heard(self, one: "Fetched") -> None:
+        self._brought.append(one)
+        self._context.log.info("%s: brought %s", one.source, one)
 
     def _said(self, one: "Redone", at: int, of: int) -> None:
         self._redone.append(one)
@@ -335,7 +388,19 @@ class _Backfill:
             CHANGED: len(changed),
             **{key: checkpoint.number(value) for key, value in rows.items()},
             checkpoint.SECONDS: round(time.monotonic() - self._began, 3),
+            **self._of_brought(),
             **({LISTED: "\n".join(map(str, changed[:_SHOWN]))} if changed else {}),
+        }
+
+    def _of_brought(self) -> Metadata:
+        if not self._brought:
+            return {}
+        brought = Range(self._brought[-1].range.start, self._brought[0].range.stop)
+        return {
+            BROUGHT: str(brought),
+            BROUGHT_FILES: sum(one.files for one in self._brought),
+            BROUGHT_BYTES: checkpoint.number(sum(one.bytes for one in self._brought)),
+            BROUGHT_FROM: ", ".join(dict.fromkeys(one.origin for one in self._brought)),
         }
 
     def require_all(self) -> None:

@@ -1,8 +1,11 @@
 """A range of the log done again from bronze: its windows in silver replaced by what the log says now.
 
-Put here: what is asked for and what is wrong with it, which windows a range means, and replacing them. Not here: what
-follows downstream; the next merge sees the replaced windows in silver's history and applies them (merge.py); or who
-asks (cli.py, assets/backfill.py).
+Put here: what is asked for and what is wrong with it, which windows a range means, and replacing them. Not here: how
+bronze gets what it lacks of the log (earlier.py); what follows downstream, since the next merge sees the replaced
+windows in silver's history and applies them (merge.py); or who asks (cli.py, assets/backfill.py).
+
+What bronze lacks before its oldest byte is brought first, where the range needs it or a window does that it touches.
+What was logged before the first extraction began is in no window yet: it becomes windows of its own, older than all.
 
 A range is snapped outward to whole windows. What decodes to the rows that are there already is not written again.
 
@@ -18,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -40,17 +44,19 @@ from spark_jobs.compact import (
     told_of_partial,
 )
 from spark_jobs.config import Pipeline
-from spark_jobs.course import Beginning, Content, Rows, Rules, Standing, Step, Turn, course, first_rows, onwards
+from spark_jobs.course import Beginning, Content, Rows, Rules, Standing, Step, Turn, first_rows, onwards
+from spark_jobs.course import held as content_at_end
+from spark_jobs.earlier import Fetched, fetch, place_range
 from spark_jobs.errors import ConfigError, LakeError, LostRace, PartialImage, StratalogError, about
 from spark_jobs.lake import Checkpoint, Design, Head, Lake, Table, identifier, new_batch
-from spark_jobs.landed import Where, range_in
 from spark_jobs.merge import REDO
-from spark_jobs.pipeline import Outcome, filters_of, lake_of, merge_source, publish
+from spark_jobs.pipeline import Outcome, compact_source, filters_of, lake_of, merge_source, publish
 from spark_jobs.place import require_places
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
 from spark_jobs.rules import Pattern
 from spark_jobs.schema import definitions
+from spark_jobs.session import session_over
 from spark_jobs.skips import with_skips
 from spark_jobs.stretches import Stretch, stretches
 from spark_jobs.survey import look
@@ -70,24 +76,30 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be done again: [start, stop) of a source's log, as places; no tables means all of them."""
+    """What is to be done again: [start, stop) of a source's log, as places; no tables means all of them.
+
+    archive: a folder with copies of files that bronze may lack, instead of the one that the configuration names.
+    """
 
     source: str
-    start: Where
-    stop: Where
+    start: str | Position
+    stop: str | Position
     tables: tuple[str, ...] = ()
     layers: tuple[Layer, ...] = LAYERS
+    archive: Path | None = None
 
     def require_valid(self, pipeline: Pipeline) -> None:
         """What can be known to be wrong without Spark. Raises ConfigError with all of it, LakeError for no bronze."""
         problems: dict[str, str] = {}
-        texts = [place if isinstance(place, str) else str(place or "") for place in (self.start, self.stop)]
+        texts = [str(place) for place in (self.start, self.stop)]
         problems |= {key: "missing" for key, text in zip(("from", "to"), texts, strict=True) if not text.strip()}
         try:
             require_places(*texts)
         except ConfigError as error:
             problems |= error.problems
         problems |= self._wrong_layers()
+        if self.archive and not self.archive.is_dir():
+            problems["archive"] = f"{self.archive} is no folder"
         if self.source not in pipeline.sources:
             problems["source"] = f"no source {self.source!r}; there are {', '.join(pipeline.sources)}"
         else:
@@ -121,8 +133,12 @@ class Request:
         return not self.tables or any(one.matches(name.schema, name.table) for one in patterns)
 
     def range(self, spark: SparkSession, pipeline: Pipeline) -> Range:
-        """Where the places lie in bronze. Raises SourceError, ConfigError, LakeError."""
-        return range_in(spark, lake_of(pipeline), self.source, self.start, self.stop)
+        """Where the places lie in the log, also before bronze. Raises SourceError, ConfigError, LakeError."""
+        return place_range(spark, pipeline, self.source, self.start, self.stop, self.archive)
+
+    def manner(self, said: "Said", brought: "Brought") -> "Manner":
+        """With who is to hear of each table, and of what was brought into bronze."""
+        return Manner(self.layers, said, brought, self.archive)
 
 
 _LISTED = 20
@@ -172,16 +188,29 @@ Said = Callable[[Redone, int, int], None]
 """What a caller hears of each table: what became of it, the how manyth it is, and of how many."""
 
 
+Brought = Callable[[Fetched], None]
+"""What a caller hears of log that bronze lacked and has now."""
+
+
 def _unsaid(_: Redone, __: int, ___: int) -> None:
+    return None
+
+
+def _unheard(_: Fetched) -> None:
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a range is done again: through which layers, and who is told of each table."""
+    """How a range is done again: through which layers, who is told of each table and of what was brought into bronze.
+
+    archive: a folder with copies of files that bronze may lack, instead of the one that the configuration names.
+    """
 
     layers: tuple[Layer, ...] = LAYERS
     said: Said = _unsaid
+    brought: Brought = _unheard
+    archive: Path | None = None
 
 
 def windows(
@@ -243,10 +272,30 @@ def _put(
     found = _difference(rows, work, work.head, columns)
     if not found.any:
         return found, None
-    standing = Standing.from_notes(work.head.checkpoint.notes)
-    notes = work.notes(work.window.whole.start, standing, columns, left_out) | said
+    notes = work.notes(work.window.whole.start, _standing(work), columns, left_out) | said
     checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
-    return found, work.table.replace(rows, _within(work.window.ranges, work.again), work.head, checkpoint)
+    earlier = _emptied_earlier(rows.sparkSession, work)
+    markers = (marker(rows.sparkSession, columns.stored, turn) for turn in earlier)
+    condition = _within([*work.window.ranges, *(turn.range for turn in earlier)], work.again)
+    return found, work.table.replace(reduce(DataFrame.unionByName, markers, rows), condition, work.head, checkpoint)
+
+
+def _standing(work: Work) -> Standing:
+    """How the table stands in the end, with what is known of its beginning since log before the first extraction is."""
+    assert work.head is not None
+    assert work.head.checkpoint is not None
+    noted, told = Standing.from_notes(work.head.checkpoint.notes), work.standing
+    if told is None:
+        return noted
+    return replace(noted, emptied=noted.emptied or told.emptied, is_complete=noted.is_complete or told.is_complete)
+
+
+def _emptied_earlier(spark: SparkSession, work: Work) -> list[Turn]:
+    """The statements before the first extraction that emptied the table, and that silver does not show yet."""
+    if work.standing is None:
+        return []
+    there = _emptied_at(spark, work)
+    return [turn for turn in _emptying(work) if turn.range.start.order not in there]
 
 
 def _left_out(work: Work, parts: Sequence[Net]) -> dict[str, int]:
@@ -268,10 +317,14 @@ def _is_emptied_elsewhere(spark: SparkSession, work: Work) -> bool:
     """Whether other statements empty the table than those that silver has, as far as all of it is done again."""
     if not work.is_whole:
         return False
+    return _emptied_at(spark, work) != {turn.range.start.order for turn in _emptying(work)}
+
+
+def _emptied_at(spark: SparkSession, work: Work) -> set[tuple[int, ...]]:
+    """Where the statements stand that emptied the table, as silver shows them."""
     assert work.head is not None
     rows = work.table.read(spark, work.head.version).where(f"_op = '{silver.TRUNCATE}'")
-    there = {tuple(row["_window_start"]) for row in rows.select("_window_start").collect()}
-    return there != {turn.range.start.order for turn in _emptying(work)}
+    return {tuple(row["_window_start"]) for row in rows.select("_window_start").collect()}
 
 
 def _emptying(work: Work) -> list[Turn]:
@@ -420,11 +473,13 @@ def _position(place: Sequence[int], like: Range, known: Sequence[Stretch] = ()) 
     return Position(f"{base}.{number:0{len(digits)}d}", offset, stretch)
 
 
-def backfill(spark: SparkSession, pipeline: Pipeline, request: Request, said: Said = _unsaid) -> Outcome:
+def backfill(
+    spark: SparkSession, pipeline: Pipeline, request: Request, said: Said = _unsaid, brought: Brought = _unheard
+) -> Outcome:
     """Does what a request asks for. Raises ConfigError, SourceError, LakeError."""
     request.require_valid(pipeline)
     wanted = request.range(spark, pipeline)
-    manner = Manner(request.layers, said)
+    manner = request.manner(said, brought)
     return backfill_source(spark, pipeline, request.source, wanted, request.wants, manner)
 
 
@@ -438,14 +493,17 @@ def backfill_source(
 ) -> Outcome:
     """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
     lake = lake_of(pipeline)
-    held = _Held.of(lake, name, wanted)
+    replaces = SILVER in manner.layers
+    if replaces:
+        _Held.of(lake, name).require_end(wanted)
+        _bring(spark, pipeline, name, wanted.start, manner)
     names = sorted(filter(chosen, _in_scope(pipeline, name)))
     done: list[Redone] = []
     stopped: dict[TableName, str] = {}
     for at, table_name in enumerate(names, 1):
-        work = partial(_one, spark, pipeline, held, table_name, wanted)
+        work = partial(_one, spark, pipeline, name, table_name, wanted, manner)
         try:
-            found = _patiently(partial(work, replaces=SILVER in manner.layers))
+            found = _patiently(work)
         except StratalogError as error:
             log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
             stopped[table_name] = str(error)
@@ -453,25 +511,69 @@ def backfill_source(
             done.append(found)
             manner.said(found, at, len(names))
     replaced = [one.compacted for one in done if one.compacted]
-    if DOWNSTREAM not in manner.layers:
-        return Outcome(published.read(lake, name), published.surveyed(lake, name), replaced, stopped=stopped)
-    again = {} if SILVER in manner.layers else {one.name: one.windows for one in done}
     tables = frozenset(names) - stopped.keys()
-    outcome = _patiently(lambda: merge_source(spark, pipeline, name, tables=tables, again=again))
+    before = _first_seen(spark, pipeline, name, wanted, chosen) if replaces else None
+    if before:
+        tables |= {one.name for one in before.compacted}
+        replaced += before.compacted
+        stopped |= before.stopped
+    if DOWNSTREAM not in manner.layers:
+        if before:
+            publish(spark, pipeline, name, before)
+        return Outcome(published.read(lake, name), published.surveyed(lake, name), replaced, stopped=stopped)
+    again = {} if replaces else {one.name: one.windows for one in done}
+    outcome = _patiently(lambda: merge_source(spark, pipeline, name, before, tables=tables, again=again))
     publish(spark, pipeline, name, outcome)
     return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
 
 
+def _first_seen(
+    spark: SparkSession, pipeline: Pipeline, name: str, wanted: Range, chosen: Callable[[TableName], bool]
+) -> Outcome | None:
+    """Compacts the tables that only log from before the first extraction shows, as a run does that sees one first."""
+    held = _Held.of(lake_of(pipeline), name)
+    begin, oldest = bronze.begin(held.checkpoint), bronze.oldest(held.checkpoint)
+    if wanted.start >= begin or oldest >= begin:
+        return None
+    _, found = look(session_over(spark, 0), held.table, held.version, Range(oldest, begin), oldest)
+    known = {one.name for one in published.read(lake_of(pipeline), name)}
+    new = [one for one in found.tables if (one.schema, one.table) not in known]
+    mine = sorted(one for one in new if pipeline.scope.holds(one.schema, one.table) and chosen(one))
+    if not mine:
+        return None
+    return _patiently(lambda: compact_source(spark, pipeline, name, tables=frozenset(mine), appeared=mine))
+
+
+def _bring(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position, manner: Manner) -> None:
+    """Has bronze hold the log from a place on. Raises LakeError where nobody has what it lacks."""
+    for one in _patiently(lambda: fetch(spark, pipeline, source, begin, manner.archive)):
+        manner.brought(one)
+
+
 def _one(
-    spark: SparkSession, pipeline: Pipeline, held: "_Held", name: TableName, wanted: Range, *, replaces: bool
+    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, wanted: Range, manner: Manner
 ) -> Redone:
     """One table; planned anew each time, since another writer may have moved its head."""
-    if not replaces:
-        table = lake_of(pipeline).silver(held.source, name.schema, name.table)
+    held = _Held.of(lake_of(pipeline), source)
+    if SILVER not in manner.layers:
+        table = lake_of(pipeline).silver(source, name.schema, name.table)
         head = table.head()
         return Redone(name, windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ())
-    work = _work(spark, pipeline, held, name, wanted)
+    try:
+        work = _work(spark, pipeline, held, name, wanted)
+    except _Begun as error:
+        with about(f"{source}: {name}"):
+            _bring(spark, pipeline, source, error.begin, manner)
+        return _one(spark, pipeline, source, name, wanted, manner)
     return redo(spark, work) if work else Redone(name)
+
+
+class _Begun(LakeError):
+    """A window that a range touches begins before bronze does."""
+
+    def __init__(self, begin: Position) -> None:
+        super().__init__(f"a window of the range begins at {begin}, before bronze does")
+        self.begin = begin
 
 
 def _patiently(do: Callable[[], Result]) -> Result:
@@ -500,20 +602,21 @@ class _Held:
     checkpoint: Checkpoint
 
     @classmethod
-    def of(cls, lake: Lake, source: str, wanted: Range) -> "_Held":
-        """Raises LakeError where bronze does not hold the whole range."""
+    def of(cls, lake: Lake, source: str) -> "_Held":
+        """Raises LakeError where bronze is empty."""
         table = lake.bronze(source)
         head = table.head()
         if head is None or head.checkpoint is None:
             raise LakeError(f"{source}: bronze holds nothing yet")
-        bronze.require_held(source, head.checkpoint, max(wanted.start, bronze.begin(head.checkpoint)))
-        held = Range(bronze.begin(head.checkpoint), head.checkpoint.position)
-        if wanted.start < held.start or held.stop < wanted.stop:
-            raise LakeError(
-                f"{source}: bronze holds {held}, which is not all of {wanted}; "
-                "fetching older logs for a backfill is not handled yet"
-            )
         return cls(source, table, head.version, head.checkpoint)
+
+    def require_end(self, wanted: Range) -> None:
+        """Raises LakeError where the range ends behind bronze."""
+        if self.checkpoint.position < wanted.stop:
+            raise LakeError(
+                f"{self.source}: the range ends at {wanted.stop}, and bronze at {self.checkpoint.position}: what comes "
+                "behind that is read by a run (stratalog run), not by a backfill; run first, or end the range there"
+            )
 
 
 def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName, wanted: Range) -> Work | None:
@@ -531,9 +634,10 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
         raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
     touched = touched or _Touched(())
     begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
-    bronze.require_held(held.source, held.checkpoint, begin)
-    onward = Range(begin, head.position)
     oldest, skips = bronze.oldest(held.checkpoint), filters.skips_alone
+    if begin < oldest:
+        raise _Begun(begin)
+    onward = Range(begin, head.position)
     slices, seen = look(spark, held.table, held.version, onward, oldest)
     with about(f"{held.source}: {name}"):
         ancestry = Ancestry(spark, lake, held.source, held.table, held.version, oldest, by_log=True, filters=skips)
@@ -547,7 +651,8 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
             begun=_begun(table, begin),
             beginning=Beginning(ancestry.made, is_needed=oldest > bronze.begin(held.checkpoint)),
         )
-        steps = course(seen, name, onward, None, rules)
+        content = content_at_end(seen, name, onward, None, rules)
+        steps = content.steps
         carried = next((one.carried for one in steps if isinstance(one, Turn) and one.range == named), None)
         again = named if carried and _since(name, carried, wanted) < wanted.stop else None
     ranges = sorted((*touched.windows, *_between(touched.gaps, steps)), key=lambda one: one.start.order)
@@ -555,10 +660,9 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
         log.info("%s: %s: has no row in %s", held.source, name, wanted)
         return None
     window = Window(held.table, held.version, tuple(ranges), xa=seen.xa)
-    size = seen.tables[name].size if name in seen.tables else 0
-    return Work(
-        held.source, name, window, steps, table, head, size, again=again, filters=own, is_whole=touched.is_whole
-    )
+    work = Work(held.source, name, window, steps, table, head, content.size, again=again, filters=own)
+    standing = content.standing if ranges and ranges[0].start < bronze.begin(held.checkpoint) else None
+    return replace(work, is_whole=touched.is_whole, standing=standing)
 
 
 def _begun(table: Table, begin: Position) -> TableDefinition | None:
@@ -599,7 +703,10 @@ def _named(spark: SparkSession, table: Table, head: Head, wanted: Range, known: 
 
 @dataclass(frozen=True, slots=True)
 class _Touched:
-    """What a range touches of a table: windows that silver shows, and of tables under rules what lies between them.
+    """What a range touches of a table: windows that silver shows, and gaps between them that may have rows.
+
+    These lie between windows of a table under rules, and of any table before the first extraction, whose windows are
+    all behind that.
 
     is_whole: it is all that the table has of the log.
     """
@@ -615,15 +722,15 @@ def _touched(
     """None where the range touches nothing."""
     if head is None or head.position is None:
         return _Touched((wanted,)) if head else None
-    known = stretches(held.checkpoint)
-    if not is_ruled and RULES not in (head.checkpoint.notes if head.checkpoint else {}):
-        found = windows(spark, table, head, wanted, known)
-        return _Touched(found) if found else None
-    begin, oldest = bronze.begin(held.checkpoint), bronze.oldest(held.checkpoint)
-    every = windows(spark, table, head, Range(begin, max(head.position, begin)), known)
-    gaps = _gaps(every, Range(oldest, max(head.position, oldest)))
+    begin, oldest = bronze.earliest(held.checkpoint), bronze.oldest(held.checkpoint)
+    every = windows(spark, table, head, Range(begin, max(head.position, begin)), stretches(held.checkpoint))
+    is_ruled = is_ruled or RULES in (head.checkpoint.notes if head.checkpoint else {})
+    looked_for = head.position if is_ruled else bronze.begin(held.checkpoint)
+    gaps = _gaps(every, Range(oldest, max(looked_for, oldest)))
     touched = tuple(one for one in every if one.overlaps(wanted))
     between = tuple(one for one in gaps if one.overlaps(wanted))
+    if not is_ruled:
+        return _Touched(touched, between) if touched or between else None
     is_whole = len(touched) + len(between) == len(every) + len(gaps) and all(one.start >= oldest for one in every)
     return _Touched(touched, between, is_whole) if touched or between else None
 
@@ -631,7 +738,7 @@ def _touched(
 def _gaps(found: Sequence[Range], whole: Range) -> list[Range]:
     """What lies between windows, of a part of the log."""
     starts, stops = [whole.start, *(one.stop for one in found)], [*(one.start for one in found), whole.stop]
-    between = ((max(start, whole.start), stop) for start, stop in zip(starts, stops, strict=True))
+    between = ((max(start, whole.start), min(stop, whole.stop)) for start, stop in zip(starts, stops, strict=True))
     return [Range(start, stop) for start, stop in between if start < stop]
 
 

@@ -21,6 +21,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake import Checkpoint, Table
 from spark_jobs.position import Position, Range, file_number
 from spark_jobs.session import own_session
+from spark_jobs.stretches import stretches
 
 COLUMNS = {
     "stretch": "INT",
@@ -63,19 +64,29 @@ READING = {
 
 
 def begin(checkpoint: Checkpoint) -> Position:
-    """Where the first extraction began: nothing of the log before it was ever read."""
+    """Where the first extraction began."""
     return Position.parse(checkpoint.notes["begin"])
 
 
+def earliest(checkpoint: Checkpoint) -> Position:
+    """As far back as bronze ever held the log: where the first extraction began, or before that what was brought."""
+    first = stretches(checkpoint)[0].begin
+    return min(first, begin(checkpoint)) if "begin" in checkpoint.notes else first
+
+
 def oldest(checkpoint: Checkpoint) -> Position:
-    """Where the log that bronze holds begins now: where the first extraction did, or later since gc removed files."""
+    """Where the log that bronze holds begins now.
+
+    That is where the first extraction did, or later since gc removed files, or earlier since files were brought.
+    """
     said = checkpoint.notes.get("oldest")
     return Position.parse(said) if said else begin(checkpoint)
 
 
 def removed(checkpoint: Checkpoint) -> Range | None:
     """The part of the log that gc has removed; None where it has not removed any."""
-    return Range(begin(checkpoint), oldest(checkpoint)) if "oldest" in checkpoint.notes else None
+    first, now = earliest(checkpoint), oldest(checkpoint)
+    return Range(first, now) if first < now else None
 
 
 def require_held(source: str, checkpoint: Checkpoint, start: Position) -> None:

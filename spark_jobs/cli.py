@@ -614,32 +614,39 @@ def export(path: Path, source: str, folder: Path) -> None:
     type=click.Choice(["silver", "downstream"]),
     help="Only this layer; without it both. downstream alone merges the range's keys again from silver as it is.",
 )
-def backfill(
-    path: Path, source: str, start: str, stop: str, tables: tuple[str, ...], layers: tuple["Layer", ...]
-) -> None:
-    """Do a range again from bronze, through silver and downstream.
+@click.option(
+    "--archive",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A folder of copies of binlog files, for what bronze lacks of the range; without it the one that the "
+    "configuration names. What is not there is read from the source itself.",
+)
+def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **asked: Any) -> None:
+    """Do a range again from bronze, through silver and downstream, first bringing what bronze lacks of it.
 
     \b
     Example: stratalog backfill -c pipeline.yaml --source shop \\
                  --from mysql-bin.000001:4 --to mysql-bin.000003:4
+    Example: stratalog backfill -c pipeline.yaml --source shop --archive ./saved-binlogs \\
+                 --from 2026-11-21T08:00:00Z --to mysql-bin.000003:4
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.backfill import LAYERS, Redone, Request
     from spark_jobs.backfill import backfill as do_again
     from spark_jobs.place import require_places
 
     require_places(start, stop)
-    request = Request(source, start, stop, tables, layers or LAYERS)
+    request = Request(start=start, stop=stop, layers=layers or LAYERS, **asked)
     request.require_valid(load(path))
 
     def said(one: Redone, at: int, of: int) -> None:
         _ERRORS.print(f"{at}/{of} {one}", markup=False, highlight=False)
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        outcome = do_again(spark, pipeline, request, said)
+        outcome = do_again(spark, pipeline, request, said, lambda one: click.echo(f"{name}: brought {one}"))
         _say_outcome(name, outcome)
         return outcome
 
-    _each_source(path, source, one)
+    _each_source(path, request.source, one)
 
 
 @cli.command()

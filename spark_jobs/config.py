@@ -202,6 +202,9 @@ class Source(_Model):
     a new stretch of the log."""
     files: Path | None = None
     """A directory of binlog files; numbers in the names give the order."""
+    archive: Path | None = None
+    """A directory of copies of its older binlog files: a backfill that begins before bronze does brings what bronze
+    lacks from there, and only what is not there from the source itself."""
     start: Annotated[str, AfterValidator(_start)] = "earliest"
     """Where the first run begins: ``earliest``, ``latest``, or a place (a position, a GTID set, a time)."""
 
@@ -706,11 +709,13 @@ def _pattern_text(text: Any) -> str | None:
         return None
 
 
+def _anchored_source(source: Source, folder: Path) -> Source:
+    paths = {key: folder / path for key in ("files", "archive") if (path := getattr(source, key)) is not None}
+    return source.model_copy(update=paths)
+
+
 def _anchored(pipeline: Pipeline, folder: Path) -> Pipeline:
-    sources = {
-        name: source if source.files is None else source.model_copy(update={"files": folder / source.files})
-        for name, source in pipeline.sources.items()
-    }
+    sources = {name: _anchored_source(source, folder) for name, source in pipeline.sources.items()}
     lake = pipeline.lake if _REMOTE.match(pipeline.lake) else str(folder / pipeline.lake)
     to = pipeline.reports.to
     reports = pipeline.reports.model_copy(update={"to": to and folder / to})

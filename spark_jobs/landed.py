@@ -43,7 +43,7 @@ def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: W
     begin = places.position(start) if start else bronze.oldest(head.checkpoint)
     removed = bronze.removed(head.checkpoint)
     if start:
-        bronze.require_held(source, head.checkpoint, max(begin, bronze.begin(head.checkpoint)))
+        bronze.require_held(source, head.checkpoint, max(begin, bronze.earliest(head.checkpoint)))
     elif removed:
         log.warning("%s: what lies before %s is left out: %s", source, removed.stop, bronze.gone(source, removed))
     return Range(begin, places.position(stop) if stop else head.checkpoint.position)
@@ -75,7 +75,15 @@ class Places:
         if len(numbers) > 1:
             listed = " or ".join(f"{number}/{position.file}:{position.offset}" for number in numbers)
             raise ConfigError(f"{self.name}: {position} may lie in several stretches of the log; write {listed}")
-        return replace(position, stretch=numbers[0] if numbers else self._stretches[-1].number)
+        return replace(position, stretch=numbers[0] if numbers else self._stretch_of_no_file(position))
+
+    def _stretch_of_no_file(self, position: Position) -> int:
+        """Of a file that bronze does not hold: the oldest stretch, where it lies before what is left of that."""
+        oldest = bronze.oldest(self._checkpoint)
+        is_before = (
+            position.file.rpartition(".")[0] == oldest.file.rpartition(".")[0] and position.number < oldest.number
+        )
+        return oldest.stretch if is_before else self._stretches[-1].number
 
     def _found(self, place: Place) -> Position:
         """A GTID set or a time, looked for in the newest stretch first. Raises what the newest one said."""

@@ -279,7 +279,7 @@ class _Work:
                 f"bronze is in stretch {held.position.stretch} of the log, and tables are loaded from a server that "
                 "the whole log is of alone; give the source another name and begin it anew"
             )
-        begin = bronze.begin(held)
+        begin = bronze.earliest(held)
         since = self.server.settled()
         if since < begin and has_no_transaction_before(self.server, begin):
             since = begin

@@ -81,6 +81,18 @@ def _behind(file: BinlogFile) -> pc.Expression:
     return here | (pc.field("stretch") > stretch)
 
 
+def archived_before(oldest: BinlogFile, names: Sequence[str]) -> list[BinlogFile]:
+    """Of an archive's files those that follow each other up to the one before bronze's oldest, in order."""
+    by_place = {one.place: one for one in (BinlogFile(name, oldest.stretch) for name in names)}
+    found: list[BinlogFile] = []
+    stretch, number = oldest.place
+    while one := by_place.get((stretch, number - 1 - len(found))):
+        if one.name.rpartition(".")[0] != oldest.name.rpartition(".")[0]:
+            break
+        found.append(one)
+    return found[::-1]
+
+
 def end_of(table: Table, head: Head, file: BinlogFile) -> int:
     """The offset up to which bronze holds a file; 0 where it holds nothing of it."""
     stretch, number = file.place
@@ -90,7 +102,10 @@ def end_of(table: Table, head: Head, file: BinlogFile) -> int:
 
 
 def require_whole(files: Sequence[BinlogFile], held: Sequence[BinlogFile]) -> None:
-    """Raises ConfigError for files that bronze does not hold, or with others between them; ``held``: all, in order."""
+    """Raises ConfigError for files that are not there, or with others between them.
+
+    held: all that bronze holds, and the archive before that, in order.
+    """
     first, last = min(files), max(files)
     absent = [file for file in sorted(files) if file not in held]
     if absent:

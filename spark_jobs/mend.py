@@ -306,7 +306,7 @@ def _event(lake: Lake, source: str, text: str) -> _Event:
     place = _position(lake, source, text)
     head = _held(lake, source)
     assert head.checkpoint is not None
-    bronze.require_held(source, head.checkpoint, max(place, bronze.begin(head.checkpoint)))
+    bronze.require_held(source, head.checkpoint, max(place, bronze.earliest(head.checkpoint)))
     here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
     inside = here & (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)
     rows = [

@@ -124,13 +124,21 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
 
 
 def compact_source(
-    spark: SparkSession, pipeline: Pipeline, name: str, *, tables: frozenset[TableName] | None = None
+    spark: SparkSession,
+    pipeline: Pipeline,
+    name: str,
+    *,
+    tables: frozenset[TableName] | None = None,
+    appeared: Sequence[TableName] = (),
 ) -> Outcome:
-    """Bronze -> silver, up to bronze's end, for each table in scope (and in ``tables``) that has something new."""
+    """Bronze -> silver, up to bronze's end, for each table in scope (and in ``tables``) that has something new.
+
+    appeared: tables that nothing is published of, and that only log has which was put before bronze's oldest.
+    """
     lake = lake_of(pipeline)
     table = lake.bronze(name)
     head = table.head()
-    entries = published.read(lake, name)
+    entries = published.read(lake, name) + [Entry(name, one.schema, one.table, "current") for one in appeared]
     if head is None or head.checkpoint is None:
         return Outcome(entries, None)
     surveyed = published.surveyed(lake, name)

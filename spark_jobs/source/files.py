@@ -69,6 +69,11 @@ class Files:
                     "again, now that it is closed"
                 )
 
+    def names(self) -> list[str]:
+        """The log's files in order, by their names alone. Raises SourceError."""
+        with _reading(f"{self.name}: {self.directory}"):
+            return self._names()
+
     def _names(self) -> list[str]:
         found = [entry.name for entry in self.directory.iterdir() if entry.is_file()]
         names = sorted((name for name in found if _NAME.fullmatch(name)), key=file_number)

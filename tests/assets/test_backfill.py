@@ -1,6 +1,8 @@
 """Ranges of files and of places done again from Dagster, and which files it knows."""
 
+import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from spark_jobs.lake import Checkpoint, Head
 from spark_jobs.log_files import BinlogFile
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
+from spark_jobs.retention import gc_source
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Commit, Insert, Update
 
@@ -106,6 +109,38 @@ def test_three_ways_do_a_range_again_and_say_what_differed(shop: CodeLocation) -
     assert known(shop) == FILES, "registered again, in order"
 
 
+@pytest.mark.spark
+@pytest.mark.long
+def test_files_that_only_the_archive_has_are_partitions_and_are_brought(tmp_path: Path, spark: SparkSession) -> None:
+    sources = {"shop": {"files": "./binlogs", "archive": "./archive"}}
+    with location(tmp_path, spark, sources=sources) as shop:
+        for number in (1, 2, 3):
+            shop.write(number, Insert("shop.orders", (number, "a")))
+        shutil.copytree(tmp_path / "binlogs", tmp_path / "archive")
+        shop.run()
+        pipeline = shop.pipeline
+        retention = pipeline.retention.model_copy(update={"bronze": timedelta(days=1)})
+        gc_source(spark, pipeline.model_copy(update={"retention": retention}), "shop")
+        for name in FILES[:2]:
+            (tmp_path / "binlogs" / name).unlink()
+        shop.run()
+        assert known(shop) == FILES
+        spoil(shop, "silver")
+        size = sum((tmp_path / "archive" / name).stat().st_size for name in FILES[:2])
+
+        ran = shop.backfill(FILES[1], FILES[1])
+        assert ran.success, ran.failures
+        said = ran.materialized["backfill/shop"]
+        assert (said["binlog/start"], said["binlog/end"]) == ("mysql-bin.000002:4", "mysql-bin.000003:4")
+        assert (said["rows/new"], said["brought/files"], said["brought/bytes"]) == (1, 2, size), (
+            "its window began before"
+        )
+        assert said["brought/range"] == "[mysql-bin.000001:4, mysql-bin.000003:4)"
+        assert said["brought/from"] == f"the archive {tmp_path / 'archive'}"
+        assert known(shop) == FILES
+        assert orders(shop) == [(1, "a"), (2, "a"), (3, "a")]
+
+
 @pytest.fixture
 def form(tmp_path: Path) -> Iterator[CodeLocation]:
     with location(tmp_path, sources={"shop": {"files": "./binlogs"}, "archive": {"files": "./binlogs"}}) as made:
@@ -124,6 +159,7 @@ RIGHT = {"source": "shop", "from": "a.000001:4", "to": "a.000002:4"}
         ({"from": " ", "to": "x", "tables": ["orders"]}, ["from: missing", "to: 'x' is no place", "tables[0]: "]),
         ({"tables": ["shop.nothing"]}, ["tables[0]: shop.nothing is no table of shop that a run has seen: none"]),
         ({"layers": []}, ["layers: none: choose among silver, downstream"]),
+        ({"archive": "/nowhere"}, ["archive: /nowhere is no folder"]),
     ],
 )
 def test_what_is_wrong_is_said_at_once_and_in_one_message(
@@ -164,6 +200,30 @@ def test_a_source_waits_in_its_pool_and_other_sources_are_skipped(form: CodeLoca
     failed = [event.step_key for event in ran.all_events if event.is_step_failure]
     skipped = [event.step_key for event in ran.all_events if event.is_step_skipped]
     assert (failed, skipped) == (["backfill_shop_range"], ["backfill_archive_range"])
+
+
+def test_an_archive_that_cannot_be_listed_leaves_its_files_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bronze = Bronze("a.000003", "a.000004")
+    monkeypatch.setattr("spark_jobs.pipeline.lake_of", lambda _: bronze)
+    monkeypatch.setattr(log_files, "held_files", bronze.list)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    for name in ("a.000000", "a.000002", "a.000001", "a.000007"):
+        (archive / name).touch()
+    with location(tmp_path, sources={"shop": {"files": "./binlogs", "archive": "./archive"}}) as made:
+        for number in (1, 2):
+            register_files(made.instance, made.pipeline, "shop")
+            assert known(made) == [f"a.00000{at}" for at in range(5)], number
+        archive.rename(tmp_path / "unmounted")
+        register_files(made.instance, made.pipeline, "shop")
+        assert known(made) == [f"a.00000{at}" for at in range(5)]
+        assert bronze.listed == [None], "bronze is not read for what the archive has"
+        (tmp_path / "unmounted").rename(archive)
+        (archive / "a.000001").unlink()
+        register_files(made.instance, made.pipeline, "shop")
+        assert known(made) == ["a.000002", "a.000003", "a.000004"]
 
 
 class NoSpark:

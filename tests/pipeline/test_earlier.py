@@ -1,0 +1,115 @@
+"""Backfills that begin before bronze does: they bring what it lacks, and leave what one run over all of it would have.
+
+The server keeps its log, so bronze is made to lack it: by a source that begins at the log's end, and by gc.
+"""
+
+from datetime import timedelta
+
+import pytest
+
+from spark_jobs import bronze
+from spark_jobs.audit import breaks
+from spark_jobs.backfill import Manner, Request, backfill, backfill_source
+from spark_jobs.binlog import TableName
+from spark_jobs.config import Pipeline
+from spark_jobs.earlier import Fetched, fetch
+from spark_jobs.errors import LakeError
+from spark_jobs.lake import Checkpoint, Head
+from spark_jobs.pipeline import lake_of
+from spark_jobs.position import Position, Range
+from spark_jobs.retention import gc_source
+from tests.fix_pipeline import SOURCE, Shop, require_same
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
+
+READERS = frozenset({"silver"})
+
+
+def head_of(pipeline: Pipeline) -> tuple[Head, Checkpoint]:
+    head = lake_of(pipeline).bronze(SOURCE).head()
+    assert head
+    assert head.checkpoint
+    return head, head.checkpoint
+
+
+def oldest(pipeline: Pipeline) -> str:
+    return str(bronze.oldest(head_of(pipeline)[1]))
+
+
+def collected(shop: Shop, pipeline: Pipeline) -> None:
+    """gc has removed all files but the last, whoever needs them."""
+    kept = pipeline.retention.model_copy(update={"bronze": timedelta(microseconds=1)})
+    names = [f"{shop.database.name}.{table}" for table in ("t", "bag", "emptied", "old")]
+    given = pipeline.model_copy(update={"retention": kept})
+    gc_source(shop.spark, given, SOURCE, ignored=frozenset(names) | READERS)
+
+
+def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_back(shop: Shop) -> None:
+    shop.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE bag (v INT)",
+        "CREATE TABLE emptied (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE old (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO t VALUES (1,1),(2,2),(3,3),(4,4)",
+        "INSERT INTO bag VALUES (1),(1),(2)",
+        "INSERT INTO emptied VALUES (1,1),(2,2)",
+        "INSERT INTO old VALUES (1,1)",
+    )
+    ((moment,),) = shop.database.execute("SELECT UTC_TIMESTAMP(6)")
+    shop.execute(
+        "FLUSH BINARY LOGS",
+        "TRUNCATE TABLE emptied",
+        "DELETE FROM t WHERE id = 4",
+        "ALTER TABLE t ADD COLUMN note VARCHAR(9) DEFAULT 'x'",
+        "INSERT INTO emptied VALUES (2,22)",
+        "UPDATE old SET v = 2",
+    )
+    begin = shop.end()  # inside a file
+    shop.execute(
+        "UPDATE t SET v = 11 WHERE id = 1",
+        "DELETE FROM t WHERE id = 2",
+        "DELETE FROM bag WHERE v = 2",
+        "INSERT INTO bag VALUES (3)",
+        "INSERT INTO emptied VALUES (3,3)",
+    )
+    pipeline = Shop(shop.spark, shop.database, shop.folder, begin).pipeline(live=True)
+    _, outcome = shop.run(pipeline)
+    assert TableName(shop.database.name, "bag") in outcome.stopped, "it has had copies that the lake never saw"
+    assert [row[0] for row in shop.merged(pipeline, "t")] == [1]
+    brought: list[Fetched] = []
+    manner = Manner(brought=brought.append)
+    wanted = Range(shop.start, begin)
+
+    # Killed between bringing and redoing: the log is there, the tables are what they were.
+    (first,) = fetch(shop.spark, pipeline, SOURCE, shop.start, None)
+    assert first.range == Range(Position(shop.start.file, 4), begin)
+    assert first.origin == f"the server {shop.database.server.host}:{shop.database.server.port}"
+    assert shop.merged(pipeline, "t") == [(1, 11, "x")]
+    head, checkpoint = head_of(pipeline)
+    assert breaks(lake_of(pipeline).bronze(SOURCE), head) == []
+    assert str(checkpoint.position) == str(shop.end())
+
+    done = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, manner)
+    assert (done.stopped, brought) == ({}, [])
+    shop.run(pipeline)
+    for table in ("t", "emptied", "old", "bag"):
+        require_same(shop, pipeline, table)
+    marks = shop.silver(pipeline, "emptied").where("_op = 'truncate'").count()
+    assert marks == 1, "silver's history tells of the statement too"
+    again = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, manner)
+    assert (again.compacted, again.merged, again.stopped) == ([], [], {})
+
+    shop.execute("UPDATE t SET v = 12 WHERE id = 1", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (9,9,'n')")
+    shop.run(pipeline)
+    collected(shop, pipeline)
+    assert oldest(pipeline) == f"{shop.end().file}:4"
+    behind = Range(shop.start, Position(shop.end().file, 1 << 30))
+    with pytest.raises(LakeError, match=r"the range ends at .*, and bronze at .*: what comes behind that is read by a"):
+        backfill_source(shop.spark, pipeline, SOURCE, behind, lambda _: True)
+    shop.spark.sql(f"UPDATE {lake_of(pipeline).silver(SOURCE, shop.database.name, 't').sql} SET v = 77 WHERE id = 3")
+    request = Request(SOURCE, f"{moment.isoformat()}Z", str(begin), (f"{shop.database.name}.t",))
+    outcome = backfill(shop.spark, pipeline, request, brought=brought.append)
+    assert not outcome.stopped
+    assert [one.files for one in brought] == [1, 1], "the range begins in one file, and a window that it touches before"
+    assert [str(one.name) for one in outcome.merged] == [f"{shop.database.name}.t"]
+    require_same(shop, pipeline, "t")
