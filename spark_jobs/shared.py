@@ -62,14 +62,14 @@ class Side:
 
     def _refused(self) -> str:
         begin = silver.before_sql(self.clock.begin)
-        known = f"the order times of source {self.owner[0]} are known from {self.clock.begin} on"
+        known = f"order times are known from {self.clock.begin} on ({self.clock.table.path})"
         reasons = {
             f"_op = '{silver.LOAD}'": "it has rows that were loaded, and nothing tells when these were written",
             f"_op = '{silver.RENAME}'": "it has rows of a table that was given its name, and nothing tells when these "
             "were written",
             f"_position < {begin}": f"{known}, and it has rows from before that",
         }
-        how = "which keys: shared has to know; route the table to one of its own"
+        how = "and keys: shared has to know when; route it to a table of its own (docs/routes.md)"
         raised = {
             when: f"raise_error({quoted(f'spark_jobs.errors.TableStopped: {self}: {why}, {how}')} || '\\n\\n')"
             for when, why in reasons.items()
