@@ -35,6 +35,8 @@ COLUMNS = {"stretch": "INT", "number": "BIGINT", "start": "BIGINT", "stop": "BIG
 """A run of transactions of one file, [start, stop), and the order time of all of them."""
 ORDER = "_order"
 """Column of rows on the way: their order time."""
+LATE = "_late_"
+"""What the names of columns begin with that rows have on the way to that."""
 _REACHED, _BEGIN, _LATE = "reached", "begin", "late"
 _IDLE = timedelta(minutes=1)
 """How far an idle server's clock has to be ahead before a commit says so."""
@@ -82,14 +84,14 @@ class Clock:
         if not self.has_late:
             return rows.withColumn(ORDER, F.col("_committed_at"))
         late = self.table.read(session, self.version)
-        late = late.select(*(F.col(name).alias(f"_late_{name}") for name in COLUMNS))
+        late = late.select(*(F.col(name).alias(f"{LATE}{name}") for name in COLUMNS))
         here = F.expr(
-            "_position.stretch = _late_stretch AND _position.number = _late_number AND "
-            "_position.offset >= _late_start AND _position.offset < _late_stop"
+            f"_position.stretch = {LATE}stretch AND _position.number = {LATE}number AND "
+            f"_position.offset >= {LATE}start AND _position.offset < {LATE}stop"
         )
         found = rows.join(F.broadcast(late), here, "left")
-        order = F.greatest("_committed_at", "_late_order_at")
-        return found.withColumn(ORDER, order).drop(*(f"_late_{name}" for name in COLUMNS))
+        order = F.greatest("_committed_at", f"{LATE}order_at")
+        return found.withColumn(ORDER, order).drop(*(f"{LATE}{name}" for name in COLUMNS))
 
 
 def known(lake: Lake, source: str) -> Clock | None:

@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import clock, silver
-from spark_jobs.clock import ORDER, Clock
+from spark_jobs.clock import LATE, ORDER, Clock
 from spark_jobs.errors import LakeError, TableStopped, about
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, quoted
 from spark_jobs.merge import ADDED, Merged, News, Work, merge
@@ -197,6 +197,12 @@ def _require_one_key(work: Work, others: Sequence[Part]) -> None:
         raise TableStopped(
             "has row images that leave columns out, which are not completed where keys are shared; "
             "SET GLOBAL binlog_row_image = 'FULL', and reset it: stratalog reset"
+        )
+    taken = [name for name in columns.types if name.lower() in {ORDER, _CUTS} or name.lower().startswith(LATE)]
+    if taken:
+        raise TableStopped(
+            f"its column {taken[0]} has the name of one that rows have on the way where keys are shared; rename it, or "
+            "route it to a table of its own"
         )
     for one in others:
         kinds = [{columns.types.get(name), one.columns.get(name)} for name in columns.key]

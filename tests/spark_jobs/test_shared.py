@@ -22,7 +22,8 @@ from spark_jobs.parts import Owner, Part
 from spark_jobs.position import Position, Range
 from spark_jobs.shared import Fold, Side, _changed, _require_one_key
 
-STEPS = int(os.environ.get("STRATALOG_SHARED_STEPS", "10"))
+STEPS = int(os.environ.get("STRATALOG_SHARED_STEPS", "40"))
+"""Merges of the long run."""
 FILE = "mysql-bin.000001"
 TYPES = {"id": "INT", "v": "INT"}
 OWNERS: list[Owner] = [("eu", "shop_1", "t"), ("eu", "shop_2", "t"), ("us", "shop_1", "t")]
@@ -168,10 +169,10 @@ def work_of(one: Merging) -> tuple[Work, Head]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", range(1))
-def test_in_whatever_order_sources_are_merged_a_key_is_as_it_was_written_last(spark: SparkSession, seed: int) -> None:
-    some = random.Random(seed)
-    logs = {source: log_of(some, source, 5 * STEPS) for source in ("eu", "us")}
+@pytest.mark.parametrize("steps", [6, pytest.param(STEPS, marks=pytest.mark.long)])
+def test_in_whatever_order_sources_are_merged_a_key_is_as_it_was_written_last(spark: SparkSession, steps: int) -> None:
+    some = random.Random(steps)
+    logs = {source: log_of(some, source, 8 * steps) for source in ("eu", "us")}
     clocks = {}
     for source, changes in logs.items():
         late = Given(LATE)
@@ -186,7 +187,7 @@ def test_in_whatever_order_sources_are_merged_a_key_is_as_it_was_written_last(sp
     table: dict[int, tuple[Any, ...]] = {}
     fold = Fold(spark, TYPES, ("id",))
     redone = 0
-    for _ in range(STEPS):
+    for _ in range(steps):
         one = some.choice(sides)
         again: list[Range] = []
         if one.merged is not None and some.random() < 0.4:  # a rule changed, and a window is done again
@@ -253,6 +254,7 @@ def test_every_column_is_written_and_only_what_differs() -> None:
         (silver.Columns(TYPES, ("id",), has_partial=True), TYPES, "has row images that leave columns out"),
         (silver.Columns(TYPES, ("v", "id")), TYPES, r"its key is \(v INT, id INT\), and that of .* is \(id INT\)"),
         (silver.Columns({"id": "FLOAT"}, ("id",)), {"id": "DOUBLE"}, r"\(id FLOAT\).*\(id DOUBLE\)"),
+        (silver.Columns(TYPES | {"_Order": "INT"}, ("id",)), TYPES, "its column _Order has the name of one"),
         (silver.Columns({"id": "BIGINT"}, ("id",)), TYPES, None),
     ],
 )
