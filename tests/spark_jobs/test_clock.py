@@ -60,7 +60,7 @@ def late_ones(slices: list[dict[str, Any]], before: int | None) -> tuple[list[La
             one = by_place[row["number"], row["start"]]
             for part in clock._late_task(batches([one | {"_floor": int(floor[at])}])):
                 names = ("number", "start", "stop", "order_at")
-                found += [tuple(late[name] for name in names) for late in part.to_pylist()]  # type: ignore[misc]
+                found += [tuple(late[name] for name in names) for late in part.to_pylist()]
     reached = max(int(one) for one in (*table.column("greatest").to_pylist(), *floor) if one > clock._NEVER)
     return found, reached
 
