@@ -240,6 +240,11 @@ def of_merged_part(part: Metadata, before: Metadata, watermarks: Mapping[str, st
     return {**part, **counts, **marks}
 
 
+def of_watermark(settled: datetime | None) -> Metadata:
+    """Up to when a table of sources with keys in common has all that they wrote; empty where that is not known."""
+    return {WATERMARK: dg.MetadataValue.timestamp(settled)} if settled else {}
+
+
 def of_range(done: Range) -> Metadata:
     return {START: str(done.start), **of_position(done.stop)}
 

@@ -26,8 +26,11 @@ from assets.steps import (
 from spark_jobs.config import Pipeline
 
 if TYPE_CHECKING:  # these import pyspark
+    from datetime import datetime
+
     from spark_jobs.lake import Head
     from spark_jobs.pipeline import Outcome
+    from spark_jobs.routes import Destination
 
 MERGED = "merged"
 """Output: the Outcome of compaction and merges, None where there was nothing to do."""
@@ -99,6 +102,7 @@ def merged_tables(
             before = found[key].metadata if key in found else {}
             metadata = checkpoint.of_merged_part(metadata, before, _watermarks(pipeline, into.name, whole, outcome))
             metadata |= checkpoint.of_head(whole, table) | checkpoint.of_position(position)
+            metadata |= checkpoint.of_watermark(_settled(pipeline, into, source, outcome))
             version = f"{position} version {whole.version}"
         found[key] = Done(position, metadata, version, is_elsewhere=stands_with != source)
     return found
@@ -109,6 +113,14 @@ def _first_source(pipeline: Pipeline, head: "Head") -> str:
 
     there = {part.owner[0] for part in parts_of(head.checkpoint)}
     return next((source for source in pipeline.sources if source in there), "")
+
+
+def _settled(pipeline: Pipeline, into: "Destination", source: str, outcome: "Outcome") -> "datetime | None":
+    """Up to when a table has all that its sources wrote, where these have keys in common; None for another one."""
+    from spark_jobs.pipeline import lake_of
+    from spark_jobs.watermark import watermark
+
+    return watermark(pipeline, lake_of(pipeline), into.name, {source: outcome.entries}) if into.is_shared else None
 
 
 def _watermarks(pipeline: Pipeline, into: Name, head: "Head", outcome: "Outcome") -> dict[str, str]:

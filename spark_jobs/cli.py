@@ -275,6 +275,7 @@ def _say_status(one: "SourceStatus", *, everything: bool) -> None:
         ["table", "state", "silver", "downstream", "older rows"],
         [[t.table, t.state, t.silver or "", t.downstream or "", _older_rows(t)] for t in shown],
     )
+    _print_grid(["keys shared", "settled up to"], [[t.table, t.watermark] for t in one.tables if t.watermark])
     _print_grid(
         ["passed over for", "at", "event", "since"],
         [[skip["table"], skip["position"], skip["event"], skip["skipped_at"]] for skip in one.skips],

@@ -83,15 +83,6 @@ def _source_pattern(text: str) -> str:
     return text
 
 
-def _keys(text: str) -> str:
-    if text == "shared":
-        raise ValueError(
-            "shared is not handled yet: rows of several sources stand side by side, told apart by _source, _schema and "
-            "_table; leave the key out"
-        )
-    return text
-
-
 _OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
@@ -250,11 +241,12 @@ class RouteRule(_Model):
     sources: tuple[Annotated[str, AfterValidator(_source_pattern)], ...] = ()
     """The sources that it is about, by name or pattern. Without any it is about all, of which one has the table: tables
     of several in one are wanted where several are named, as by ``["*"]``."""
-    keys: Annotated[Literal["source", "shared"], AfterValidator(_keys)] = "source"
-    """``source``: equal keys in two source tables are two rows. ``shared``, one row, is not handled yet."""
+    keys: Literal["source", "shared"] = "source"
+    """``source``: equal keys in two source tables are two rows. ``shared``: they are one, which is as the table left it
+    that wrote it last, and gone where that one deleted it; the three columns say which one it was."""
 
     def route(self) -> Route:
-        return Route(Pattern.parse(self.source), Pattern.parse(self.to), self.sources)
+        return Route(Pattern.parse(self.source), Pattern.parse(self.to), self.sources, self.keys == "shared")
 
 
 def _regex(text: str) -> str:

@@ -117,6 +117,10 @@ class Lake:
         """Table definitions read from a server, by position."""
         return self._table("definitions", source)
 
+    def clock(self, source: str) -> "Table":
+        """Transactions of a source's log that count as committed later than they say."""
+        return self._table("clock", source)
+
     def skips(self, source: str) -> "Table":
         """Events of a source's log that are passed over, by table."""
         return self._table("skips", source)

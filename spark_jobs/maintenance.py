@@ -94,6 +94,7 @@ def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
     entries = published.read(lake, source)
     yield lake.bronze(source), None
     yield lake.definitions(source), None
+    yield lake.clock(source), None
     downstream = {entry.downstream for entry in entries if entry.downstream}
     opened = published.versions(lake)
     for entry in entries:

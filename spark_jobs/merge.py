@@ -32,7 +32,7 @@ merge is about the sum over all of silver is taken and set, whatever the target 
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
@@ -98,10 +98,14 @@ class Work:
         return Position.parse(emptied) if emptied else None
 
 
-def merge(spark: SparkSession, work: Work) -> Merged | None:
+Bring = Callable[[SparkSession, Work, Head, "News", Checkpoint], tuple[Head, dict[str, int]]]
+"""Brings what silver has to the target, in one commit: the new head, and Delta's counts of rows."""
+
+
+def merge(spark: SparkSession, work: Work, way: Bring | None = None) -> Merged | None:
     """Brings a downstream table up to a silver table's pinned head; None where it is there already.
 
-    Raises TableStopped, LakeError, LostRace.
+    way: how, where it is not by this part's rows alone. Raises TableStopped, LakeError, LostRace.
     """
     began = time.monotonic()
     with about(str(work)):
@@ -113,7 +117,7 @@ def merge(spark: SparkSession, work: Work) -> Merged | None:
         taken = Range(start, max(start, stop))
         is_first = head.checkpoint is None and work.target.empty()
         session = session_over(spark, news.size)
-        bring = _appended if is_first else _renewed if news.is_renewed else _merged
+        bring = way or (_appended if is_first else _renewed if news.is_renewed else _merged)
         unseen = 0
         if work.columns.has_partial and not work.columns.is_bag:
             news = replace(news, has_unseen=bring is not _merged or _has_unseen(session, work, head, news))
@@ -155,7 +159,7 @@ def _checkpoint(work: Work, taken: Range, unseen: int) -> Checkpoint:
         "silver_version": work.pinned.version,
         "start": str(taken.start),
         COMPLETE: bool(work.pinned.checkpoint and work.pinned.checkpoint.notes.get(COMPLETE)),
-        **({"columns": work.columns.types} if work.target.marks else {}),
+        **({"columns": work.columns.types, "key": list(work.columns.key)} if work.target.marks else {}),
         **({UNSEEN: unseen} if unseen else {}),
     }
     return Checkpoint(taken.stop, new_batch(), notes=said)

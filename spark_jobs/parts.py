@@ -23,10 +23,14 @@ MARKS = {"_source": "STRING", "_schema": "STRING", "_table": "STRING"}
 """Columns that say whose a row is, and their types."""
 PARTS = "parts"
 """Note of a commit of a table of several: its parts, each with the number of its shape among ``shapes``."""
+KEYS = "keys"
+"""Note of a commit of a table of several: ``SHARED`` where equal keys of its parts are one row; absent otherwise."""
+SHARED = "shared"
 WIDENED = "widened"
 """Kind of a commit that changes the columns of a table of several, and no row and no position."""
 
 _SHAPES = "shapes"
+_KEY = "key"
 _COMPLETE = "complete"
 _BESIDE = ("_position", "_committed_at", "_raw")
 """What every downstream row has beside the source's columns."""
@@ -52,6 +56,8 @@ class Part:
     columns: dict[str, str]
     unseen: int = 0
     """Keys that it lacks because no row image of theirs was whole."""
+    key: tuple[str, ...] = ()
+    """The columns of its key, where parts have keys in common."""
 
     def __str__(self) -> str:
         source, schema, table = self.owner
@@ -78,6 +84,7 @@ def parts_of(checkpoint: Checkpoint | None) -> list[Part]:
             one[_COMPLETE],
             shapes[one["shape"]],
             one.get(UNSEEN, 0),
+            tuple(one.get(_KEY, ())),
         )
         for one in checkpoint.notes[PARTS]
     ]
@@ -92,13 +99,16 @@ def notes_of(parts: Iterable[Part]) -> dict[str, Any]:
         shapes += [] if shape in shapes else [shape]
         said: dict[str, Any] = dict(zip(("source", "schema", "table"), one.owner, strict=True))
         said |= {"position": str(one.position), "silver_version": one.silver_version, _COMPLETE: one.is_complete}
-        said |= {UNSEEN: one.unseen} if one.unseen else {}
+        said |= ({UNSEEN: one.unseen} if one.unseen else {}) | ({_KEY: list(one.key)} if one.key else {})
         listed.append(said | {"shape": shapes.index(shape)})
     return {PARTS: listed, _SHAPES: [dict(shape) for shape in shapes]}
 
 
 class PartTable(Table):
     """A source table's part of a downstream table, to be read and written as if it were a table by itself."""
+
+    is_shared = False
+    """Whether equal keys of several parts are one row."""
 
     def __init__(self, table: Table, owner: Owner) -> None:
         super().__init__(table.path, table.plain)
@@ -175,10 +185,10 @@ class PartTable(Table):
             return checkpoint
         notes = checkpoint.notes
         told = notes["silver_version"], notes[_COMPLETE], notes["columns"], notes.get(UNSEEN, 0)
-        own = Part(self.owner, checkpoint.position, *told)
+        own = Part(self.owner, checkpoint.position, *told, tuple(notes.get(_KEY, ())) if self.is_shared else ())
         parts = [*(one for one in parts_of(head.whole) if one.owner != self.owner), own]
         said = {key: notes[key] for key in ("source", "table", "silver_version", "start")}
-        whole = {_COMPLETE: all(one.is_complete for one in parts)}
+        whole = {_COMPLETE: all(one.is_complete for one in parts)} | ({KEYS: SHARED} if self.is_shared else {})
         return replace(checkpoint, notes=said | whole | notes_of(parts))
 
     def _landed(self, head: Head, checkpoint: Checkpoint) -> Head:
@@ -192,11 +202,36 @@ class PartTable(Table):
                 f"{', '.join(MARKS)}; by routes: it is now of several source tables. Route them to another table, or "
                 "move this one away: the next run writes it anew from silver"
             )
+        if whole is not None and (whole.notes.get(KEYS) == SHARED) != self.is_shared:
+            was, now = ("apart", SHARED) if self.is_shared else (SHARED, "apart")
+            raise TableStopped(
+                f"{self.path} was made with the keys of its source tables {was}, and by routes: they are {now} now "
+                "(keys:). Route them to another table, or move this one away: the next run writes it anew from silver"
+            )
         part = self._part(replace(found, whole=whole))
         return replace(found, checkpoint=part.checkpoint(whole) if part and whole else None, whole=whole)
 
     def _part(self, head: Head | None) -> Part | None:
         return next((one for one in parts_of(head.whole if head else None) if one.owner == self.owner), None)
+
+
+class SharedPart(PartTable):
+    """The same where equal keys of several source tables are one row: the rows meant are those that it wrote last."""
+
+    is_shared = True
+
+    def all_columns(self) -> dict[str, str]:
+        """Those that source tables have, with the types that hold the values of all."""
+        there = Table.columns(self)
+        return {name: kind for name, kind in there.items() if name not in (*MARKS, *_BESIDE)}
+
+    def others(self, head: Head) -> list[Part]:
+        """The parts of other source tables."""
+        return [one for one in parts_of(head.whole) if one.owner != self.owner]
+
+    def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+        """Replaces all rows, of all parts, in one commit upon ``head``. Raises LostRace."""
+        return Table.replace(self, rows, "TRUE", head, checkpoint)
 
 
 class SourceTable(Table):
@@ -219,7 +254,10 @@ class SourceTable(Table):
 def view(table: Table, owner: Owner) -> Table:
     """A downstream table as one source table has it: its part, where the table is of several."""
     head = table.head()
-    return PartTable(table, owner) if head and head.checkpoint and PARTS in head.checkpoint.notes else table
+    notes = head.checkpoint.notes if head and head.checkpoint else {}
+    if PARTS not in notes:
+        return table
+    return SharedPart(table, owner) if notes.get(KEYS) == SHARED else PartTable(table, owner)
 
 
 def marked(marks: Mapping[str, str], of: str = "") -> str:

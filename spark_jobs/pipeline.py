@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
-from spark_jobs import bronze, published, seen, silver
+from spark_jobs import bronze, clock, published, seen, silver
 from spark_jobs.ancestry import Ancestry, given
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
@@ -31,13 +31,14 @@ from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.merge import Merged, merge
 from spark_jobs.merge import Work as MergeWork
 from spark_jobs.overlay import UNSEEN
-from spark_jobs.parts import PartTable
+from spark_jobs.parts import PartTable, SharedPart
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
 from spark_jobs.schema.declared import on_server_default
 from spark_jobs.schema.definitions import named, record
 from spark_jobs.schema.statements import Effect
 from spark_jobs.session import session_over
+from spark_jobs.shared import merge_shared
 from spark_jobs.skips import with_skips
 from spark_jobs.source import Source
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
@@ -91,6 +92,8 @@ def downstream_of(pipeline: Pipeline, lake: Lake, source: str, name: TableName) 
     except ConfigError as error:
         raise TableStopped(f"{source}: {name}: {error}") from error
     table = lake.downstream(*into.name)
+    if into.is_shared:
+        return SharedPart(table, (source, name.schema, name.table))
     return PartTable(table, (source, name.schema, name.table)) if into.is_merged else table
 
 
@@ -111,9 +114,13 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
     brief = session_over(spark, 0)  # its rows are slices, however large the log is
 
     def from_endpoint(source: Source) -> Extracted:
+        shares = pipeline.routing.shares(name)
         definitions = record(brief, lake, source, on_server_default)
+        now = source.now() if shares and until is None else None
         done = extract(brief, lake, source, pipeline.sources[name].start, until)
         definitions.land(done.head)
+        if shares:
+            clock.advance(brief, lake, name, now)
         return done
 
     extracted = endpoints_of(pipeline, name).first(from_endpoint)
@@ -423,7 +430,8 @@ class Target:
         if pinned is None or pinned.checkpoint is None:
             return Brought(self.name, into, None, None, None)
         columns = silver.stored_columns(origin, pinned)
-        merged = merge(self.spark, MergeWork(self.source, self.name, columns, origin, pinned, into, self.again))
+        work = MergeWork(self.source, self.name, columns, origin, pinned, into, self.again)
+        merged = merge_shared(self.spark, self.lake, work) if isinstance(into, SharedPart) else merge(self.spark, work)
         head = merged.head if merged else into.head()
         unseen = head.checkpoint.notes.get(UNSEEN) if head and head.checkpoint else None
         return Brought(self.name, into, pinned, head, merged, unseen)

@@ -16,7 +16,7 @@ from itertools import takewhile
 
 from pyspark.sql import SparkSession
 
-from spark_jobs import bronze, published
+from spark_jobs import bronze, clock, published
 from spark_jobs.ancestry import made_at
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import HeldFile
@@ -35,6 +35,7 @@ GC = "gc"
 """Kind of a bronze commit that removed files; its note ``oldest`` says where bronze begins since."""
 XA = "xa"
 SILVER = "silver"
+CLOCK = "clock"
 _BATCH = 16 << 30
 """Bytes of log that one commit removes."""
 _TRIES = 5
@@ -175,6 +176,10 @@ class _Work:
         begin = bronze.begin(checkpoint)
         surveyed = published.surveyed(self.lake, self.source)
         yield Reader(SILVER, surveyed or begin, "no run has looked for tables in bronze beyond it")
+        if self.pipeline.routing.shares(self.source):
+            told = clock.known(self.lake, self.source)
+            why = "order times, for keys: shared, are not known beyond it"
+            yield Reader(CLOCK, told.position if told else begin, why)
         for entry in published.read(self.lake, self.source):
             if self.pipeline.scope.holds(*entry.name):
                 reason = entry.reason or "silver has the table up to there"

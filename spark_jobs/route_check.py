@@ -28,7 +28,7 @@ def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[Table
                 meeting.setdefault(into, []).append((source, one))
     found = {}
     for into, several in meeting.items():
-        said = list(_of_several(pipeline, several) if into.is_merged else _of_one(several))
+        said = list(_of_several(pipeline, several, into) if into.is_merged else _of_one(several))
         if said:
             found[f"routes to {into}"] = "; ".join(said)
     return found
@@ -42,7 +42,7 @@ def _of_one(found: _Found) -> Iterator[str]:
         )
 
 
-def _of_several(pipeline: Pipeline, found: _Found) -> Iterator[str]:
+def _of_several(pipeline: Pipeline, found: _Found, into: Destination) -> Iterator[str]:
     keys: dict[tuple[str, ...], _Found] = {}
     there: dict[str, str] = {}
     parts: list[Part] = []
@@ -60,6 +60,8 @@ def _of_several(pipeline: Pipeline, found: _Found) -> Iterator[str]:
         there |= {name: kind for name, kind in columns.types.items() if name not in there}
         parts.append(Part((source, one.name.schema, one.name.table), _NOWHERE, 0, True, columns.types))
         keys.setdefault(tuple(name.casefold() for name in columns.key), []).append((source, one))
+    if into.is_shared and () in keys:
+        yield f"{_listed(keys[()])} have no key that they could share (keys: shared)"
     if len(keys) > 1:
         said = (f"{', '.join(key) or 'no key'} in {_listed(those)}" for key, those in keys.items())
         yield f"its tables are not told apart by the same key: {', '.join(said)}"

@@ -27,11 +27,15 @@ _WILD = re.compile(r"[*?]")
 
 @dataclass(frozen=True)
 class Destination:
-    """A downstream table. is_merged: several source tables may meet there, and columns say whose each row is."""
+    """A downstream table. is_merged: several source tables may meet there, and columns say whose each row is.
+
+    is_shared: of these, equal keys are one row.
+    """
 
     schema: str
     table: str
     is_merged: bool = False
+    is_shared: bool = False
 
     @property
     def name(self) -> Name:
@@ -45,12 +49,14 @@ class Destination:
 class Route:
     """Rows of the tables that match ``tables``, of the sources that match ``sources``, go to ``to``.
 
-    sources: patterns; none means all, and does not mean that tables of several are to meet.
+    sources: patterns; none means all, and does not mean that tables of several are to meet. is_shared: equal keys of
+    the tables that meet are one row.
     """
 
     tables: Pattern
     to: Pattern
     sources: tuple[str, ...] = ()
+    is_shared: bool = False
 
     def takes(self, source: str, schema: str, table: str) -> bool:
         return self.tables.matches(schema, table) and self.is_about(source)
@@ -133,7 +139,20 @@ class Routes:
         if len(found) > 1:
             raise ConfigError(f"{schema}.{table} matches {len(found)} routes; a table has at most one")
         into = found[0].target(source, schema, table) if found else (schema, table)
-        return Destination(*into, is_merged=any(one.targets.matches(*into) for one in self._merging))
+        is_merged = any(one.targets.matches(*into) for one in self._merging)
+        return Destination(*into, is_merged=is_merged, is_shared=is_merged and any(one.is_shared for one in found))
+
+    def shares(self, source: str) -> bool:
+        """Whether tables of a source may have keys in common with others."""
+        return any(one.is_shared and one.is_about(source) for one in self.routes)
+
+    def is_shared_by(self, source: str, into: Name) -> bool:
+        """Whether tables of a source may go to a downstream table, where equal keys are one row."""
+        return any(one.is_shared and one.is_about(source) and one.targets.matches(*into) for one in self.routes)
+
+    def leads_alone(self, route: Route) -> bool:
+        """Whether no two source tables can meet where a route leads."""
+        return route not in self._merging
 
     @cached_property
     def _merging(self) -> tuple[Route, ...]:
@@ -147,6 +166,7 @@ class Routes:
 def problems_of_routes(routes: Mapping[str, Route], sources: Sequence[str]) -> dict[str, str]:
     """What is wrong with routes, of which each is valid by itself, by the place of their key. sources: all names."""
     found: dict[str, str] = {}
+    together = Routes(tuple(routes.values()))
     for at, (key, one) in enumerate(routes.items()):
         if one.problem:
             found[f"{key}.to"] = one.problem
@@ -156,6 +176,13 @@ def problems_of_routes(routes: Mapping[str, Route], sources: Sequence[str]) -> d
         for earlier, other in list(routes.items())[:at]:
             if one.meets(other):
                 found[f"{key}.from"] = f"a table can match {earlier}.from too; a table has at most one route"
+            if one.is_shared != other.is_shared and one.targets.meets(other.targets):
+                found[f"{key}.keys"] = f"{earlier} may lead to the same table, and says otherwise of its keys"
+        if one.is_shared and not one.problem and together.leads_alone(one):
+            found[f"{key}.keys"] = (
+                "shared is about tables of several, and by routes: each of these is of one source table; say which "
+                'sources: meet there, as ["*"], or leave a * of from out of to'
+            )
     return found
 
 

@@ -4,7 +4,7 @@ Put here: what `stratalog status` shows and scripts read. Not here: how position
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,10 +18,12 @@ from spark_jobs.margin import Margin, margin
 from spark_jobs.pipeline import endpoints_of
 from spark_jobs.position import Position
 from spark_jobs.published import Entry
+from spark_jobs.routes import Name
 from spark_jobs.source import Source
 from spark_jobs.source.endpoints import Endpoints, Health
 from spark_jobs.staging import READING, progress
 from spark_jobs.stretches import stretches
+from spark_jobs.watermark import watermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class TableStatus:
     complete: whether it has the rows from before its log begins, null where nothing of it is known. load: how far these
     rows are, where a load of a table that is not complete was begun: state (reading, read, stopped), rows, chunks, the
     rows that the server estimates, and why it was stopped. keys_never_whole: keys that downstream lacks because row
-    images left columns out and none held the row whole, null where there is none.
+    images left columns out and none held the row whole, null where there is none. watermark: of a downstream table in
+    which source tables have keys in common, up to when it has all that they wrote; null where that is not known.
     """
 
     table: str
@@ -42,6 +45,7 @@ class TableStatus:
     complete: bool | None = None
     load: dict[str, Any] | None = None
     keys_never_whole: int | None = None
+    watermark: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
         quarantined_events=0,
         error=ahead.problem,
         warning=ahead.margin.shortage(pipeline.retention) if ahead.margin else None,
-        tables=[_table(lake, entry) for entry in sorted(published.read(lake, name), key=lambda one: one.name)],
+        tables=_tables(pipeline, lake, name),
         endpoint=last.endpoint if last else None,
         stretch=last.number if last else None,
         endpoints=_endpoints(endpoints),
@@ -218,6 +222,22 @@ def _lag(table: Table, backlog: int | None) -> float | None:
         return 0.0
     newest: int = table.history(1)[0]["timestamp"]
     return round(max(datetime.now(UTC).timestamp() - newest / 1000, 0.0), 3)
+
+
+def _tables(pipeline: Pipeline, lake: Lake, name: str) -> list[TableStatus]:
+    entries = sorted(published.read(lake, name), key=lambda one: one.name)
+    shared = {one.name: into for one in entries if (into := _shared(pipeline, name, one))}
+    reached = {into: watermark(pipeline, lake, into) for into in set(shared.values())}
+    times = {one: at.isoformat() for one, into in shared.items() if (at := reached[into])}
+    return [replace(_table(lake, one), watermark=times.get(one.name)) for one in entries]
+
+
+def _shared(pipeline: Pipeline, source: str, entry: Entry) -> Name | None:
+    """The downstream table of a source table, where it has keys in common with others there."""
+    if entry.state == "ignored" or not pipeline.routing.shares(source):
+        return None
+    into = pipeline.routing.of(source, *entry.name)
+    return into.name if into.is_shared else None
 
 
 def _table(lake: Lake, entry: Entry) -> TableStatus:

@@ -185,6 +185,8 @@ class SegmentSpec:
     """False: ANONYMOUS_GTID events."""
     commit_times: bool = True
     """Whether GTID events carry µs of commit (MySQL 8.0.1 and later); they are the header's second and 250,000 µs."""
+    commit_micros: Sequence[int] = ()
+    """µs of commit of the first transactions, where they are others."""
     first_table_id: int = 100
     payload: "Callable[[int], str | None]" = lambda _: None
     """Whether the n-th transaction is compressed: "zstd", "none" (a payload of plain bytes), or None for no payload."""
@@ -253,7 +255,8 @@ class SegmentSpec:
         body = b"\1" + (SID if self.gtids else bytes(16)) + struct.pack("<Q", number if self.gtids else 0)
         body += b"\2" + struct.pack("<QQ", self._begun - 1, self._begun)
         if self.commit_times:
-            committed = (self.second + self._begun - 1) * 1_000_000 + 250_000
+            told = self.commit_micros[self._begun - 1 : self._begun]
+            committed = told[0] if told else (self.second + self._begun - 1) * 1_000_000 + 250_000
             body += committed.to_bytes(7, "little") + b"\0" + struct.pack("<I", 80036)
         self._event(33 if self.gtids else 34, body)
 

@@ -23,7 +23,7 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import Standing
 from spark_jobs.errors import ConfigError, DecodeError, LostRace, SourceError, TableStopped, about
 from spark_jobs.lake import Head, Table
-from spark_jobs.parts import PARTS
+from spark_jobs.parts import PARTS, SharedPart
 from spark_jobs.pipeline import (
     Outcome,
     compact_source,
@@ -328,6 +328,10 @@ class _Table:
         ruled = filters_of(self.source.pipeline.filters, self.source.name, self.name).names()
         if ruled:
             raise TableStopped(f"has other rows or columns than the source, by {', '.join(ruled)}: it is not compared")
+        if isinstance(self.downstream, SharedPart):
+            raise TableStopped(
+                "shares its keys with other source tables, which may have written rows last: not compared"
+            )
         entry = self.source.entries.get(self.name)
         if entry and entry.state == "stopped":
             raise TableStopped(entry.reason or "it has stopped")

@@ -160,6 +160,12 @@ def test_what_silver_and_downstream_commits_say(tmp_path: Path) -> None:
     assert "binlog/lag_seconds" not in silver | downstream
 
 
+def test_a_watermark_that_is_not_known_is_not_told() -> None:
+    at = datetime(2026, 11, 22, 12, tzinfo=UTC)
+    assert checkpoint.of_watermark(None) == {}
+    assert checkpoint.of_watermark(at) == {"binlog/watermark": dg.MetadataValue.timestamp(at)}
+
+
 def test_every_key_is_written_here_and_nowhere_else() -> None:
     keys = {value for name, value in vars(checkpoint).items() if name.isupper() and isinstance(value, str)}
     keys = {key for key in keys if "/" in key}

@@ -57,3 +57,27 @@ def test_a_table_of_several_sources_keeps_the_first_one_s_position(tmp_path: Pat
         assert {tuple(row) for row in rows.groupBy("_source", "_table").count().collect()} == {
             (source, table, 2) for source in ("shop", "twin") for table in ("later", "lines")
         }
+
+
+SHARED = {
+    "sources": {name: {"files": "./binlogs"} for name in ("shop", "twin")},
+    "routes": [{"from": "shop.lines", "to": "world.lines", "sources": ["*"], "keys": "shared"}],
+}
+
+
+@pytest.mark.dagster
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_table_of_sources_with_keys_in_common_says_up_to_when_it_is_settled(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    with location(tmp_path, spark, **SHARED) as made:
+        made.write(1, Insert("shop.lines", (1, 10)), Insert("shop.lines", (2, 20)))
+        assert made.run().success
+        made.write(2, Insert("shop.lines", (3, 30)))
+        assert made.run().success
+        latest = made.latest("downstream/world/lines")
+        rows = spark.read.format("delta").load(str(tmp_path / "lake/downstream/world/lines"))
+        assert {tuple(row) for row in rows.groupBy("_source").count().collect()} == {("twin", 3)}, "the later name"
+        times = {row["id"]: row["_committed_at"].timestamp() for row in rows.collect()}
+        assert times[2] <= latest["binlog/watermark"] <= times[3], "the other source may not have published yet"

@@ -100,8 +100,11 @@ def test_a_place_is_text_without_quotes_too(tmp_path: Path, start: str) -> None:
             "views of it"
         }),
         (f"{LEAST}routes: [{{from: a.b, to: a.c, keys: shared}}]\n", {
-            "routes[0].keys": "shared is not handled yet: rows of several sources stand side by side, told apart by "
-            "_source, _schema and _table; leave the key out"
+            "routes[0].keys": "shared is about tables of several, and by routes: each of these is of one source table; "
+            'say which sources: meet there, as ["*"], or leave a * of from out of to'
+        }),
+        (f"{LEAST}routes: [{{from: a.b, to: a.c, sources: ['*'], keys: several}}]\n", {
+            "routes[0].keys": "must be 'source' or 'shared'"
         }),
         (f"{LEAST}routes: [{{from: 'a_*.b', to: 'a.{{2}}', sources: [shop, 'x*', '-']}}]\n", {
             "routes[0].sources[2]": "'-' is no source's name, and no pattern of such with * or ?"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake import Checkpoint, Head, Table
-from spark_jobs.parts import Part, PartTable, SourceTable, marked, notes_of, parts_of, union
+from spark_jobs.parts import Part, PartTable, SharedPart, SourceTable, marked, notes_of, parts_of, union
 from spark_jobs.position import Position
 
 ONE = ("eu", "shop_1", "orders")
@@ -67,6 +67,27 @@ def test_a_table_of_one_source_table_is_none_of_several() -> None:
     plain = Checkpoint(Position("bin.000001", 4), "b", notes={"source": "eu", "table": "shop.orders"})
     with pytest.raises(TableStopped, match=r"has the rows of shop.orders alone, without _source, _schema, _table"):
         Known(Head(3, 2, plain)).head()
+
+
+def test_keys_that_are_shared_stay_so_and_each_part_says_its_own() -> None:
+    class Shared(Known, SharedPart):
+        """A part whose keys are shared, of a table whose head is given."""
+
+    alone = Known(Head(3, 2, commit(part(ONE, 10, id="INT"))))
+    said = {"source": "eu", "table": "shop_1.orders", "silver_version": 8, "start": "x", "complete": True}
+    said |= {"columns": {"id": "INT"}, "key": ["id"]}
+    found = Shared(Head(-1, 0, None)).said(Head(-1, 0, None), Checkpoint(Position("bin.000001", 99), "c", notes=said))
+    assert (found.notes["keys"], [one.key for one in parts_of(found)]) == ("shared", [("id",)])
+    shared = Shared(Head(3, 2, found))
+    head = shared.head()
+    assert head
+    assert shared.others(head) == []
+    with pytest.raises(TableStopped, match=r"was made with the keys of its source tables shared, and .* are apart now"):
+        Known(Head(3, 2, found)).head()
+    alone_head = alone.head()
+    assert alone_head
+    with pytest.raises(TableStopped, match=r"was made with the keys of its source tables apart, and .* are shared now"):
+        Shared(Head(3, 2, alone_head.whole)).head()
 
 
 def test_marks_are_compared_as_text() -> None:

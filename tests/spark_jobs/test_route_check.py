@@ -38,6 +38,9 @@ PLAIN = table("shop_1.orders", id=INT, made=DATE)
             "routes to shop.orders": "its tables are not told apart by the same key: id in shop_1.orders of eu, no key "
             "in shop.orders of us, made in shop_2.orders of us"
         }),
+        (MERGED.replace("}", ", keys: shared}"), [table("shop_1.orders", key=(), id=INT)], [], {
+            "routes to shop.orders": "shop_1.orders of eu have no key that they could share (keys: shared)"
+        }),
         (MERGED, [PLAIN, table("shop_2.orders", id=INT, _Table=INT)], [], {
             "routes to shop.orders": "shop_2.orders of eu has a column _Table, which is added to tables of several; "
             "rename it"

@@ -5,8 +5,8 @@ from spark_jobs.routes import Destination, Route, Routes, problems_of_routes
 from spark_jobs.rules import Pattern
 
 
-def route(tables: str, to: str, *sources: str) -> Route:
-    return Route(Pattern.parse(tables), Pattern.parse(to), sources)
+def route(tables: str, to: str, *sources: str, is_shared: bool = False) -> Route:
+    return Route(Pattern.parse(tables), Pattern.parse(to), sources, is_shared)
 
 
 ROUTES = Routes(
@@ -76,11 +76,23 @@ def test_a_table_with_two_routes_is_refused() -> None:
     assert str(refused.value) == "shop_1.orders_7 matches 2 routes; a table has at most one"
 
 
+def test_keys_are_shared_where_the_route_says_so_and_its_sources_are_known() -> None:
+    routes = Routes((route("a.t", "x.t", "e*", "us", is_shared=True), route("b.*", "y.{1}", "*")))
+    assert routes.of("eu", "a", "t") == Destination("x", "t", is_merged=True, is_shared=True)
+    assert routes.of("eu", "b", "t") == Destination("y", "t", is_merged=True)
+    assert [routes.shares(source) for source in ("eu", "us", "asia")] == [True, True, False]
+    assert [routes.is_shared_by("us", into) for into in (("x", "t"), ("y", "t"))] == [True, False]
+
+
 def test_a_star_takes_as_much_as_it_can_from_the_left() -> None:
     found = Routes((route("a.*_*", "{1}.{2}"),)).of("s", "a", "x_y_z")
     assert found == Destination("x_y", "z")
 
 
+ALONE = (
+    "shared is about tables of several, and by routes: each of these is of one source table; say which sources: meet "
+    'there, as ["*"], or leave a * of from out of to'
+)
 SAME = "a table can match routes[0].from too; a table has at most one route"
 
 
@@ -100,6 +112,11 @@ SAME = "a table can match routes[0].from too; a table has at most one route"
           "{{ is a brace"}),
         ([route("a.*", "x.{{1}}")], {}),
         ([route("a.*", "x.{1}", "three")], {"routes[0].sources[0]": "no source is called three"}),
+        ([route("a.t", "x.t", "*", is_shared=True)], {}),
+        ([route("a.t", "x.t", "one", is_shared=True), route("b.t", "x.t", "two", is_shared=True)], {}),
+        ([route("a.*", "x.{1}", is_shared=True)], {"routes[0].keys": ALONE}),
+        ([route("a.t", "x.t", "one", is_shared=True), route("b.*", "x.{1}", "two")], {"routes[1].keys":
+          "routes[0] may lead to the same table, and says otherwise of its keys"}),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told(routes: list[Route], problems: dict[str, str]) -> None:

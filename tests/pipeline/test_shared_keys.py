@@ -1,0 +1,180 @@
+"""Two servers that write the same keys into one table: it is as a dict that all of it was applied to in order."""
+
+import random
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from spark_jobs import clock
+from spark_jobs.backfill import Request, backfill
+from spark_jobs.config import Pipeline, load
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.pipeline import lake_of, run_source
+from spark_jobs.status import status
+from tests.fix_mysql import Database
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
+
+CREATE = "CREATE TABLE people (id INT PRIMARY KEY, name VARCHAR(20))"
+KEYS = range(1, 6)
+
+
+@dataclass
+class Region:
+    """A server, the schema of its table, and what was done to it: number, operation, key, name."""
+
+    source: str
+    database: Database
+    start: str
+    done: list[tuple[int, str, int, str]] = field(default_factory=list)
+    own: set[int] = field(default_factory=set)
+
+    def apply(self, nth: int, op: str, key: int) -> None:
+        """One statement, which commits by itself; its time is that of the same machine's clock."""
+        name = f"{self.source}{nth}"
+        statements = {
+            "put": f"INSERT INTO people VALUES ({key}, '{name}') ON DUPLICATE KEY UPDATE name = '{name}'",
+            "delete": f"DELETE FROM people WHERE id = {key}",
+            "truncate": "TRUNCATE TABLE people",
+        }
+        self.database.execute(statements[op])
+        self.done.append((nth, op, key, name))
+
+
+def truth(done: list[tuple[str, int, str, int, str]], left_out: tuple[str, int] | None = None) -> dict[int, Any]:
+    """Operations in order, as (source, number, operation, key, name). left_out: a source, and a key of its inserts."""
+    found: dict[int, Any] = {}
+    own: dict[str, set[int]] = {"eu": set(), "us": set()}
+    hidden: set[tuple[str, int]] = set()
+    for source, _, op, key, name in sorted(done, key=lambda one: one[1]):
+        if op == "put":
+            is_insert = key not in own[source] and (source, key) not in hidden
+            if is_insert and left_out == (source, key):
+                hidden.add((source, key))
+                continue
+            hidden.discard((source, key))
+            own[source].add(key)
+            found[key] = (source, name)
+            continue
+        unseen = {one for its, one in hidden if its == source}
+        gone = own[source] if op == "truncate" else (own[source] | unseen) & {key}
+        hidden -= {(source, one) for one in (unseen if op == "truncate" else {key})}
+        for one in sorted(gone):
+            found.pop(one, None)
+        own[source] -= gone
+    return found
+
+
+@dataclass
+class World:
+    """Both regions, and the lake that they are merged into."""
+
+    spark: SparkSession
+    folder: Path
+    regions: list[Region]
+    merged: dict[str, int] = field(default_factory=dict)
+
+    def pipeline(self, lake: str = "lake", **keys: Any) -> Pipeline:
+        sources, routes = {}, []
+        for one in self.regions:
+            server = one.database.server
+            login = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+            sources[one.source] = {"mysql": login, "start": one.start}
+            into = {"to": "world.people", "sources": [one.source], "keys": "shared"}
+            routes.append({"from": f"{one.database.name}.people"} | into)
+        path = self.folder / f"{lake}.yaml"
+        said = {"lake": f"./{lake}", "sources": sources, "routes": routes} | keys
+        said["tables"] = [f"{one.database.name}.people" for one in self.regions]
+        path.write_text(yaml.safe_dump(said), encoding="utf-8")
+        return load(path, {})
+
+    def run(self, pipeline: Pipeline, *sources: str) -> None:
+        for source in sources:
+            assert run_source(self.spark, pipeline, source)[1].stopped == {}
+            self.merged[source] = len(next(one.done for one in self.regions if one.source == source))
+
+    def expected(self, left_out: tuple[str, int] | None = None) -> dict[int, Any]:
+        """Of what was merged by now."""
+        done = [(one.source, *each) for one in self.regions for each in one.done[: self.merged.get(one.source, 0)]]
+        return truth(done, left_out)
+
+    def rows(self, pipeline: Pipeline) -> dict[int, Any]:
+        found = lake_of(pipeline).downstream("world", "people").read(self.spark).collect()
+        assert len({row["id"] for row in found}) == len(found)
+        return {row["id"]: (row["_source"], row["name"]) for row in found}
+
+
+def write(some: random.Random, regions: list[Region], first: int, count: int) -> None:
+    for nth in range(first, first + count):
+        op = some.choices(["put", "delete", "truncate"], [12, 5, 1])[0]
+        some.choice(regions).apply(nth, op, some.choice(KEYS))
+
+
+def test_two_servers_that_write_the_same_keys(
+    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = random.Random(7)
+    with MySQLServer(tmp_path / "us", {"server_id": 2}) as server, server.connect() as connection:
+        other = Database("america", server, connection)
+        other.execute("CREATE DATABASE america")
+        connection.select_db("america")
+        regions = [Region(source, one, _end(one)) for source, one in (("eu", database), ("us", other))]
+        world = World(spark, tmp_path, regions)
+        pipeline = world.pipeline()
+        for one in regions:
+            one.database.execute(CREATE)
+        # One runs ahead of the other, then the other brings what is older and what is newer.
+        write(some, regions, 0, 30)
+        world.run(pipeline, "us")
+        assert world.rows(pipeline) == world.expected()
+        write(some, regions, 30, 30)
+        world.run(pipeline, "eu")
+        assert world.rows(pipeline) == world.expected()
+        regions[0].apply(60, "truncate", 0)
+        write(some, regions, 61, 20)
+        for nth, region in enumerate(regions):
+            region.apply(90 + nth, "put", 2)
+        world.run(pipeline, "us", "eu")
+        assert world.rows(pipeline) == world.expected()
+
+        # Idle servers move the watermark on, and nothing else.
+        before = _versions(pipeline)
+        (told,) = status(pipeline, lake_of(pipeline), "eu").tables
+        assert told.watermark
+        monkeypatch.setattr(clock, "_IDLE", timedelta(0))
+        world.run(pipeline, "eu")
+        (held_back,) = status(pipeline, lake_of(pipeline), "eu").tables
+        world.run(pipeline, "us")
+        (moved,) = status(pipeline, lake_of(pipeline), "eu").tables
+        assert held_back.watermark
+        assert moved.watermark
+        assert told.watermark <= held_back.watermark < moved.watermark
+        assert _versions(pipeline) == before
+
+        # A backfill changes nothing; by another rule it gives what a fresh run does, with rows that were hidden.
+        assert backfill(spark, pipeline, Request("eu", regions[0].start, _end(database))).stopped == {}
+        assert _versions(pipeline) == before
+        rule = {"tables": [f"{database.name}.people"], "insert-value-expr": "id = 2"}
+        ruled = world.pipeline(row_filters={"no2": rule})
+        done = backfill(spark, ruled, Request("eu", regions[0].start, _end(database)))
+        assert done.stopped == {}
+        fresh = world.pipeline("fresh", row_filters={"no2": rule})
+        world.run(fresh, "eu", "us")
+        assert world.rows(ruled) == world.rows(fresh) == world.expected(("eu", 2))
+
+
+def _end(database: Database) -> str:
+    file, offset = database.execute("SHOW MASTER STATUS")[0][:2]
+    return f"{file}:{offset}"
+
+
+def _versions(pipeline: Pipeline) -> list[int]:
+    lake = lake_of(pipeline)
+    entries = [lake.bronze(source) for source in pipeline.sources] + [lake.downstream("world", "people")]
+    heads = [one.head() for one in entries]
+    return [head.version for head in heads if head]
