@@ -35,8 +35,8 @@ from spark_jobs.parts import PartTable
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
 from spark_jobs.schema.declared import on_server_default
-from spark_jobs.schema.definitions import named, record
 from spark_jobs.schema.statements import Effect
+from spark_jobs.schema_history import ask_server, follow, named
 from spark_jobs.session import session_over
 from spark_jobs.skips import with_skips
 from spark_jobs.source import Source
@@ -111,9 +111,9 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
     brief = session_over(spark, 0)  # its rows are slices, however large the log is
 
     def from_endpoint(source: Source) -> Extracted:
-        definitions = record(brief, lake, source, on_server_default)
+        reading = ask_server(lake, source, on_server_default)
         done = extract(brief, lake, source, pipeline.sources[name].start, until)
-        definitions.land(done.head)
+        follow(brief, lake, name, reading)
         return done
 
     extracted = endpoints_of(pipeline, name).first(from_endpoint)

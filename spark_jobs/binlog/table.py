@@ -55,6 +55,8 @@ class Column:
     No TABLE_MAP tells it, so definitions that differ in it alone are equal."""
     computed: bool | None = field(default=None, compare=False)
     """Whether it is a generated column; None: not known. As ``default``."""
+    invisible: bool | None = field(default=None, compare=False)
+    """Whether SELECT * leaves it out; None: not known. As ``default``."""
 
     @property
     def type(self) -> ColumnType:
