@@ -30,7 +30,7 @@ from spark_jobs.filters import (
 from spark_jobs.lake import Table, identifier
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.alter import (
-    OF_INDEXES,
+    LEAVING_ROWS,
     DropIndex,
     Moved,
     RenameTable,
@@ -382,7 +382,7 @@ class _Course:
         if verb != "ALTER":
             raise self._refused(said, "changes the table, which is not applied yet")
         if self._is_about(said):
-            return any(not isinstance(one, OF_INDEXES) for one in self._operations(said))
+            return any(not isinstance(one, LEAVING_ROWS) for one in self._operations(said))
         if "EXCHANGE" in said.statement.plain.upper().split():
             raise self._refused(said, "changes the table, which is not applied yet")
         return may_rename(said.statement) and self._is_among(said, lambda text, database: list(renamed(text, database)))
@@ -474,7 +474,7 @@ class _Course:
 
     def _altered(self, content: Content, said: Said, logged: TableDefinition | None) -> Content:
         """What a table holds behind the other operations of the ALTER that gives it its new name."""
-        others = [one for one in self._operations(said) if not isinstance(one, (RenameTable, *OF_INDEXES))]
+        others = [one for one in self._operations(said) if not isinstance(one, (RenameTable, *LEAVING_ROWS))]
         if not others or content.standing.definition is None:
             return content
         way = _Course(self.found, content.name, Range(said.position, said.stop), self.rules, content.standing)

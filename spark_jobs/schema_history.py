@@ -76,6 +76,8 @@ _TYPES = {
 COLUMNS = {name: kind for name, (kind, _) in _TYPES.items()}
 """Names and Spark types; docs/lake.md says what they mean."""
 ARROW = pa.schema([(name, kind) for name, (_, kind) in _TYPES.items()])
+_LOOKED_AT_AGAIN = 32 << 20
+"""Bytes of log without news that a run leaves to the next one."""
 _ASKED, _COMPLETES, _BEGIN = "asked", "completes", "begin"
 """Notes of a commit: where a server was asked last, whether that completes its log, and where the history begins."""
 
@@ -148,7 +150,7 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
         return []
     table = lake.schema(source)
     head = table.head()
-    notes = _notes(head)
+    before = notes = _notes(head)
     oldest, end = bronze.oldest(held.checkpoint), held.checkpoint.position
     begin = Position.parse(notes[_BEGIN]) if notes else oldest
     is_anew = oldest < begin
@@ -159,14 +161,13 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
     facts = list(_facts(spark, lake, source, held, Range(start, max(start, end))))
     if reading and (asked := _in_stretch(reading.asked, end)).at >= start:
         facts.append(asked)
-        notes |= {_ASKED: str(asked.at), _COMPLETES: reading.completes}
+        notes = notes | {_ASKED: str(asked.at), _COMPLETES: reading.completes}
     if is_anew:
         facts += _asked_before(stored, start)
         stored = [one for one in stored if one.at < start]
     found = Tracker(stored).follow(facts)
-    is_far = head is None or head.position is None or head.position.order[:2] != end.order[:2]
-    if not (found or is_anew or is_far or (reading and reading.completes)):
-        return []  # the next run looks at the same part of one file again, and writes no empty commit for it
+    if not (found or is_anew or notes != before or _is_far(head, end)):
+        return []  # the next run looks at this part of the log again, and no commit is written that says nothing
     rows = spark.createDataFrame(pa.Table.from_pylist([row(one) for one in found], schema=ARROW)).coalesce(1)
     said = Checkpoint(end, new_batch(), notes=notes | {_BEGIN: str(min(begin, oldest))})
     upon = head or table.new(COLUMNS, {})
@@ -175,6 +176,13 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
     else:
         table.append(rows, upon, said)
     return found
+
+
+def _is_far(head: Head | None, end: Position) -> bool:
+    """Whether it is time to say that there is nothing new, so that not too much is looked at again."""
+    if head is None or head.position is None or head.position.order[:2] != end.order[:2]:
+        return True
+    return end.offset - head.position.offset > _LOOKED_AT_AGAIN
 
 
 def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:

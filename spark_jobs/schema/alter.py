@@ -106,9 +106,19 @@ class RenameTable:
     table: str
 
 
-Operation = Add | Drop | Change | Default | Convert | AddPrimary | DropPrimary | AddUnique | DropIndex | RenameTable
-OF_INDEXES = (AddUnique, DropIndex)
-"""Operations that leave every column as it is."""
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """ALTER COLUMN … SET VISIBLE, SET INVISIBLE: whether SELECT * has the column."""
+
+    name: str
+    is_visible: bool
+
+
+Operation = (
+    Add | Drop | Change | Default | Convert | AddPrimary | DropPrimary | AddUnique | DropIndex | RenameTable | Visible
+)
+LEAVING_ROWS = (AddUnique, DropIndex, Visible)
+"""Operations that leave every row as it is."""
 
 _KEYS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"}
 _NO_COLUMN = {
@@ -377,12 +387,14 @@ def _rename(rest: list[Word], _: str) -> list[Operation]:
 
 
 def _default(rest: list[Word], _: str) -> list[Operation]:
-    """Of a column; ALTER INDEX, CHECK and CONSTRAINT change no column, nor does ALTER COLUMN … SET VISIBLE."""
+    """Of a column; ALTER INDEX, CHECK and CONSTRAINT change none."""
     if rest[0].among("INDEX", "KEY", "CHECK", "CONSTRAINT") and not (len(rest) > 1 and rest[1].among("SET", "DROP")):
         return []
     rest = rest[1:] if rest[0].among("COLUMN") and len(rest) > 1 and not rest[1].among("SET", "DROP") else rest
     rest = rest[2:] if rest[0].among("IF") and len(rest) > 2 else rest
     at = next((k for k, word in enumerate(rest) if k and word.among("DEFAULT")), None)
+    if at is None and rest[-1].among("VISIBLE", "INVISIBLE"):
+        return [Visible(rest[0].text, rest[-1].among("VISIBLE"))]
     if at is None:
         return []
     return [Default(rest[0].text, None if rest[at - 1].among("DROP") else tuple(rest[at + 1 :]))]
@@ -633,5 +645,7 @@ def _settled(before: TableDefinition, slot: _Slot, found: Sequence[Operation]) -
     for one in found:
         if isinstance(one, Default) and one.name.casefold() == slot.name.casefold():
             column = with_default(Declared(column, one.words)) if one.words else replace(column, default=None)
+        if isinstance(one, Visible) and one.name.casefold() == slot.name.casefold():
+            column = replace(column, invisible=not one.is_visible)
     charset = next((one.charset for one in found if isinstance(one, Convert)), None)
     return converted(column, charset) if charset else column

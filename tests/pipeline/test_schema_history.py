@@ -15,6 +15,7 @@ from spark_jobs.pipeline import compact_source, endpoints_of, extract_source, la
 from spark_jobs.schema.compare import differences
 from spark_jobs.schema.definitions import on_server
 from spark_jobs.schema.tracking import TableVersion
+from spark_jobs.schema_history import follow
 from spark_jobs.source.server import Server
 from tests.fix_pipeline import SOURCE, Shop
 
@@ -58,12 +59,6 @@ def require_as_on_server(shop: Shop, pipeline: Pipeline) -> dict[str, TableVersi
         assert differences(one.definition, there) == [], one
         assert one.definition.key == there.key, one
     return {name.table: one for name, one in own.items()}
-
-
-def require_same_history(one: schema_history.History, other: schema_history.History) -> None:
-    """But for what a server told, which depends on when it was asked."""
-    logged = [[each for each in history.versions if each.origin != "server"] for history in (one, other)]
-    assert logged[0] == logged[1]
 
 
 def printed(shop: Shop, *arguments: str) -> str:
@@ -116,6 +111,15 @@ def test_the_history_is_the_server_s_tables_at_every_pause(
     assert [one["name"] for one in told["columns"]] == ["id", "v", "note"]
     assert (told["key"], told["at"]) == (["id"], str(middle))
 
-    other = pipeline.model_copy(update={"lake": f"{pipeline.lake}-once"})
-    extract_source(shop.spark, other, SOURCE)
-    require_same_history(history, schema_history.read(lake_of(other), SOURCE))
+    files = shop.pipeline()
+    once, parts = (files.model_copy(update={"lake": f"{files.lake}-{name}"}) for name in ("once", "parts"))
+    extract_source(shop.spark, once, SOURCE)
+    for until in (middle, None):
+        extract_source(shop.spark, parts, SOURCE, until=until)
+    whole, pieced = (schema_history.read(lake_of(one), SOURCE) for one in (once, parts))
+    assert whole == pieced
+    assert {one.origin for one in whole.versions} == {"ddl", "table_map"}
+    follow(shop.spark, lake_of(once), SOURCE)
+    head = lake_of(once).schema(SOURCE).head()
+    extract_source(shop.spark, once, SOURCE)
+    assert lake_of(once).schema(SOURCE).head() == head, "no commit that says nothing"
