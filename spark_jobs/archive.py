@@ -22,6 +22,7 @@ from spark_jobs.extract import Extracted, extract
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position, Range
+from spark_jobs.schema_history import follow
 from spark_jobs.session import session_over
 from spark_jobs.source import Part
 from spark_jobs.source.files import Files
@@ -43,9 +44,12 @@ def read_archive(spark: SparkSession, pipeline: Pipeline, name: str, folder: Pat
     brief = session_over(spark, 0)
     head = lake.bronze(name).head()
     if head is None or head.checkpoint is None:
-        return Restored(name, None, 0, extract(brief, lake, files, pipeline.sources[name].start))
-    with about(name):
-        return _into(brief, lake, files, head, head.checkpoint, pipeline.sources[name].start)
+        found = Restored(name, None, 0, extract(brief, lake, files, pipeline.sources[name].start))
+    else:
+        with about(name):
+            found = _into(brief, lake, files, head, head.checkpoint, pipeline.sources[name].start)
+    follow(brief, lake, name)
+    return found
 
 
 def _into(spark: SparkSession, lake: Lake, files: Files, head: Head, checkpoint: Checkpoint, start: str) -> Restored:

@@ -27,7 +27,7 @@ from typing import Any, Literal, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import bronze, masks, published, silver
+from spark_jobs import bronze, masks, published, schema_history, silver
 from spark_jobs.ancestry import Ancestry
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import (
@@ -55,7 +55,6 @@ from spark_jobs.place import require_places
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import ALTERING
 from spark_jobs.rules import Pattern
-from spark_jobs.schema import definitions
 from spark_jobs.session import session_over
 from spark_jobs.skips import with_skips
 from spark_jobs.stretches import Stretch, stretches
@@ -642,7 +641,7 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
     with about(f"{held.source}: {name}"):
         ancestry = Ancestry(spark, lake, held.source, held.table, held.version, oldest, by_log=True, filters=skips)
         rules = Rules(
-            lambda logged, last: definitions.named(lake, held.source, logged, last),
+            lambda logged, last: schema_history.named(lake, held.source, logged, last),
             first_rows(slices, filters.skipped),
             on_drop_empties=pipeline.on_drop == "drop",
             is_bag=silver.stored_columns(table, head).is_bag,

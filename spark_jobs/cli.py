@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from spark_jobs.maintenance import Upkeep
     from spark_jobs.mend import Reset
     from spark_jobs.pipeline import Outcome
+    from spark_jobs.position import Position
     from spark_jobs.retention import Collected
     from spark_jobs.schema_audit import SchemaAudit
     from spark_jobs.source import Source
@@ -749,6 +750,75 @@ def _say_reset(source: str, planned: "Reset", *, yes: bool) -> None:
         _ERRORS.print(f"{table} will lack some: {planned.lost}", markup=False, highlight=False)
     if entry.state == "stopped":
         _ERRORS.print(f"{table} had stopped: {entry.reason}", markup=False, highlight=False)
+
+
+@cli.command()
+@config_option
+@click.option("--source", metavar="NAME", help="The source whose tables are shown; not needed where there is one.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="DB.TABLE",
+    help="Only this table or pattern; may be given several times.",
+)
+@click.option("--at", "place", metavar="P", help="As of this position, GTID set or time; without it where silver is.")
+@click.option("--history", is_flag=True, help="Instead: every statement, and all else that told of a table's columns.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object a table, with --history one a version; a line each."
+)
+def schema(
+    path: Path, source: str | None, tables: tuple[str, ...], place: str | None, *, history: bool, as_json: bool
+) -> None:
+    """The source's tables as they were at a position: columns, keys, and what each statement changed.
+
+    \b
+    Example: stratalog schema -c pipeline.yaml --table shop.orders
+    Example: stratalog schema -c pipeline.yaml --source shop --at mysql-bin.000042:1337 --json
+    Example: stratalog schema -c pipeline.yaml --table 'shop.*' --history
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs import schema_lines
+    from spark_jobs.changes import wanted_tables
+
+    wanted = wanted_tables(tables)
+    pipeline = load(path)
+    names = _chosen(pipeline, source)
+    if len(names) != 1:
+        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    shown = schema_lines.shown(pipeline, names[0], wanted, lambda: _position(pipeline, names[0], place))
+    if tables and not shown.versions:
+        raise ConfigError(f"--table: the schema history of {names[0]} has no table like {', '.join(tables)}")
+    if as_json:
+        for line in shown.as_json(history=history):
+            click.echo(json.dumps(line, ensure_ascii=False))
+    elif history:
+        for one in shown.histories():
+            _print_grid([one.title, "told by", "committed", "what it changed"], one.rows)
+    else:
+        for one in shown.definitions(dropped=bool(tables)):
+            click.echo(one.title)
+            _print_grid(["  column", "type", "null", "character set", "if left out", ""], one.rows)
+
+
+def _position(pipeline: Pipeline, source: str, place: str | None) -> "Position | None":
+    """Where a place lies in bronze; Spark is started for those that are no position of a log in one stretch."""
+    from spark_jobs.landed import Places
+    from spark_jobs.pipeline import lake_of
+    from spark_jobs.place import parse_place
+    from spark_jobs.position import Position
+    from spark_jobs.stretches import stretches
+
+    if place is None:
+        return None
+    parsed = parse_place(place)
+    table = lake_of(pipeline).bronze(source)
+    head = table.head()
+    if head is None or head.checkpoint is None:
+        raise LakeError(f"{source}: bronze holds nothing yet")
+    if isinstance(parsed, Position) and ("/" in place.partition(":")[0] or len(stretches(head.checkpoint)) == 1):
+        return parsed
+    with _spark(pipeline) as spark:
+        return Places(spark, source, table, head.version, head.checkpoint).position(place)
 
 
 @cli.command()

@@ -12,10 +12,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from spark_jobs import bronze, overlay, silver
-from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, definitions_of, passed_over
+from spark_jobs.binlog import Column, TableDefinition, TableName, definitions_of, passed_over
 from spark_jobs.binlog.framing import Bytes, view
-from spark_jobs.binlog.types.charsets import UTF8, charset_of
-from spark_jobs.errors import DecodeError, TableStopped, Unsupported
+from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.filters import (
     ALTER_TABLE,
     CREATE_TABLE,
@@ -31,6 +30,7 @@ from spark_jobs.filters import (
 from spark_jobs.lake import Table, identifier
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.alter import (
+    LEAVING_ROWS,
     DropIndex,
     Moved,
     RenameTable,
@@ -42,14 +42,15 @@ from spark_jobs.schema.alter import (
     require_index,
     target,
 )
-from spark_jobs.schema.declared import Fill, words_of
+from spark_jobs.schema.declared import Fill, require_plain, words_of
 from spark_jobs.schema.definitions import (
     PRIMARY,
-    as_logged,
     defaults,
     from_json,
+    listed,
     to_json,
     with_defaults,
+    with_names,
     without_defaults,
 )
 from spark_jobs.schema.renames import like, may_rename, renamed
@@ -381,7 +382,7 @@ class _Course:
         if verb != "ALTER":
             raise self._refused(said, "changes the table, which is not applied yet")
         if self._is_about(said):
-            return any(not isinstance(one, DropIndex) for one in self._operations(said))
+            return any(not isinstance(one, LEAVING_ROWS) for one in self._operations(said))
         if "EXCHANGE" in said.statement.plain.upper().split():
             raise self._refused(said, "changes the table, which is not applied yet")
         return may_rename(said.statement) and self._is_among(said, lambda text, database: list(renamed(text, database)))
@@ -397,7 +398,7 @@ class _Course:
 
     def _operations(self, said: Said) -> list[Any]:
         try:
-            _require_plain(said)
+            require_plain(said.statement.text, said.session)
             return list(operations(said.statement.plain))
         except DecodeError as error:
             raise self._refused(said, f"changes the table, which is not applied: {error}") from error
@@ -473,7 +474,7 @@ class _Course:
 
     def _altered(self, content: Content, said: Said, logged: TableDefinition | None) -> Content:
         """What a table holds behind the other operations of the ALTER that gives it its new name."""
-        others = [one for one in self._operations(said) if not isinstance(one, RenameTable | DropIndex)]
+        others = [one for one in self._operations(said) if not isinstance(one, (RenameTable, *LEAVING_ROWS))]
         if not others or content.standing.definition is None:
             return content
         way = _Course(self.found, content.name, Range(said.position, said.stop), self.rules, content.standing)
@@ -646,8 +647,8 @@ class _Course:
             )
         if _shape(known) != _shape(logged):
             raise TableStopped(
-                f"{self.name}: its columns differ: up to {part.start} they were ({_listed(known)}), and rows behind it "
-                f"have ({_listed(logged)}); no statement of the log says why"
+                f"{self.name}: its columns differ: up to {part.start} they were ({listed(known)}), and rows behind it "
+                f"have ({listed(logged)}); no statement of the log says why"
             )
 
     def _turn(self, said: Said, logged: TableDefinition | None) -> None:
@@ -720,7 +721,7 @@ class _Course:
         if is_there and is_maybe:
             return
         try:
-            _require_plain(said)
+            require_plain(said.statement.text, said.session)
             stated = created(self.name, said.statement.plain) or self._like(said)
         except DecodeError:
             stated = None  # its first row tells
@@ -763,7 +764,7 @@ class _Course:
             if _shape(after) != _shape(stated.definition):
                 raise self._refused(
                     said,
-                    f"leads to ({_listed(stated.definition)}), but the rows behind it have ({_listed(after)})",
+                    f"leads to ({listed(stated.definition)}), but the rows behind it have ({listed(after)})",
                 )
         self._require_values_kept(said, before, after, stated)
         names = after.column_names()
@@ -793,7 +794,7 @@ class _Course:
                 raise self._refused(
                     said,
                     f"does not keep every value of column {after.columns[at].name}: the table was "
-                    f"({_listed(before)}) and is ({_listed(after)})",
+                    f"({listed(before)}) and is ({listed(after)})",
                 )
 
     def _require_null_told(self, said: Said, column: Column, stated: Moved) -> None:
@@ -813,15 +814,6 @@ def _event(said: Said) -> str:
     return DROP_DATABASE if said.statement.schemas else _EVENTS[said.statement.verb.split()[0]]
 
 
-def _require_plain(said: Said) -> None:
-    """Raises Unsupported for a text whose literals read otherwise in the session that it was said in."""
-    text, session = said.statement.text, said.session
-    if not text.isascii() and (session.collation is None or charset_of(session.collation) not in UTF8):
-        raise Unsupported("its text is in another character set than UTF-8")
-    if "\\" in text and not session.has_backslashes:
-        raise Unsupported("its session had NO_BACKSLASH_ESCAPES")
-
-
 def _shape(definition: TableDefinition) -> list[tuple[str, str]]:
     """Names and types in the lake: what a statement and the rows behind it must agree on."""
     return [
@@ -832,40 +824,18 @@ def _shape(definition: TableDefinition) -> list[tuple[str, str]]:
 
 def _with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
     """A definition of a log that tells types alone, with the names and whatever else is known otherwise."""
-    known = as_logged(logged, known)
-    codes = [[OLD_TWINS.get(c.type_code, c.type_code) for c in one.columns] for one in (logged, known)]
-    if codes[0] != codes[1]:
+    found = with_names(logged, known)
+    if found is None:
         raise TableStopped(
-            f"{logged.name}: the log does not name its columns, and has types ({_listed(logged)}) where the table is "
-            f"known as ({_listed(known)})"
+            f"{logged.name}: the log does not name its columns, and has types ({listed(logged)}) where the table is "
+            f"known as ({listed(known)})"
         )
-    columns = tuple(map(_told, logged.columns, known.columns))
-    for column in columns:
+    for column in found.columns:
         if column.charset is None and column.type.is_character:
             raise TableStopped(
                 f"{logged.name}: neither the log nor a statement tells the character set of {column.name}"
             )
-    return replace(known, name=logged.name, columns=columns)
-
-
-def _told(logged: Column, known: Column) -> Column:
-    def first(one: Any, other: Any) -> Any:
-        return other if one is None else one
-
-    return replace(
-        logged,
-        name=known.name,
-        unsigned=first(logged.unsigned, known.unsigned),
-        charset=first(logged.charset, known.charset),
-        labels=first(logged.labels, known.labels),
-        declared=first(logged.declared, known.declared),
-    )
-
-
-def _listed(definition: TableDefinition) -> str:
-    return ", ".join(
-        f"{name} {column.sql_type}" for name, column in zip(definition.column_names(), definition.columns, strict=True)
-    )
+    return found
 
 
 def onwards(

@@ -113,9 +113,9 @@ class Lake:
     def bronze(self, source: str) -> "Table":
         return self._table("bronze", source)
 
-    def definitions(self, source: str) -> "Table":
-        """Table definitions read from a server, by position."""
-        return self._table("definitions", source)
+    def schema(self, source: str) -> "Table":
+        """What a source's tables were, by table and position."""
+        return self._table("schema", source)
 
     def clock(self, source: str) -> "Table":
         """Transactions of a source's log that count as committed later than they say."""

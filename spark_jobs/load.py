@@ -45,7 +45,8 @@ from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
 from spark_jobs.reshape import ALTERING
 from spark_jobs.rules import Pattern
-from spark_jobs.schema.definitions import named, on_server
+from spark_jobs.schema.definitions import on_server
+from spark_jobs.schema_history import named
 from spark_jobs.session import session_over
 from spark_jobs.skips import with_skips
 from spark_jobs.source.chunks import Key, KeyRange, key_of, ranges

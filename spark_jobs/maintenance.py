@@ -93,7 +93,7 @@ def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
     """The tables, each with the oldest version that an open reader needs; None for the newest alone."""
     entries = published.read(lake, source)
     yield lake.bronze(source), None
-    yield lake.definitions(source), None
+    yield lake.schema(source), None
     yield lake.clock(source), None
     downstream = {entry.downstream for entry in entries if entry.downstream}
     opened = published.versions(lake)

@@ -35,8 +35,8 @@ from spark_jobs.parts import PartTable, SharedPart
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
 from spark_jobs.schema.declared import on_server_default
-from spark_jobs.schema.definitions import named, record
 from spark_jobs.schema.statements import Effect
+from spark_jobs.schema_history import ask_server, follow, named
 from spark_jobs.session import session_over
 from spark_jobs.shared import merge_shared
 from spark_jobs.skips import with_skips
@@ -115,10 +115,10 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
 
     def from_endpoint(source: Source) -> Extracted:
         shares = pipeline.routing.shares(name)
-        definitions = record(brief, lake, source, on_server_default)
+        reading = ask_server(lake, source, on_server_default)
         now = source.now() if shares and until is None else None
         done = extract(brief, lake, source, pipeline.sources[name].start, until)
-        definitions.land(done.head)
+        follow(brief, lake, name, reading)
         if shares:
             clock.advance(brief, lake, name, now)
         return done

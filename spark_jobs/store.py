@@ -24,7 +24,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import bronze
+from spark_jobs import bronze, schema_history
+from spark_jobs.binlog import TableName
 from spark_jobs.changes import changes_frame, split, transactions_of_bronze, wanted_tables
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import LakeError
@@ -32,6 +33,7 @@ from spark_jobs.lake import Checkpoint, Head, Table
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
 from spark_jobs.retention import Collected, gc_source
+from spark_jobs.schema.tracking import TableVersion
 from spark_jobs.undecided import Open, undecided
 
 _MYSQL = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}):(\d+)")
@@ -113,6 +115,17 @@ class Store:
         patterns like ``shop.*``.
         """
         return changes_frame(self.spark, lake_of(self.pipeline), self.source, start, stop, wanted_tables(tables))
+
+    def schema(self, at: Position | None = None) -> dict[TableName, TableVersion]:
+        """By table its definition at a position, at the log's end by default; dropped ones among them.
+
+        Raises LakeError where the schema history does not reach there.
+        """
+        return schema_history.read(lake_of(self.pipeline), self.source).at(at)
+
+    def schema_history(self) -> DataFrame:
+        """All that was told of the source's tables: ``schema_history.COLUMNS``, a row a table and position."""
+        return lake_of(self.pipeline).schema(self.source).read(self.spark)
 
     def gc(self, *, ignored: Collection[str] = (), dry_run: bool = False) -> Collected:
         """Removes what retention allows, as ``stratalog gc``."""

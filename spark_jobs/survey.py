@@ -104,10 +104,10 @@ def survey(slices: DataFrame) -> Survey:
     spans, has_xa = _spans(slices)
     definitions: dict[TableName, list[tuple[Position, TableDefinition]]] = {}
     statements = []
-    for row in _notable(slices):
+    for row in notable(slices):
         at = Position(row["file"], row["start"], row["stretch"])
         if row["maps"]:
-            for definition in _definitions(row["context"], row["maps"], at):
+            for definition in definitions_in(row["context"], row["maps"], at):
                 definitions.setdefault(definition.name, []).append((at, definition))
         if row["kind"] == "statement" and row["statement"] is not None:
             stop, database = replace(at, offset=row["stop"]), row["database"] or ""
@@ -237,13 +237,19 @@ def _spans(slices: DataFrame) -> tuple[dict[TableName, Seen], bool]:
     return seen, len(seen) < len(found)
 
 
-def _notable(slices: DataFrame) -> list[dict[str, Any]]:
-    wanted = ((F.col("kind") == "statement") | (F.size("maps") > 0)) & ~F.coalesce(F.expr(OF_XA), F.lit(False))
+def notable(slices: DataFrame, *, with_xa: bool = False) -> list[dict[str, Any]]:
+    """Statements, and slices in which the log describes a table, in order.
+
+    context: begins with the event that their TABLE_MAPs are read under, for ``definitions_in``. begin: a statement's
+    first bytes. with_xa: those of XA transactions too, where they were logged.
+    """
+    wanted = (F.col("kind") == "statement") | (F.size("maps") > 0)
+    wanted = wanted if with_xa else wanted & ~F.coalesce(F.expr(OF_XA), F.lit(False))
     head = F.coalesce("context", F.when(F.size("maps") > 0, F.substring("payload", 5, 512))).alias("context")
     begin = F.when(F.col("kind") == "statement", F.substring("payload", 1, _BEGIN)).alias("begin")
     columns = (
-        *("stretch", "number", "file", "start", "stop", "kind", "committed_at", "database", "statement", "maps"),
-        *(head, begin),
+        *("stretch", "number", "file", "start", "stop", "kind", "committed_at", "gtid", "database", "statement"),
+        *("maps", head, begin),
     )
     found = slices.where(wanted).select(*columns)
     return sorted(found.toArrow().to_pylist(), key=lambda row: (row["stretch"], row["number"], row["start"]))
@@ -253,7 +259,7 @@ def _position(place: dict[str, Any]) -> Position:
     return Position(place["file"], place["start"], place["stretch"])
 
 
-def _definitions(context: bytes, maps: list[bytes], at: Position) -> list[TableDefinition]:
+def definitions_in(context: bytes, maps: list[bytes], at: Position) -> list[TableDefinition]:
     """The table maps of a slice, read under the format event that its context begins with."""
     length = int.from_bytes(context[9:13], "little")
     format_ = FormatDescription.parse(context[:length], str(at))

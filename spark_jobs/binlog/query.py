@@ -7,6 +7,7 @@ Put here: what a QUERY's bytes say. Not here: which statements mean what; the sc
 a transaction, and DDL is read where schemas are tracked.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from spark_jobs.binlog import kernels
@@ -65,7 +66,7 @@ class Session:
 
 
 _NO_BACKSLASH_ESCAPES, _STRICT_TRANS_TABLES, _STRICT_ALL_TABLES = 1 << 20, 1 << 21, 1 << 22
-_SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1}
+_SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1}
 """Bytes of status variables by code (statement_events.h, ``Query_event_status_vars``)."""
 _TEXTS = {5: 1, 6: 1, 11: 2}
 """Texts, each behind its length, of further ones: time zone, catalog, invoker."""
@@ -78,6 +79,28 @@ _SQL_MODE, _CHARSETS, _DATABASES, _EXPLICIT_TIMESTAMPS = 1, 4, 12, 16
 
 def read_session(slice_: bytes) -> Session:
     """The session of a slice's first QUERY event, as its status variables have it; they come in a fixed order."""
+    found = _variables(slice_)
+    mode, sets, explicit = (found.get(code) for code in (_SQL_MODE, _CHARSETS, _EXPLICIT_TIMESTAMPS))
+    return Session(
+        None if mode is None else int.from_bytes(mode, "little"),
+        None if sets is None else int.from_bytes(sets[:2], "little"),
+        None if explicit is None else bool(explicit[0]),
+    )
+
+
+def read_session_variables(slice_: bytes) -> dict[str, str]:
+    """The same: all that the event has, by the variable's name, as mysqlbinlog prints it.
+
+    Character sets and collations are ids; sql_mode has names, and a number for bits that the servers do not share.
+    """
+    found: dict[str, str] = {}
+    for code, value in _variables(slice_).items():
+        found |= _PRINTED[code](value) if code in _PRINTED else {}
+    return found
+
+
+def _variables(slice_: bytes) -> dict[int, bytes]:
+    """The status variables of a slice's first QUERY event, by code, up to the first that is not known or cut."""
     at = len(MAGIC) if slice_.startswith(MAGIC) else 0
     while len(slice_) >= at + HEADER:
         meaning = EVENT_TYPES[slice_[at + 4]].meaning if slice_[at + 4] in EVENT_TYPES else None
@@ -85,12 +108,12 @@ def read_session(slice_: bytes) -> Session:
         if meaning in (kernels.QUERY, kernels.QUERY_COMPRESSED, kernels.LOAD_QUERY):
             fixed = HEADER + (26 if meaning == kernels.LOAD_QUERY else 13)
             size = int.from_bytes(slice_[at + HEADER + _STATUS_LENGTH :][:2], "little")
-            return _session(slice_[at + fixed : at + fixed + size])
+            return _by_code(slice_[at + fixed : at + fixed + size])
         at += max(length, HEADER)
-    return Session()
+    return {}
 
 
-def _session(variables: bytes) -> Session:
+def _by_code(variables: bytes) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     at = 0
     while at < len(variables):
@@ -100,12 +123,78 @@ def _session(variables: bytes) -> Session:
             break
         found[code] = variables[at + 1 : at + 1 + size]
         at += 1 + size
-    mode, sets, explicit = (found.get(code) for code in (_SQL_MODE, _CHARSETS, _EXPLICIT_TIMESTAMPS))
-    return Session(
-        None if mode is None else int.from_bytes(mode, "little"),
-        None if sets is None else int.from_bytes(sets[:2], "little"),
-        None if explicit is None else bool(explicit[0]),
-    )
+    return found
+
+
+_SQL_MODES = {
+    0: "REAL_AS_FLOAT",
+    1: "PIPES_AS_CONCAT",
+    2: "ANSI_QUOTES",
+    3: "IGNORE_SPACE",
+    5: "ONLY_FULL_GROUP_BY",
+    6: "NO_UNSIGNED_SUBTRACTION",
+    7: "NO_DIR_IN_CREATE",
+    18: "ANSI",
+    19: "NO_AUTO_VALUE_ON_ZERO",
+    20: "NO_BACKSLASH_ESCAPES",
+    21: "STRICT_TRANS_TABLES",
+    22: "STRICT_ALL_TABLES",
+    23: "NO_ZERO_IN_DATE",
+    24: "NO_ZERO_DATE",
+    25: "ALLOW_INVALID_DATES",
+    26: "ERROR_FOR_DIVISION_BY_ZERO",
+    27: "TRADITIONAL",
+    28: "NO_AUTO_CREATE_USER",
+    29: "HIGH_NOT_PRECEDENCE",
+    30: "NO_ENGINE_SUBSTITUTION",
+    31: "PAD_CHAR_TO_FULL_LENGTH",
+}
+"""Bits that MySQL and MariaDB have in common (sql/system_variables.h, sql/sql_class.h); the others are no names."""
+_FLAGS = {
+    "sql_auto_is_null": (14, "1", "0"),
+    "autocommit": (19, "0", "1"),
+    "foreign_key_checks": (26, "0", "1"),
+    "unique_checks": (27, "0", "1"),
+}
+"""Bits of Q_FLAGS2 (sql/query_options.h): where they are set, and where not."""
+
+
+def _sql_mode(value: bytes) -> dict[str, str]:
+    bits = int.from_bytes(value, "little")
+    named = [name for bit, name in _SQL_MODES.items() if bits >> bit & 1]
+    rest = bits & ~sum(1 << bit for bit in _SQL_MODES)
+    return {"sql_mode": ",".join([*named, *([str(rest)] if rest else [])])}
+
+
+def _number(value: bytes) -> str:
+    return str(int.from_bytes(value, "little"))
+
+
+def _charsets(value: bytes) -> dict[str, str]:
+    names = ("character_set_client", "collation_connection", "collation_server")
+    return {name: _number(value[at : at + 2]) for name, at in zip(names, (0, 2, 4), strict=True)}
+
+
+def _flags(value: bytes) -> dict[str, str]:
+    bits = int.from_bytes(value, "little")
+    return {name: true if bits >> bit & 1 else false for name, (bit, true, false) in _FLAGS.items()}
+
+
+_PRINTED: dict[int, Callable[[bytes], dict[str, str]]] = {
+    0: _flags,
+    _SQL_MODE: _sql_mode,
+    3: lambda value: {
+        "auto_increment_increment": _number(value[:2]),
+        "auto_increment_offset": _number(value[2:]),
+    },
+    _CHARSETS: _charsets,
+    5: lambda value: {"time_zone": _text(value[1:])},
+    8: lambda value: {"collation_database": _number(value)},
+    _EXPLICIT_TIMESTAMPS: lambda value: {"explicit_defaults_for_timestamp": _number(value)},
+    18: lambda value: {"default_collation_for_utf8mb4": _number(value)},
+    19: lambda value: {"sql_require_primary_key": _number(value)},
+    20: lambda value: {"default_table_encryption": _number(value)},
+}
 
 
 def _size(code: int, rest: bytes) -> int | None:

@@ -55,6 +55,8 @@ class Column:
     No TABLE_MAP tells it, so definitions that differ in it alone are equal."""
     computed: bool | None = field(default=None, compare=False)
     """Whether it is a generated column; None: not known. As ``default``."""
+    invisible: bool | None = field(default=None, compare=False)
+    """Whether SELECT * leaves it out; None: not known. As ``default``."""
 
     @property
     def type(self) -> ColumnType:
@@ -295,6 +297,14 @@ class _Metadata:
                 texts = [wire.text() for _ in range(wire.packed())]
                 self.columns[ordinal] = replace(column, labels=_label_texts(texts, column.charset))
 
+    def visibility(self, content: bytes) -> None:
+        """A bit for each column from the highest bit down, set where it is visible."""
+        if len(content) < (len(self.columns) + 7) // 8:
+            raise Truncated(f"{len(content)} bytes of visibility for {len(self.columns)} columns")
+        for ordinal, column in enumerate(self.columns):
+            is_visible = content[ordinal >> 3] << (ordinal & 7) & 128
+            self.columns[ordinal] = replace(column, invisible=not is_visible)
+
     def simple_key(self, content: bytes) -> None:
         self.key = tuple(_packed_numbers(content))
 
@@ -343,4 +353,5 @@ _FIELDS: dict[int, Callable[[_Metadata, bytes], None]] = {
     9: _Metadata.prefixed_key,
     10: _Metadata.default_label_charset,
     11: _Metadata.label_charsets,
+    12: _Metadata.visibility,
 }

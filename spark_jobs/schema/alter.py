@@ -10,6 +10,7 @@ survive (widening.py), what happens in the lake (reshape.py).
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
@@ -72,7 +73,22 @@ class Convert:
 
 @dataclass(frozen=True, slots=True)
 class AddPrimary:
-    """ADD PRIMARY KEY."""
+    """ADD PRIMARY KEY. columns: their names, in the key's order."""
+
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropPrimary:
+    """DROP PRIMARY KEY."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddUnique:
+    """A unique index more. columns: None where a part of a value or an expression is in it."""
+
+    name: str
+    columns: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +106,19 @@ class RenameTable:
     table: str
 
 
-Operation = Add | Drop | Change | Default | Convert | AddPrimary | DropIndex | RenameTable
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """ALTER COLUMN … SET VISIBLE, SET INVISIBLE: whether SELECT * has the column."""
+
+    name: str
+    is_visible: bool
+
+
+Operation = (
+    Add | Drop | Change | Default | Convert | AddPrimary | DropPrimary | AddUnique | DropIndex | RenameTable | Visible
+)
+LEAVING_ROWS = (AddUnique, DropIndex, Visible)
+"""Operations that leave every row as it is."""
 
 _KEYS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"}
 _NO_COLUMN = {
@@ -168,11 +196,11 @@ def created(name: TableName, text: str) -> TableDefinition | None:
     if any(word.among("SELECT", "AS") for word in options):
         return None
     charset = _default_charset(options)
-    columns, key, uniques, periods = [], list[str](), list[_Unique](), list[str]()
+    columns, key, uniques, periods = [], list[str](), list[AddUnique](), list[str]()
     for part in parts(_enclosed(words)):
         if _is_primary(part):
-            key = [word.text for word in _enclosed(part[part.index(Word("(", "sign")) :]) if _is_name(word)]
-        elif any(word.among("UNIQUE") for word in part[:3]) and part[0].among("UNIQUE", "CONSTRAINT"):
+            key = _key_columns(part)
+        elif _is_unique(part):
             uniques.append(_unique(part))
         elif _is_period(part):
             periods += [word.text for word in _enclosed(part[3:])]
@@ -180,7 +208,7 @@ def created(name: TableName, text: str) -> TableDefinition | None:
             one = declared(part[0].text, part[1:], charset)
             columns.append(one)
             key += [part[0].text] if one.in_key else []
-            uniques += [_Unique("", (part[0].text,))] if one.is_unique else []
+            uniques += [AddUnique("", (part[0].text,))] if one.is_unique else []
     found = [with_default(one) for one in columns]
     names = [str(column.name).casefold() for column in found]
     ordinals = tuple(names.index(part.casefold()) for part in key)
@@ -191,15 +219,16 @@ def created(name: TableName, text: str) -> TableDefinition | None:
     return TableDefinition(name, tuple(found), *_instead_of_primary(columns, uniques))
 
 
-@dataclass(frozen=True, slots=True)
-class _Unique:
-    """A unique index, its columns by name; None where a part of a value or an expression is in it."""
-
-    name: str
-    columns: tuple[str, ...] | None
+def _key_columns(part: Sequence[Word]) -> list[str]:
+    """The columns of a primary key, in its order."""
+    return [word.text for word in _enclosed(part[part.index(Word("(", "sign")) :]) if _is_name(word)]
 
 
-def _unique(part: Sequence[Word]) -> _Unique:
+def _is_unique(part: Sequence[Word]) -> bool:
+    return any(word.among("UNIQUE") for word in part[:3]) and part[0].among("UNIQUE", "CONSTRAINT")
+
+
+def _unique(part: Sequence[Word]) -> AddUnique:
     """Reads ``[CONSTRAINT [name]] UNIQUE [INDEX | KEY] [name] [USING …] (…)``."""
     at = next(k for k, word in enumerate(part) if word.among("UNIQUE"))
     open_ = next((k for k, word in enumerate(part) if k > at and word.among("(")), len(part))
@@ -207,10 +236,12 @@ def _unique(part: Sequence[Word]) -> _Unique:
     inside = _enclosed(part[open_:])
     is_plain = not any(word.among("(") for word in inside)
     columns = tuple(word.text for word in inside if _is_name(word))
-    return _Unique((named or [""])[0], columns if is_plain else None)
+    return AddUnique((named or [""])[0], columns if is_plain else None)
 
 
-def _instead_of_primary(columns: Sequence[Declared], uniques: Sequence[_Unique]) -> tuple[tuple[int, ...], str | None]:
+def _instead_of_primary(
+    columns: Sequence[Declared], uniques: Sequence[AddUnique]
+) -> tuple[tuple[int, ...], str | None]:
     """Key and index of a table without a primary key: the first unique index whose columns are all NOT NULL, if any.
 
     One of which that is not certain (a part of a value may be all of it, a TIMESTAMP may be NOT NULL unsaid) is passed
@@ -312,7 +343,9 @@ def _add(rest: list[Word], _: str) -> list[Operation]:
     if rest[0].among("COLUMN"):
         rest = rest[1:]
     elif _is_primary(rest):
-        return [AddPrimary()]
+        return [AddPrimary(tuple(_key_columns(rest)))]
+    elif _is_unique(rest):
+        return [_unique(rest)]
     elif rest[0].among(*_KEYS, "PARTITION"):
         return []
     elif rest[0].among("SYSTEM", "PERIOD") and len(rest) > 1 and rest[1].among("VERSIONING", "FOR"):
@@ -325,17 +358,19 @@ def _add(rest: list[Word], _: str) -> list[Operation]:
 
 
 def _columns(part: list[Word], *, if_missing: bool) -> list[Operation]:
+    if _is_primary(part):
+        return [AddPrimary(tuple(_key_columns(part)))]
     if part[0].among(*_KEYS):
-        return []
+        return [_unique(part)] if _is_unique(part) else []
     name, (words, after) = part[0].text, _placed(part[1:])
-    return [Add(_keyless(declared(name, words)), after, if_missing)]
+    return [Add(declared(name, words), after, if_missing)]
 
 
 def _drop(rest: list[Word], _: str) -> list[Operation]:
     if rest[0].among("COLUMN"):
         rest = rest[1:]
     elif rest[0].among("PRIMARY") or (rest[0].among(*_KEYS) and rest[-1].text.upper() == "PRIMARY"):
-        raise Unsupported("the primary key changes")
+        return [DropPrimary()]
     elif rest[0].among("INDEX", "KEY", "CONSTRAINT"):
         return [DropIndex(rest[-1].text)]
     elif rest[0].among(*_KEYS):
@@ -352,7 +387,7 @@ def _change(rest: list[Word], verb: str) -> list[Operation]:
     rest = rest[2:] if if_there else rest
     old, new = rest[0].text, rest[verb == "CHANGE"].text
     words, after = _placed(rest[2 if verb == "CHANGE" else 1 :])
-    one = _keyless(declared(new, words))
+    one = declared(new, words)
     if one.is_computed:
         raise Unsupported(f"the values of column {new} are computed, which is not in the log")
     return [Change(old, new, one, after, if_there)]
@@ -369,12 +404,14 @@ def _rename(rest: list[Word], _: str) -> list[Operation]:
 
 
 def _default(rest: list[Word], _: str) -> list[Operation]:
-    """Of a column; ALTER INDEX, CHECK and CONSTRAINT change no column, nor does ALTER COLUMN … SET VISIBLE."""
+    """Of a column; ALTER INDEX, CHECK and CONSTRAINT change none."""
     if rest[0].among("INDEX", "KEY", "CHECK", "CONSTRAINT") and not (len(rest) > 1 and rest[1].among("SET", "DROP")):
         return []
     rest = rest[1:] if rest[0].among("COLUMN") and len(rest) > 1 and not rest[1].among("SET", "DROP") else rest
     rest = rest[2:] if rest[0].among("IF") and len(rest) > 2 else rest
     at = next((k for k, word in enumerate(rest) if k and word.among("DEFAULT")), None)
+    if at is None and rest[-1].among("VISIBLE", "INVISIBLE"):
+        return [Visible(rest[0].text, rest[-1].among("VISIBLE"))]
     if at is None:
         return []
     return [Default(rest[0].text, None if rest[at - 1].among("DROP") else tuple(rest[at + 1 :]))]
@@ -393,6 +430,39 @@ def _placed(words: list[Word]) -> tuple[list[Word], str | None]:
     return words, None
 
 
+def keeps_columns(text: str) -> bool:
+    """Whether an ALTER TABLE is about rows alone: of a partition, or a tablespace. Raises Unsupported."""
+    heads = [" ".join(word.text.upper() for word in part[:2]) for part in parts(_after_name(words_of(text)))]
+    return bool(heads) and set(heads) <= _OF_ROWS
+
+
+_OF_ROWS = {
+    *("DROP PARTITION", "TRUNCATE PARTITION", "EXCHANGE PARTITION", "DISCARD PARTITION", "IMPORT PARTITION"),
+    *("DISCARD TABLESPACE", "IMPORT TABLESPACE", "CONVERT PARTITION"),
+}
+
+
+def index_made(text: str, database: str) -> tuple[TableName, AddUnique | DropIndex | None]:
+    """The table of a CREATE INDEX or DROP INDEX, and what that does; None for an index that is not unique.
+
+    Raises Unsupported where it cannot be read.
+    """
+    words = words_of(text)
+    at = next((k for k, word in enumerate(words) if word.among("ON")), len(words) - 1)
+    if not words[at + 1 :]:
+        raise Unsupported("it names no table")
+    schema, table = qualified(words[at + 1 :])
+    name = TableName(database if schema is None else schema, table)
+    if words[0].among("DROP"):
+        return name, index_dropped(text)
+    if not any(word.among("UNIQUE") for word in words[:4]):
+        return name, None
+    index = next((k for k, word in enumerate(words) if word.among("INDEX")), 0)
+    index += 3 if words[index + 1].among("IF") else 0
+    one = _unique([Word("UNIQUE", "word"), *words[at + 1 :]])
+    return name, AddUnique(words[index + 1].text, one.columns)
+
+
 def index_dropped(text: str) -> DropIndex | None:
     """Which index a DROP INDEX drops; None for another statement. Raises Unsupported where it cannot be read."""
     words = words_of(text)
@@ -401,12 +471,6 @@ def index_dropped(text: str) -> DropIndex | None:
         return None
     at += 3 if words[at + 1].among("IF") else 1
     return DropIndex(words[at].text)
-
-
-def _keyless(one: Declared) -> Declared:
-    if one.in_key:
-        raise Unsupported("the primary key changes")
-    return one
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,18 +498,17 @@ class _Slot:
 
 
 def moved(before: TableDefinition, found: Sequence[Operation]) -> Moved:
-    """The definition after the operations of one statement. Raises Unsupported."""
-    slots, waiting = _kept(before, found)
-    for slot in waiting:
-        at = len(slots) if slot.after is None else _behind(slots, slot.after)
-        slots.insert(at, slot)
-    columns = tuple(_settled(before, slot, found) for slot in slots)
-    origins = tuple(slot.origin for slot in slots)
+    """The definition after the operations of one statement.
+
+    Raises Unsupported, also where rows are told apart otherwise behind it; a table without a key stays one.
+    """
+    slots, origins = _slots(before, found)
     lost = [before.columns[ordinal].name for ordinal in before.key or () if ordinal not in origins]
     if lost:
         raise Unsupported(f"column {lost[0]} of the key goes")
     _require_key(before, found)
     _require_not_null(before, slots)
+    columns = tuple(_settled(before, slot, found) for slot in slots)
     key = None if before.key is None else tuple(origins.index(ordinal) for ordinal in before.key)
     if before.index in (None, PRIMARY):  # its columns stay NOT NULL, whatever the statement says of them
         columns = tuple(replace(one, nullable=one.nullable and at not in (key or ())) for at, one in enumerate(columns))
@@ -455,11 +518,77 @@ def moved(before: TableDefinition, found: Sequence[Operation]) -> Moved:
     return Moved(replace(before, columns=columns, key=key), origins, fills, is_open)
 
 
+def altered(before: TableDefinition, found: Sequence[Operation]) -> TableDefinition:
+    """The definition after the operations of one statement, whatever they do to rows and keys.
+
+    Its key is None where the statement does not tell which index takes the place of the one that went. Raises
+    Unsupported.
+    """
+    slots, origins = _slots(before, found)
+    columns = [_settled(before, slot, found) for slot in slots]
+    names = [slot.name.casefold() for slot in slots]
+    primary = _primary(found)
+    if primary:
+        key = tuple(names.index(name.casefold()) for name in primary)
+        columns = [replace(one, nullable=False) if at in key else one for at, one in enumerate(columns)]
+        return replace(before, columns=tuple(columns), key=key, index=PRIMARY)
+    kept = None if before.key is None else tuple(origins.index(at) for at in before.key if at in origins)
+    if kept is None or _loses_key(before, found, slots) or (before.key and not kept):
+        return replace(before, columns=tuple(columns), key=None, index=None)
+    if kept:
+        return replace(before, columns=tuple(columns), key=kept)
+    return replace(before, columns=tuple(columns), **_first_key(found, slots, columns))
+
+
+def _slots(before: TableDefinition, found: Sequence[Operation]) -> tuple[list["_Slot"], tuple[int | None, ...]]:
+    """The columns behind a statement, in order, and from which ones before they come."""
+    slots, waiting = _kept(before, found)
+    for slot in waiting:
+        at = len(slots) if slot.after is None else _behind(slots, slot.after)
+        slots.insert(at, slot)
+    return slots, tuple(slot.origin for slot in slots)
+
+
+def _primary(found: Sequence[Operation]) -> list[str]:
+    """The columns of the primary key that a statement makes, by itself or as part of a column's definition."""
+    added = [name for one in found if isinstance(one, AddPrimary) for name in one.columns]
+    columns = [one.declared for one in found if isinstance(one, Add | Change) and one.declared]
+    return added or [str(one.column.name) for one in columns if one.in_key]
+
+
+def _loses_key(before: TableDefinition, found: Sequence[Operation], slots: Sequence["_Slot"]) -> bool:
+    """Whether the index by which rows are told apart goes, or may."""
+    if any(isinstance(one, DropPrimary) for one in found):
+        return True
+    try:
+        _require_key(before, found)
+        _require_not_null(before, slots)
+    except Unsupported:
+        return True
+    return False
+
+
+def _first_key(found: Sequence[Operation], slots: Sequence["_Slot"], columns: Sequence[Column]) -> dict[str, Any]:
+    """Key and index of a table that had none: a unique index of columns without NULL that the statement makes.
+
+    Not known where a column that was there is NOT NULL from now on, which may make a key of an index.
+    """
+    if any(slot.declared and slot.origin is not None and not slot.declared.column.nullable for slot in slots):
+        return {"key": None, "index": None}
+    names = [slot.name.casefold() for slot in slots]
+    own = [AddUnique("", (slot.name,)) for slot in slots if slot.declared and slot.declared.is_unique]
+    for unique in [*(one for one in found if isinstance(one, AddUnique)), *own]:
+        key = tuple(names.index(name.casefold()) for name in unique.columns or ())
+        if key and not any(columns[at].nullable or columns[at].computed for at in key):
+            return {"key": key, "index": unique.name}
+    return {"key": (), "index": None}
+
+
 def _require_key(before: TableDefinition, found: Sequence[Operation]) -> None:
     """Raises Unsupported where rows are told apart otherwise behind the statement. A bag stays one."""
     if before.key == ():
         return
-    if any(isinstance(one, AddPrimary) for one in found):
+    if _primary(found) or any(isinstance(one, DropPrimary) for one in found):
         raise Unsupported("the primary key changes")
     for one in found:
         if isinstance(one, DropIndex):
@@ -535,5 +664,7 @@ def _settled(before: TableDefinition, slot: _Slot, found: Sequence[Operation]) -
     for one in found:
         if isinstance(one, Default) and one.name.casefold() == slot.name.casefold():
             column = with_default(Declared(column, one.words)) if one.words else replace(column, default=None)
+        if isinstance(one, Visible) and one.name.casefold() == slot.name.casefold():
+            column = replace(column, invisible=not one.is_visible)
     charset = next((one.charset for one in found if isinstance(one, Convert)), None)
     return converted(column, charset) if charset else column

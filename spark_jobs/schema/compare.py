@@ -15,24 +15,25 @@ _COUNTED = (15, 254)
 _BLOB = 252
 
 
-def differences(followed: TableDefinition, declared: TableDefinition) -> list[str]:
+def differences(followed: TableDefinition, declared: TableDefinition, by: str = "the server") -> list[str]:
     """How columns and key of a table differ, a sentence each that names the column; none where they are equal.
 
     What one of the two does not tell (a sign, a character set, labels, the key) is not compared, nor the key of a table
     that is followed without one: a bag stays a bag. Names are equal as the server takes them to be, whatever their
-    letters' case.
+    letters' case. by: who declares the other one.
     """
     declared = as_logged(followed, declared)
     followed = as_logged(declared, followed)
+    place = "on the server" if by == "the server" else f"in {by}"
     ours, theirs = (_by_name(one) for one in (followed, declared))
-    found = [f"column {name}: the server does not have it" for name in ours if name not in theirs]
-    found += [f"column {name}: only the server has it" for name in theirs if name not in ours]
+    found = [f"column {name}: {by} does not have it" for name in ours if name not in theirs]
+    found += [f"column {name}: only {by} has it" for name in theirs if name not in ours]
     if not found and list(ours) != list(theirs):
-        found.append(f"columns stand in the order ({', '.join(ours)}), on the server ({', '.join(theirs)})")
+        found.append(f"columns stand in the order ({', '.join(ours)}), {place} ({', '.join(theirs)})")
     for name in (name for name in ours if name in theirs):
-        found += [f"column {name}: {said}" for said in _between(ours[name], theirs[name])]
+        found += [f"column {name}: {said}" for said in _between(ours[name], theirs[name], by)]
     if followed.key and declared.key is not None and _key(followed) != _key(declared):
-        found.append(f"the key is ({_listed(followed)}), on the server ({_listed(declared) or 'none'})")
+        found.append(f"the key is ({_listed(followed)}), {place} ({_listed(declared) or 'none'})")
     return found
 
 
@@ -45,17 +46,17 @@ def _by_name(definition: TableDefinition) -> dict[str, Column]:
     return {name.casefold(): one for name, one in zip(definition.column_names(), definition.columns, strict=True)}
 
 
-def _between(ours: Column, theirs: Column) -> Iterator[str]:
+def _between(ours: Column, theirs: Column, by: str) -> Iterator[str]:
     is_same_sign = None in (ours.unsigned, theirs.unsigned) or ours.unsigned == theirs.unsigned
     is_same_declared = None in (ours.declared, theirs.declared) or ours.declared == theirs.declared
     if not (_is_same_type(ours, theirs) and is_same_sign and is_same_declared):
-        yield f"is followed as {_typed(ours)}, and the server declares {_typed(theirs)}"
+        yield f"is followed as {_typed(ours)}, and {by} declares {_typed(theirs)}"
     if ours.nullable != theirs.nullable:
-        yield f"is followed as {_nullable(ours)}, and the server declares {_nullable(theirs)}"
+        yield f"is followed as {_nullable(ours)}, and {by} declares {_nullable(theirs)}"
     if _is_text(ours) and None not in (ours.charset, theirs.charset) and _charset(ours) != _charset(theirs):
-        yield f"is followed in {_charset(ours)}, and the server declares {_charset(theirs)}"
+        yield f"is followed in {_charset(ours)}, and {by} declares {_charset(theirs)}"
     if None not in (ours.labels, theirs.labels) and ours.labels != theirs.labels:
-        yield f"is followed with the labels {ours.labels}, and the server declares {theirs.labels}"
+        yield f"is followed with the labels {ours.labels}, and {by} declares {theirs.labels}"
 
 
 def _is_same_type(ours: Column, theirs: Column) -> bool:

@@ -17,9 +17,9 @@ import sqlglot
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
-from spark_jobs.binlog import Column
+from spark_jobs.binlog import Column, Session
 from spark_jobs.binlog.types.charset_tables import COLLATIONS
-from spark_jobs.binlog.types.charsets import BINARY, charset_of, width_of
+from spark_jobs.binlog.types.charsets import BINARY, UTF8, charset_of, width_of
 from spark_jobs.errors import Unsupported
 from spark_jobs.lake import quoted
 from spark_jobs.schema.definitions import COMPRESSED, column_of_row
@@ -59,6 +59,14 @@ def words_of(text: str) -> list[Word]:
         parts = [token.text] if kind else token.text.split()  # PRIMARY KEY is one token there
         found += [Word(part, kind or _kind(part)) for part in parts]
     return found
+
+
+def require_plain(text: str, session: Session) -> None:
+    """Raises Unsupported for a statement whose literals read otherwise in the session that it was said in."""
+    if not text.isascii() and (session.collation is None or charset_of(session.collation) not in UTF8):
+        raise Unsupported("its text is in another character set than UTF-8")
+    if "\\" in text and not session.has_backslashes:
+        raise Unsupported("its session had NO_BACKSLASH_ESCAPES")
 
 
 def _kind(text: str) -> str:
@@ -167,6 +175,7 @@ class _Attributes:
         self.is_computed = False
         self.is_counter = False
         self.is_compressed = False
+        self.is_invisible = False
 
     def __bool__(self) -> bool:
         return bool(self._words)
@@ -254,6 +263,9 @@ class _Attributes:
         if not self._take("SYSTEM", "VERSIONING"):
             raise Unsupported("WITH and WITHOUT are known before SYSTEM VERSIONING alone")
 
+    def invisible(self) -> None:
+        self.is_invisible = True
+
     def reference(self) -> None:
         """REFERENCES stands last; CONSTRAINT has at most a name."""
         if any(word.among("DEFAULT") for word in self._words):
@@ -299,10 +311,11 @@ _READERS: dict[str, Callable[[_Attributes], None]] = {
     "AUTO_INCREMENT": _Attributes.counter,
     "COMPRESSED": _Attributes.compressed,
     **dict.fromkeys(("WITH", "WITHOUT"), _Attributes.versioned),
+    "INVISIBLE": _Attributes.invisible,
     "REFERENCES": _Attributes.reference,
     "CONSTRAINT": _Attributes.constraint,
 }
-_SAYING_NOTHING = ("SIGNED", "VISIBLE", "INVISIBLE", "BINARY", "ENFORCED", "VIRTUAL", "STORED", "PERSISTENT")
+_SAYING_NOTHING = ("SIGNED", "VISIBLE", "BINARY", "ENFORCED", "VIRTUAL", "STORED", "PERSISTENT")
 
 
 def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, charset: str) -> Column:
@@ -340,6 +353,7 @@ def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, char
     column = column_of_row(row, {charset: _collation(charset)} if charset else {})
     if column.type_code < 0:
         raise Unsupported(f"column {name}: the type {kind} is not known")
+    column = replace(column, invisible=rest.is_invisible)
     return replace(column, charset=None) if is_text and not charset else column
 
 

@@ -1,7 +1,7 @@
 """Names for columns whose log does not tell them: a live server's own definitions, and when they may be believed.
 
-Put here: definitions read from information_schema, kept in the lake, matched against table maps.
-Not here: what table maps tell by themselves (binlog/table.py).
+Put here: definitions read from information_schema, matched against table maps.
+Not here: what table maps tell by themselves (binlog/table.py), or keeping definitions in the lake (schema_history.py).
 
 What no log tells, whatever its metadata: which of its BINARY columns MariaDB declares as UUID, INET4, INET6 or VECTOR,
 and how many digits of a second its old temporal types have. That is taken from definitions too.
@@ -14,23 +14,17 @@ column's type and metadata are those of the table map. Anything else stops the t
 import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
-
-import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, same_layout
 from spark_jobs.binlog.types.charsets import ALIKE
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch, quoted
+from spark_jobs.lake import quoted
 from spark_jobs.position import Position
 from spark_jobs.rules import SYSTEM_SCHEMAS
-from spark_jobs.source import Source
 from spark_jobs.source.server import Server
 
-COLUMNS = {"schema": "STRING", "table": "STRING", "read_at": "STRING", "definition": "STRING"}
-_ARROW = pa.schema([(name, pa.string()) for name in COLUMNS])
 _FIXED = {
     "tinyint": 1,
     "smallint": 2,
@@ -75,61 +69,36 @@ _ESCAPED = re.compile(r"''|\\.", re.DOTALL)
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """Definitions as a server gave them at a position; ``land`` keeps them beside the log that they are for."""
-
-    spark: SparkSession
-    table: Table
-    read_at: Position | None
-    definitions: tuple[TableDefinition, ...] = ()
-
-    def land(self, bronze: Head) -> None:
-        """Replaces what the lake holds, in one commit. Nothing where the log names its columns itself."""
-        if self.read_at is None:
-            return
-        # A server counts no stretches; what it said is of the one that bronze ends in now.
-        read_at = replace(self.read_at, stretch=bronze.position.stretch) if bronze.position else self.read_at
-        rows = [
-            {
-                "schema": one.name.schema,
-                "table": one.name.table,
-                "read_at": str(read_at),
-                "definition": to_json(one),
-            }
-            for one in self.definitions
-        ]
-        stored = self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=_ARROW)).coalesce(1)
-        head = self.table.head() or self.table.new(COLUMNS, {})
-        self.table.replace(stored, "true", head, Checkpoint(bronze.position or read_at, new_batch()))
-
-
 Finish = Callable[[Column, dict[str, Any]], Column]
 """Adds to a column what its row of information_schema.COLUMNS says besides."""
 DefaultOf = Callable[[Column, dict[str, Any], bool], Column]
 """The same for its default; True: the server is a MariaDB."""
 
 
-def record(
-    spark: SparkSession, lake: Lake, source: Source, default_of: DefaultOf = lambda column, *_: column
-) -> Recorded:
-    """What a live server says of its tables now; nothing for files, and where the log says it all.
+def logs_all(variables: Mapping[str, str]) -> bool:
+    """Whether a server's log tells of its tables all that is asked of a server otherwise.
 
-    That is MySQL's with FULL metadata and FULL row images: others leave out what an INSERT sets to a column's default.
+    MySQL's does with FULL metadata and FULL row images: others leave out what an INSERT sets to a column's default.
     """
-    table = lake.definitions(source.name)
-    if not isinstance(source, Server):
-        return Recorded(spark, table, None)
-    with source.connect() as connection:
-        variables = source.variables(connection)
-        is_full = variables.get("binlog_row_metadata", "MINIMAL").upper() == "FULL"
-        is_whole = variables.get("binlog_row_image", "FULL").upper() == "FULL"
-        is_mariadb = "mariadb" in variables.get("version", "").lower()
-        if is_full and is_whole and not is_mariadb:
-            return Recorded(spark, table, None)
-        read_at = source.end(connection)
-        found = tuple(_from_server(source, connection, lambda column, row: default_of(column, row, is_mariadb)))
-        return Recorded(spark, table, read_at, found)
+    is_full = variables.get("binlog_row_metadata", "MINIMAL").upper() == "FULL"
+    is_whole = variables.get("binlog_row_image", "FULL").upper() == "FULL"
+    return is_full and is_whole and not _is_mariadb(variables)
+
+
+def ask(
+    source: Server, connection: Any, variables: Mapping[str, str], default_of: DefaultOf
+) -> tuple[TableDefinition, ...]:
+    """Every table as the server declares it now, with the defaults of its columns. Raises SourceError."""
+    is_mariadb = _is_mariadb(variables)
+
+    def finish(column: Column, row: dict[str, Any]) -> Column:
+        return replace(default_of(column, row, is_mariadb), invisible="INVISIBLE" in (row["extra"] or "").upper())
+
+    return tuple(_from_server(source, connection, finish))
+
+
+def _is_mariadb(variables: Mapping[str, str]) -> bool:
+    return "mariadb" in variables.get("version", "").lower()
 
 
 def on_server(source: Server) -> dict[TableName, TableDefinition]:
@@ -157,11 +126,6 @@ def _with_plain_labels(column: Column) -> Column:
     """Without labels where one has a letter that not every character set has in one place."""
     is_plain = column.labels is None or ALIKE.issuperset(map(ord, "".join(column.labels)))
     return column if is_plain else replace(column, labels=None)
-
-
-def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
-    """The definition with what the log lacks, from the definitions that the lake keeps; as ``completed``."""
-    return completed(source, logged, _stored(lake.definitions(source), logged.name), last_change)
 
 
 def completed(
@@ -240,10 +204,43 @@ def without_defaults(definition: TableDefinition) -> TableDefinition:
 
 
 def _with_default(column: Column, told: Column | None) -> Column:
-    if told is None or told.name is None or (column.default, column.computed) != (None, None):
+    if told is None or told.name is None:
+        return column
+    column = replace(column, invisible=told.invisible if column.invisible is None else column.invisible)
+    if (column.default, column.computed) != (None, None):
         return column
     is_number = column.type.has_labels and column.labels != told.labels  # its values are no labels in the lake
     return replace(column, default=None if is_number else told.default, computed=told.computed)
+
+
+def with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinition | None:
+    """A definition of a log that tells types alone, with what is known besides; None where the types are others."""
+    known = as_logged(logged, known)
+    codes = [[OLD_TWINS.get(c.type_code, c.type_code) for c in one.columns] for one in (logged, known)]
+    if codes[0] != codes[1]:
+        return None
+    return replace(known, name=logged.name, columns=tuple(map(_told, logged.columns, known.columns)))
+
+
+def _told(logged: Column, known: Column) -> Column:
+    def first(one: Any, other: Any) -> Any:
+        return other if one is None else one
+
+    return replace(
+        logged,
+        name=known.name,
+        unsigned=first(logged.unsigned, known.unsigned),
+        charset=first(logged.charset, known.charset),
+        labels=first(logged.labels, known.labels),
+        declared=first(logged.declared, known.declared),
+    )
+
+
+def listed(definition: TableDefinition) -> str:
+    """Names and types, for messages."""
+    return ", ".join(
+        f"{name} {column.sql_type}" for name, column in zip(definition.column_names(), definition.columns, strict=True)
+    )
 
 
 def as_logged(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
@@ -273,11 +270,6 @@ def _agrees(logged: Column, known: Column) -> bool:
     same_sign = logged.unsigned is None or logged.unsigned == known.unsigned
     same_text = logged.charset is None or logged.charset == known.charset
     return same_sign and same_text and logged.nullable == known.nullable
-
-
-def _stored(table: Table, name: TableName) -> tuple[Position, TableDefinition] | None:
-    rows = table.rows([("schema", "=", name.schema), ("table", "=", name.table)])
-    return (Position.parse(rows[0]["read_at"]), from_json(rows[0]["definition"])) if rows else None
 
 
 def to_json(definition: TableDefinition) -> str:

@@ -33,7 +33,7 @@ def test_every_layer_has_its_place() -> None:
     assert lake.silver("shop", "a b", "t").path == "s3a://bucket/lake/silver/shop/a b/t"
     assert lake.downstream("shop", "t").path == "s3a://bucket/lake/downstream/shop/t"
     assert lake.published().path == "s3a://bucket/lake/published"
-    assert lake.definitions("shop").path == "s3a://bucket/lake/definitions/shop"
+    assert lake.schema("shop").path == "s3a://bucket/lake/schema/shop"
     assert [Lake("x", plain=plain).bronze("s").plain for plain in (True, False)] == [True, False]
 
 

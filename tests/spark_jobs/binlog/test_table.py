@@ -175,6 +175,15 @@ def test_a_table_map_cut_inside_its_columns_is_an_error() -> None:
             parse_table_map(event[:length] + event[-4:], head, "log.000001:200")
 
 
+def test_each_column_has_a_bit_for_being_visible() -> None:
+    nine = Table("shop.t", metadata=False, **{f"c{place}": INT for place in range(9)})
+    found = with_fields(nine, "8.0.36", (12, b"\xdf\x00"))
+    assert [column.invisible for column in found.columns] == [False, False, True, *[False] * 5, True]
+    assert {column.invisible for column in with_fields(nine, "8.0.36").columns} == {None}
+    with pytest.raises(Truncated, match="1 bytes of visibility for 9 columns"):
+        with_fields(nine, "8.0.36", (12, b"\xdf"))
+
+
 def test_a_table_map_cut_between_its_fields_tells_less() -> None:
     event, head = table_map(ORDERS)
     whole = parse_table_map(event, head, "log.000001:200")

@@ -1,25 +1,19 @@
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
 
-import deltalake
-import pyarrow as pa
 import pytest
 from pydantic import SecretStr
 from pymysql.cursors import Cursor
-from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import Column, Slicer, TableDefinition, TableName, definitions_of
 from spark_jobs.config import MySQL
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import Checkpoint, Head, Lake
 from spark_jobs.position import Position
 from spark_jobs.schema import definitions
 from spark_jobs.schema.alter import created
-from spark_jobs.schema.definitions import Recorded, named, record
-from spark_jobs.source.files import Files
+from spark_jobs.schema.declared import on_server_default
+from spark_jobs.schema.definitions import ask, completed, logs_all
 from spark_jobs.source.server import Server
 
 TYPES = [
@@ -212,19 +206,26 @@ def test_views_and_system_schemas_are_no_tables(server: MySQLServer, cursor: Cur
         assert {str(one.name) for one in definitions._from_server(source, connection)} == {"d.t"}
 
 
+def told(server: MySQLServer) -> dict[str, TableDefinition]:
+    """What a server is asked, by table."""
+    source = source_of(server)
+    with source.connect() as connection:
+        variables = source.variables(connection)
+        assert not logs_all(variables)
+        return {one.name.table: one for one in ask(source, connection, variables, on_server_default)}
+
+
 @pytest.mark.mysql
-def test_what_is_recorded_names_the_logs_columns(server: MySQLServer, cursor: Cursor, tmp_path: Path) -> None:
-    filled(cursor, "t", "`größe` ENUM('klein', 'groß'), n BIGINT UNSIGNED")
-    lake = Lake(str(tmp_path))
-    recorded = record(cast(SparkSession, None), lake, source_of(server))
-    store(lake, recorded)
+def test_a_server_names_the_logs_columns(server: MySQLServer, cursor: Cursor) -> None:
+    filled(cursor, "t", "`größe` ENUM('klein', 'groß'), n BIGINT UNSIGNED DEFAULT 7")
     log = logged(server, cursor)["t"]
     assert not log.named()
-    found = named(lake, "shop", log, None)
+    found = completed("shop", log, (READ_AT, told(server)["t"]), None)
     assert found.column_names() == ["id", "größe", "n"]
     assert found.key == (0,)
     assert [column.labels for column in found.columns] == [None, ("klein", "groß"), None]
     assert [column.unsigned for column in found.columns] == [False, False, True]
+    assert [column.default for column in found.columns][1:] == ["NULL", "7"]
 
 
 @pytest.mark.mysql
@@ -243,47 +244,17 @@ def test_what_is_recorded_names_the_logs_columns(server: MySQLServer, cursor: Cu
     ],
 )
 def test_a_definition_that_does_not_fit_the_log_is_not_believed(
-    server: MySQLServer, cursor: Cursor, tmp_path: Path, before: str, after: str
+    server: MySQLServer, cursor: Cursor, before: str, after: str
 ) -> None:
     filled(cursor, "t", before)
     log = logged(server, cursor)["t"]
     altered(cursor, f"MODIFY COLUMN {after}")
-    lake = Lake(str(tmp_path))
-    store(lake, record(cast(SparkSession, None), lake, source_of(server)))
     with pytest.raises(TableStopped) as refused:
-        named(lake, "shop", log, None)
+        completed("shop", log, (READ_AT, told(server)["t"]), None)
     assert str(refused.value).startswith(
         "shop: d.t: the log does not name its columns (binlog_row_metadata is not FULL), and the server's definition "
         f"does not fit: the log has {log}, the server {asked(server)['t']}"
     )
-
-
-@pytest.mark.mysql
-def test_nothing_is_recorded_where_the_log_says_it_all(server: MySQLServer, cursor: Cursor, tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path))
-    cursor.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
-    assert record(cast(SparkSession, None), lake, source_of(server)).read_at is None
-    assert record(cast(SparkSession, None), lake, Files("shop", tmp_path)).read_at is None
-
-
-@pytest.mark.mysql
-def test_definitions_are_read_after_the_position_that_they_are_said_to_be_from(
-    server: MySQLServer, cursor: Cursor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A change between the two is then behind ``read_at``, and the definition is not believed."""
-    cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)")
-    read = definitions._from_server
-
-    def altered_meanwhile(*asked: Any) -> Iterator[TableDefinition]:
-        cursor.execute("ALTER TABLE t RENAME COLUMN a TO b")
-        return read(*asked)
-
-    monkeypatch.setattr(definitions, "_from_server", altered_meanwhile)
-    recorded = record(cast(SparkSession, None), Lake(str(tmp_path)), source_of(server))
-    cursor.execute("SHOW MASTER STATUS")
-    end = Position(*(cursor.fetchall()[0])[:2])
-    assert recorded.read_at is not None
-    assert recorded.read_at < end
 
 
 NAME = TableName("shop", "t")
@@ -293,91 +264,45 @@ READ_AT = Position("mysql-bin.000003", 500)
 MISSING = "shop: shop.t: the log does not name its columns (binlog_row_metadata is not FULL)"
 
 
-def store(lake: Lake, recorded: Recorded, source: str = "shop") -> None:
-    """What ``land`` writes, written without Spark."""
-    rows = [
-        {
-            "schema": one.name.schema,
-            "table": one.name.table,
-            "read_at": str(recorded.read_at),
-            "definition": definitions.to_json(one),
-        }
-        for one in recorded.definitions
-    ]
-    deltalake.write_deltalake(lake.definitions(source).path, pa.Table.from_pylist(rows, schema=definitions._ARROW))
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> Lake:
-    lake = Lake(str(tmp_path))
-    store(lake, Recorded(cast(SparkSession, None), lake.definitions("shop"), READ_AT, (KNOWN,)))
-    return lake
-
-
-def test_a_log_that_names_its_columns_needs_nobody(tmp_path: Path) -> None:
-    assert named(Lake(str(tmp_path)), "shop", KNOWN, None) is KNOWN
+def test_a_log_that_names_its_columns_needs_nobody() -> None:
+    assert completed("shop", KNOWN, None, None) is KNOWN
 
 
 @pytest.mark.parametrize("change", [None, "mysql-bin.000003:500", "mysql-bin.000002:9999"])
-def test_a_definition_read_after_the_last_change_is_believed(stored: Lake, change: str | None) -> None:
-    assert named(stored, "shop", UNNAMED, Position.parse(change) if change else None) == KNOWN
+def test_a_definition_read_after_the_last_change_is_believed(change: str | None) -> None:
+    assert completed("shop", UNNAMED, (READ_AT, KNOWN), Position.parse(change) if change else None) == KNOWN
 
 
-def test_whether_a_column_may_be_null_is_what_the_log_says(stored: Lake) -> None:
-    assert [column.nullable for column in named(stored, "shop", UNNAMED, None).columns] == [True, True]
+def test_whether_a_column_may_be_null_is_what_the_log_says() -> None:
+    assert [column.nullable for column in completed("shop", UNNAMED, (READ_AT, KNOWN), None).columns] == [True, True]
 
 
-def test_a_change_after_the_reading_stops_the_table(stored: Lake) -> None:
+def test_a_change_after_the_reading_stops_the_table() -> None:
     with pytest.raises(TableStopped) as refused:
-        named(stored, "shop", UNNAMED, Position("mysql-bin.000003", 501))
+        completed("shop", UNNAMED, (READ_AT, KNOWN), Position("mysql-bin.000003", 501))
     assert str(refused.value) == (
         f"{MISSING}, and the server's definition was read at {READ_AT}, before a change at mysql-bin.000003:501"
     )
 
 
-@pytest.mark.parametrize("table", ["other", "T"])
-def test_a_table_without_a_definition_stops(stored: Lake, table: str) -> None:
+def test_a_table_without_a_definition_stops() -> None:
     with pytest.raises(TableStopped) as refused:
-        named(stored, "shop", replace(UNNAMED, name=TableName("shop", table)), None)
+        completed("shop", UNNAMED, None, None)
     assert str(refused.value) == (
-        f"{MISSING.replace('shop.t', f'shop.{table}')}, and no definition was read from a server; "
-        "SET GLOBAL binlog_row_metadata = 'FULL'"
+        f"{MISSING}, and no definition was read from a server; SET GLOBAL binlog_row_metadata = 'FULL'"
     )
 
 
-def test_a_source_without_definitions_stops_the_table(tmp_path: Path) -> None:
-    with pytest.raises(TableStopped, match="no definition was read from a server"):
-        named(Lake(str(tmp_path)), "shop", UNNAMED, None)
-
-
-def test_a_type_that_is_not_known_is_named_with_its_column(tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path))
+def test_a_type_that_is_not_known_is_named_with_its_column() -> None:
     strange = replace(KNOWN, columns=(KNOWN.columns[0], Column("place", -1)))
-    store(lake, Recorded(cast(SparkSession, None), lake.definitions("shop"), READ_AT, (strange,)))
     with pytest.raises(TableStopped) as refused:
-        named(lake, "shop", UNNAMED, None)
+        completed("shop", UNNAMED, (READ_AT, strange), None)
     assert str(refused.value) == f"{MISSING}, and the type of its column place is not known; leave the table out"
 
 
 def test_definitions_are_the_same_after_storing() -> None:
     labelled = replace(KNOWN, columns=(*KNOWN.columns, Column("e", 247, 1, False, True, 255, ("it's", "ä", ""))))
     assert definitions.from_json(definitions.to_json(labelled)) == labelled
-
-
-@pytest.mark.spark
-def test_landing_replaces_what_was_there(spark: SparkSession, lake: Path) -> None:
-    whole = Lake(str(lake))
-    bronze = Head(3, 3, Checkpoint(Position("mysql-bin.000004", 4), "b"))
-    table = whole.definitions("shop")
-    Recorded(spark, table, READ_AT, (KNOWN,)).land(bronze)
-    renamed = replace(KNOWN, columns=(KNOWN.columns[0], replace(KNOWN.columns[1], name="text")))
-    Recorded(spark, table, Position("mysql-bin.000004", 4), (renamed,)).land(bronze)
-    assert named(whole, "shop", UNNAMED, READ_AT) == renamed
-    head = table.head()
-    assert head is not None
-    assert head.position == Position("mysql-bin.000004", 4)
-    Recorded(spark, table, None).land(bronze)
-    assert table.head() == head
 
 
 LOGGED = TableDefinition(
@@ -406,31 +331,25 @@ DECLARED = TableDefinition(
 
 
 @pytest.mark.parametrize("has_names", [True, False])
-def test_what_the_log_writes_as_another_type_is_taken_from_the_definition(tmp_path: Path, has_names: bool) -> None:
-    lake = Lake(str(tmp_path))
-    store(lake, Recorded(cast(SparkSession, None), lake.definitions("shop"), READ_AT, (DECLARED,)))
+def test_what_the_log_writes_as_another_type_is_taken_from_the_definition(has_names: bool) -> None:
     unnamed = replace(LOGGED, columns=tuple(replace(one, name=None) for one in LOGGED.columns), key=None)
-    found = named(lake, "shop", LOGGED if has_names else unnamed, None)
+    found = completed("shop", LOGGED if has_names else unnamed, (READ_AT, DECLARED), None)
     assert found.column_names() == ["id", "u", "v", "b", "t"]
     assert [one.sql_type for one in found.columns] == ["int", "uuid", "vector(3)", "binary(16)", "time(3)"]
     assert [one.type_code for one in found.columns] == [3, 254, 15, 254, 11]
     assert found.key == (0,)
 
 
-def test_declared_types_from_before_a_change_are_not_believed(tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path))
-    store(lake, Recorded(cast(SparkSession, None), lake.definitions("shop"), READ_AT, (DECLARED,)))
+def test_declared_types_from_before_a_change_are_not_believed() -> None:
     later = Position(READ_AT.file, READ_AT.offset + 1)
     with pytest.raises(TableStopped, match=r"does not tell UUID, INET and VECTOR from BINARY, and .* run again"):
-        named(lake, "shop", LOGGED, later)
+        completed("shop", LOGGED, (READ_AT, DECLARED), later)
 
 
 @pytest.mark.parametrize("known", [None, replace(DECLARED, columns=DECLARED.columns[:2]), LOGGED])
-def test_a_log_with_names_goes_without_a_definition(tmp_path: Path, known: TableDefinition | None) -> None:
-    lake = Lake(str(tmp_path))
+def test_a_log_with_names_goes_without_a_definition(known: TableDefinition | None) -> None:
     if known:
-        store(lake, Recorded(cast(SparkSession, None), lake.definitions("shop"), READ_AT, (known,)))
-    assert named(lake, "shop", LOGGED, None) == LOGGED
+        assert completed("shop", LOGGED, known and (READ_AT, known), None) == LOGGED
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,372 @@
+"""The schema history of a source: the lake's table ``schema/<source>``, what its tables were at any position.
+
+Put here: its rows, reading bronze and servers for it, and definitions out of it. Not here: what follows from what was
+told (schema/tracking.py), or what silver's rows are (their own commits say that, since they move together).
+
+It is written behind every extraction, from where it is to bronze's end, in one commit upon the one before: a run that
+dies leaves it as it was, and the next one writes the same. The statements and TABLE_MAPs in it are in bronze, so what
+it says does not depend on when runs were; what servers told stays in it alone.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_jobs import bronze
+from spark_jobs.binlog import Column, TableDefinition, TableName, read_session, read_session_variables
+from spark_jobs.binlog.types.charsets import charset_of
+from spark_jobs.errors import DecodeError, LakeError, Unsupported
+from spark_jobs.lake import Checkpoint, Head, Lake, new_batch
+from spark_jobs.position import Position, Range
+from spark_jobs.schema.definitions import DefaultOf, ask, completed, logs_all
+from spark_jobs.schema.statements import judge
+from spark_jobs.schema.tracking import Asked, Fact, Logged, Stated, TableVersion, Tracker, as_of, type_of_column
+from spark_jobs.source import Source
+from spark_jobs.source.server import Server
+from spark_jobs.survey import definitions_in, notable
+
+log = logging.getLogger(__name__)
+
+_COLUMN = {
+    "name": ("STRING", pa.string()),
+    "type": ("STRING", pa.string()),
+    "nullable": ("BOOLEAN", pa.bool_()),
+    "charset": ("STRING", pa.string()),
+    "default": ("STRING", pa.string()),
+    "generated": ("BOOLEAN", pa.bool_()),
+    "invisible": ("BOOLEAN", pa.bool_()),
+    "unsigned": ("BOOLEAN", pa.bool_()),
+    "labels": ("ARRAY<STRING>", pa.list_(pa.string())),
+    "declared": ("STRING", pa.string()),
+    "type_code": ("INT", pa.int32()),
+    "meta": ("BIGINT", pa.int64()),
+    "collation": ("INT", pa.int32()),
+}
+_TYPES = {
+    "schema": ("STRING", pa.string()),
+    "table": ("STRING", pa.string()),
+    "stretch": ("INT", pa.int32()),
+    "number": ("BIGINT", pa.int64()),
+    "file": ("STRING", pa.string()),
+    "offset": ("BIGINT", pa.int64()),
+    "origin": ("STRING", pa.string()),
+    "committed_at": ("TIMESTAMP", pa.timestamp("us", "UTC")),
+    "gtid": ("STRING", pa.string()),
+    "statement": ("STRING", pa.string()),
+    "database": ("STRING", pa.string()),
+    "session": ("MAP<STRING, STRING>", pa.map_(pa.string(), pa.string())),
+    "columns": (
+        f"ARRAY<STRUCT<{', '.join(f'`{name}`: {kind}' for name, (kind, _) in _COLUMN.items())}>>",
+        pa.list_(pa.struct([(name, kind) for name, (_, kind) in _COLUMN.items()])),
+    ),
+    "key": ("ARRAY<STRING>", pa.list_(pa.string())),
+    "key_index": ("STRING", pa.string()),
+    "dropped": ("BOOLEAN", pa.bool_()),
+    "renamed_from": ("STRING", pa.string()),
+    "renamed_to": ("STRING", pa.string()),
+    "holds": ("BOOLEAN", pa.bool_()),
+    "differs": ("ARRAY<STRING>", pa.list_(pa.string())),
+    "note": ("STRING", pa.string()),
+}
+COLUMNS = {name: kind for name, (kind, _) in _TYPES.items()}
+"""Names and Spark types; docs/lake.md says what they mean."""
+ARROW = pa.schema([(name, kind) for name, (_, kind) in _TYPES.items()])
+_LOOKED_AT_AGAIN = 32 << 20
+"""Bytes of log without news that a run leaves to the next one."""
+_ASKED, _COMPLETES, _BEGIN = "asked", "completes", "begin"
+"""Notes of a commit: where a server was asked last, whether that completes its log, and where the history begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is known of a source's tables between two positions; ``versions`` by table and position."""
+
+    source: str
+    begin: Position
+    end: Position
+    versions: tuple[TableVersion, ...]
+
+    def at(self, position: Position | None = None) -> dict[TableName, TableVersion]:
+        """By table the version that it has at a position, at the end where none is given; dropped ones among them.
+
+        Raises LakeError for a position before the history begins, or behind its end.
+        """
+        if position and not self.begin <= position <= self.end:
+            raise LakeError(f"{self.source}: {position} is not in the schema history, from {self.begin} to {self.end}")
+        return as_of(self.versions, position)
+
+    def of(self, name: TableName) -> list[TableVersion]:
+        """All versions of a table, in order."""
+        return [one for one in self.versions if one.name == name]
+
+
+def read(lake: Lake, source: str) -> History:
+    """Without a JVM. Raises LakeError where there is none yet."""
+    table = lake.schema(source)
+    head = table.head()
+    if head is None or head.checkpoint is None:
+        raise LakeError(f"{source}: there is no schema history yet; stratalog extract writes it")
+    versions = sorted(map(_version, table.rows()), key=lambda one: (one.name, *one.order))
+    begin = Position.parse(head.checkpoint.notes[_BEGIN])
+    return History(source, begin, head.checkpoint.position, tuple(versions))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a server told. completes: its log leaves out what only the server tells, such as names."""
+
+    asked: Asked
+    completes: bool
+
+
+def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column, *_: column) -> Reading | None:
+    """What a live server says of its tables now: once, and whenever its log does not tell all; None of files.
+
+    Asked before the end of the log is, so that it is never of later than what is extracted. Raises SourceError.
+    """
+    if not isinstance(source, Server):
+        return None
+    with source.connect() as connection:
+        variables = source.variables(connection)
+        tells_all = logs_all(variables)
+        if tells_all and _notes(lake.schema(source.name).head()).get(_ASKED):
+            return None
+        at = source.end(connection)
+        return Reading(Asked(at, ask(source, connection, variables, default_of), variables), not tells_all)
+
+
+def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None = None) -> list[TableVersion]:
+    """Brings the history to bronze's end; the versions that it gained. Raises LostRace, LakeError.
+
+    Where bronze begins earlier than it did, as behind ``extract --archive``, it is written anew from there.
+    """
+    held = lake.bronze(source).head()
+    if held is None or held.checkpoint is None:
+        return []
+    table = lake.schema(source)
+    head = table.head()
+    before = notes = _notes(head)
+    oldest, end = bronze.oldest(held.checkpoint), held.checkpoint.position
+    begin = Position.parse(notes[_BEGIN]) if notes else oldest
+    is_anew = oldest < begin
+    start = oldest if is_anew or head is None or head.position is None else max(head.position, oldest)
+    if start >= end and notes and not is_anew and (reading is None or _ASKED in notes):
+        return []
+    stored = [_version(row) for row in table.rows()] if head else []
+    facts = list(_facts(spark, lake, source, held, Range(start, max(start, end))))
+    if reading and (asked := _in_stretch(reading.asked, end)).at >= start:
+        facts.append(asked)
+        notes = notes | {_ASKED: str(asked.at), _COMPLETES: reading.completes}
+    if is_anew:
+        facts += _asked_before(stored, start)
+        stored = [one for one in stored if one.at < start]
+    found = Tracker(stored).follow(facts)
+    if not (found or is_anew or notes != before or _is_far(head, end)):
+        return []  # the next run looks at this part of the log again, and no commit is written that says nothing
+    rows = spark.createDataFrame(pa.Table.from_pylist([row(one) for one in found], schema=ARROW)).coalesce(1)
+    said = Checkpoint(end, new_batch(), notes=notes | {_BEGIN: str(min(begin, oldest))})
+    upon = head or table.new(COLUMNS, {})
+    if is_anew:
+        table.replace(rows, _behind(start), upon, said)
+    else:
+        table.append(rows, upon, said)
+    return found
+
+
+def _is_far(head: Head | None, end: Position) -> bool:
+    """Whether it is time to say that there is nothing new, so that not too much is looked at again."""
+    if head is None or head.position is None or head.position.order[:2] != end.order[:2]:
+        return True
+    return end.offset - head.position.offset > _LOOKED_AT_AGAIN
+
+
+def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+    """The definition with what the log lacks, from what a server told last; as ``completed``."""
+    table = lake.schema(source)
+    notes = _notes(table.head())
+    if not notes.get(_COMPLETES):
+        return completed(source, logged, None, last_change)
+    name = logged.name
+    rows = table.rows([("schema", "=", name.schema), ("table", "=", name.table), ("origin", "=", "server")])
+    last = max(map(_version, rows), key=lambda one: one.order, default=None)
+    found = (Position.parse(notes[_ASKED]), last.definition) if last and last.definition else None
+    return completed(source, logged, found, last_change)
+
+
+def _notes(head: Head | None) -> dict[str, Any]:
+    kept = (_ASKED, _COMPLETES, _BEGIN)
+    said = head.checkpoint.notes if head and head.checkpoint else {}
+    return {name: said[name] for name in kept if name in said}
+
+
+def _in_stretch(asked: Asked, end: Position) -> Asked:
+    """A server counts no stretches; what it said is of the one that bronze ends in now."""
+    return replace(asked, at=replace(asked.at, stretch=end.stretch))
+
+
+def _behind(start: Position) -> str:
+    """SQL: the rows from a position on."""
+    stretch, number, offset = start.order
+    in_file = f"stretch = {stretch} AND number = {number} AND offset >= {offset}"
+    return f"stretch > {stretch} OR (stretch = {stretch} AND number > {number}) OR ({in_file})"
+
+
+def _facts(spark: SparkSession, lake: Lake, source: str, held: Head, within: Range) -> Iterator[Fact]:
+    """What a part of bronze says of tables. A TABLE_MAP that cannot be read is left to whoever decodes its rows."""
+    if not within:
+        return
+    slices = bronze.read(spark, lake.bronze(source), held.version, within)
+    for row in notable(slices, with_xa=True):
+        at = Position(row["file"], row["start"], row["stretch"])
+        if row["maps"]:
+            try:
+                found = definitions_in(row["context"], row["maps"], at)
+            except DecodeError as error:
+                log.warning("%s: the schema history passes over %s: %s", source, at, error)
+                found = []
+            yield from (Logged(at, one, row["committed_at"]) for one in found)
+        if row["kind"] == "statement" and row["statement"] is not None:
+            database = row["database"] or ""
+            yield Stated(
+                at,
+                judge(row["statement"], database),
+                database,
+                read_session(row["begin"]),
+                read_session_variables(row["begin"]),
+                row["gtid"],
+                row["committed_at"],
+            )
+
+
+def _asked_before(stored: Iterable[TableVersion], start: Position) -> list[Asked]:
+    """What servers told behind a position, of tables that it was news of."""
+    found: dict[Position, list[TableVersion]] = {}
+    for one in stored:
+        if one.origin == "server" and one.at >= start and one.definition:
+            found.setdefault(one.at, []).append(one)
+    return [
+        Asked(at, tuple(one.definition for one in told if one.definition), told[0].variables, is_whole=False)
+        for at, told in found.items()
+    ]
+
+
+def row(one: TableVersion) -> dict[str, Any]:
+    """The row of a version, by ``COLUMNS``."""
+    known = one.definition
+    names = known.column_names() if known else []
+    return {
+        "schema": one.name.schema,
+        "table": one.name.table,
+        "stretch": one.at.stretch,
+        "number": one.at.number,
+        "file": one.at.file,
+        "offset": one.at.offset,
+        "origin": one.origin,
+        "committed_at": one.committed_at,
+        "gtid": one.gtid,
+        "statement": one.statement,
+        "database": one.database,
+        "session": list(one.variables.items()) or None,
+        "columns": cells(known) if known else None,
+        "key": [names[at] for at in known.key] if known and known.key is not None else None,
+        "key_index": known.index if known else None,
+        "dropped": one.is_dropped,
+        "renamed_from": _text(one.renamed_from),
+        "renamed_to": _text(one.renamed_to),
+        "holds": one.holds,
+        "differs": list(one.differs),
+        "note": one.note,
+    }
+
+
+def _text(name: TableName | None) -> str | None:
+    """In back-ticks: a name may have dots in it."""
+    return f"`{name.schema.replace('`', '``')}`.`{name.table.replace('`', '``')}`" if name else None
+
+
+def _name(text: str | None) -> TableName | None:
+    if text is None:
+        return None
+    schema, table = text[1:-1].split("`.`")
+    return TableName(schema.replace("``", "`"), table.replace("``", "`"))
+
+
+def cells(definition: TableDefinition) -> list[dict[str, Any]]:
+    """Its columns as the history has them; those without a name are ``@1``, ``@2``, … by place."""
+    names = zip(definition.column_names(), definition.columns, strict=True)
+    return [_cells(name, column) for name, column in names]
+
+
+def _cells(name: str, column: Column) -> dict[str, Any]:
+    is_text = column.charset is not None
+    return {
+        "name": name,
+        "type": type_of_column(column),
+        "nullable": column.nullable,
+        "charset": _charset(column.charset) if is_text else None,
+        "default": column.default,
+        "generated": column.computed,
+        "invisible": column.invisible,
+        "unsigned": column.unsigned,
+        "labels": None if column.labels is None else list(column.labels),
+        "declared": column.declared,
+        "type_code": column.type_code,
+        "meta": column.meta,
+        "collation": column.charset,
+    }
+
+
+def _charset(collation: int | None) -> str | None:
+    try:
+        return None if collation is None else charset_of(collation)
+    except Unsupported:
+        return None
+
+
+def _version(row: dict[str, Any]) -> TableVersion:
+    name = TableName(row["schema"], row["table"])
+    definition = None
+    if row["columns"] is not None:
+        columns = tuple(map(_column, row["columns"]))
+        bare = TableDefinition(name, columns)
+        names = bare.column_names()
+        key = None if row["key"] is None else tuple(names.index(one) for one in row["key"])
+        definition = replace(bare, key=key, index=row["key_index"])
+    return TableVersion(
+        name,
+        Position(row["file"], row["offset"], row["stretch"]),
+        row["origin"],
+        definition,
+        is_dropped=row["dropped"],
+        holds=row["holds"],
+        differs=tuple(row["differs"] or ()),
+        note=row["note"],
+        renamed_from=_name(row["renamed_from"]),
+        renamed_to=_name(row["renamed_to"]),
+        statement=row["statement"],
+        database=row["database"],
+        variables=dict(row["session"] or ()),
+        gtid=row["gtid"],
+        committed_at=row["committed_at"],
+    )
+
+
+def _column(stored: dict[str, Any]) -> Column:
+    return Column(
+        name=None if re.fullmatch(r"@\d+", stored["name"]) else stored["name"],
+        type_code=stored["type_code"],
+        meta=stored["meta"],
+        unsigned=stored["unsigned"],
+        nullable=stored["nullable"],
+        charset=stored["collation"],
+        labels=None if stored["labels"] is None else tuple(stored["labels"]),
+        declared=stored["declared"],
+        default=stored["default"],
+        computed=stored["generated"],
+        invisible=stored["invisible"],
+    )

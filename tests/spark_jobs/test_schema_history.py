@@ -1,0 +1,176 @@
+"""The schema history as a table: its rows, what a server is asked for it, and what is read out of it."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from spark_jobs import schema_history
+from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.config import MySQL
+from spark_jobs.errors import LakeError, TableStopped
+from spark_jobs.lake import Checkpoint, Lake
+from spark_jobs.position import Position
+from spark_jobs.schema.tracking import TableVersion
+from spark_jobs.schema_history import ask_server, named, read
+from spark_jobs.source.files import Files
+from spark_jobs.source.server import Server
+from tests.fix_mysql import Database
+
+NAME = TableName("shop", "t.`x")
+UNNAMED = TableDefinition(NAME, (Column(None, 3), Column(None, 15, 40, charset=255)))
+KNOWN = TableDefinition(
+    NAME,
+    (
+        Column("id", 3, nullable=True, default="NULL", computed=False, invisible=True),
+        Column("note", 15, 40, charset=255),
+    ),
+    (0,),
+    "PRIMARY",
+)
+
+
+def at(offset: int) -> Position:
+    return Position("mysql-bin.000003", offset, 2)
+
+
+def store(lake: Lake, *versions: TableVersion, **notes: Any) -> None:
+    """What ``follow`` writes, written without Spark."""
+    rows = pa.Table.from_pylist([schema_history.row(one) for one in versions], schema=schema_history.ARROW)
+    said = Checkpoint(at(900), "batch", notes={"begin": str(at(4))} | notes)
+    metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
+    deltalake.write_deltalake(lake.schema("shop").path, rows, commit_properties=metadata)
+
+
+STATED = TableVersion(
+    NAME,
+    at(100),
+    "ddl",
+    KNOWN,
+    note="why",
+    differs=("a", "b"),
+    renamed_from=TableName("a`b", "c.d"),
+    statement="CREATE",
+    database="shop",
+    variables={"sql_mode": "ANSI"},
+    gtid="g:1",
+    committed_at=datetime(2026, 11, 22, 8, 0, 0, 123456, UTC),
+)
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        STATED,
+        TableVersion(NAME, at(100), "table_map", UNNAMED),
+        TableVersion(NAME, at(100), "table_map", replace(UNNAMED, key=())),
+        TableVersion(NAME, at(100), "ddl", is_dropped=True, renamed_to=NAME),
+        TableVersion(NAME, at(100), "server", TableDefinition(NAME, (Column("e", 247, 1, labels=("it's", "ä")),), ())),
+        TableVersion(NAME, at(100), "server", holds=False, definition=replace(KNOWN, key=None, index=None)),
+    ],
+)  # fmt: skip
+def test_versions_are_read_as_they_were_written(tmp_path: Path, version: TableVersion) -> None:
+    lake = Lake(str(tmp_path))
+    store(lake, version)
+    (found,) = read(lake, "shop").versions
+    assert found == version
+    for one, two in [(found.definition, version.definition)]:
+        columns = [[(c.default, c.computed, c.invisible) for c in each.columns] for each in (one, two) if each]
+        assert columns[:1] == columns[1:]
+
+
+def test_a_history_is_asked_within_its_reach(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    with pytest.raises(LakeError, match=r"shop: there is no schema history yet; stratalog extract writes it"):
+        read(lake, "shop")
+    store(lake, STATED, TableVersion(NAME, at(500), "ddl", is_dropped=True))
+    history = read(lake, "shop")
+    assert [one.at.offset for one in history.of(NAME)] == [100, 500]
+    assert [history.at(place)[NAME].is_dropped for place in (at(101), at(500), at(501), None)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert history.at(at(100)) == {}
+    for place in (Position("mysql-bin.000003", 500), at(901)):
+        with pytest.raises(LakeError, match=r"is not in the schema history, from 2/mysql-bin\.000003:4 to"):
+            history.at(place)
+
+
+TOLD = TableVersion(NAME, at(200), "server", KNOWN)
+
+
+def test_names_come_from_what_a_server_told_last(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    older = replace(KNOWN, columns=(replace(KNOWN.columns[0], name="old"), KNOWN.columns[1]))
+    store(lake, replace(TOLD, definition=older, at=at(100)), TOLD, asked=str(at(700)), completes=True)
+    assert named(lake, "shop", UNNAMED, at(700)) == KNOWN
+    with pytest.raises(TableStopped, match=r"was read at 2/mysql-bin\.000003:700, before a change at .*:701"):
+        named(lake, "shop", UNNAMED, at(701))
+
+
+@pytest.mark.parametrize(
+    "version, notes",
+    [
+        (TOLD, {}),
+        (TOLD, {"asked": str(at(700)), "completes": False}),
+        (replace(TOLD, definition=None, holds=False), {"asked": str(at(700)), "completes": True}),
+        (replace(TOLD, name=TableName("shop", "T")), {"asked": str(at(700)), "completes": True}),
+        (replace(TOLD, origin="ddl"), {"asked": str(at(700)), "completes": True}),
+    ],
+)
+def test_what_no_server_told_names_nothing(tmp_path: Path, version: TableVersion, notes: dict[str, Any]) -> None:
+    lake = Lake(str(tmp_path))
+    store(lake, version, **notes)
+    with pytest.raises(TableStopped, match="no definition was read from a server"):
+        named(lake, "shop", UNNAMED, None)
+
+
+@pytest.mark.mysql
+def test_a_server_is_asked_once_or_whenever_its_log_does_not_tell_all(database: Database, tmp_path: Path) -> None:
+    server, lake = database.server, Lake(str(tmp_path))
+    login: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user}
+    source = Server("shop", MySQL(**login, password=server.password))
+    database.execute("CREATE TABLE t (a INT DEFAULT 5)")
+    found = ask_server(lake, source)
+    assert found is not None
+    assert not found.completes
+    assert TableName(database.name, "t") in {one.name for one in found.asked.definitions}
+    assert found.asked.variables["version"].startswith("8.0")
+    store(lake, TOLD, asked=str(found.asked.at), completes=False)
+    assert ask_server(lake, source) is None
+    assert ask_server(lake, Files("shop", tmp_path)) is None
+    database.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    try:
+        again = ask_server(lake, source)
+    finally:
+        database.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    assert again is not None
+    assert again.completes
+    assert again.asked.at <= source.log().end
+
+
+@pytest.mark.mysql
+def test_a_server_is_asked_behind_the_position_that_its_word_is_of(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change between the two stands behind that position, and what was told does not count."""
+    server = database.server
+    login: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user}
+    source = Server("shop", MySQL(**login, password=server.password))
+    database.execute("CREATE TABLE t (a INT)")
+    whole = schema_history.ask
+
+    def altered_meanwhile(*asked: Any) -> Any:
+        database.execute("ALTER TABLE t RENAME COLUMN a TO b")
+        return whole(*asked)
+
+    monkeypatch.setattr(schema_history, "ask", altered_meanwhile)
+    found = ask_server(Lake(str(tmp_path)), source)
+    assert found is not None
+    assert found.asked.at < source.log().end
