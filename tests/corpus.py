@@ -25,7 +25,7 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.config import MySQL
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError, Unsupported
-from spark_jobs.schema.alter import created, moved, new_name, operations, target
+from spark_jobs.schema.alter import altered, created, new_name, operations, target
 from spark_jobs.schema.compare import differences, unknown_types
 from spark_jobs.schema.definitions import on_server
 from spark_jobs.schema.statements import Effect, Statement, judge
@@ -144,7 +144,7 @@ def _followed(said: Statement, database: str, before: Definitions) -> TableDefin
     known, new = _at(before, name), new_name(said.plain)
     if known is None:
         return None
-    after = moved(known, operations(said.plain)).definition
+    after = altered(known, operations(said.plain))
     named = TableName(new.schema or database, new.table) if new else name
     return TableDefinition(named, after.columns, after.key, after.index)
 

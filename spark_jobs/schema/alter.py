@@ -510,12 +510,10 @@ def moved(before: TableDefinition, found: Sequence[Operation]) -> Moved:
     _require_not_null(before, slots)
     columns = tuple(_settled(before, slot, found) for slot in slots)
     key = None if before.key is None else tuple(origins.index(ordinal) for ordinal in before.key)
-    if before.index in (None, PRIMARY):  # its columns stay NOT NULL, whatever the statement says of them
-        columns = tuple(replace(one, nullable=one.nullable and at not in (key or ())) for at, one in enumerate(columns))
     new = {slot.name: fill_of(slot.declared) for slot in slots if slot.origin is None and slot.declared}
     fills = {name: fill for name, fill in new.items() if fill is not None}
     is_open = frozenset(slot.name for slot in slots if slot.origin is None and slot.declared and slot.declared.is_open)
-    return Moved(replace(before, columns=columns, key=key), origins, fills, is_open)
+    return Moved(_settled_key(replace(before, columns=columns, key=key)), origins, fills, is_open)
 
 
 def altered(before: TableDefinition, found: Sequence[Operation]) -> TableDefinition:
@@ -530,14 +528,22 @@ def altered(before: TableDefinition, found: Sequence[Operation]) -> TableDefinit
     primary = _primary(found)
     if primary:
         key = tuple(names.index(name.casefold()) for name in primary)
-        columns = [replace(one, nullable=False) if at in key else one for at, one in enumerate(columns)]
-        return replace(before, columns=tuple(columns), key=key, index=PRIMARY)
+        return _settled_key(replace(before, columns=tuple(columns), key=key, index=PRIMARY))
     kept = None if before.key is None else tuple(origins.index(at) for at in before.key if at in origins)
     if kept is None or _loses_key(before, found, slots) or (before.key and not kept):
         return replace(before, columns=tuple(columns), key=None, index=None)
     if kept:
-        return replace(before, columns=tuple(columns), key=kept)
+        return _settled_key(replace(before, columns=tuple(columns), key=kept))
     return replace(before, columns=tuple(columns), **_first_key(found, slots, columns))
+
+
+def _settled_key(definition: TableDefinition) -> TableDefinition:
+    """The columns of a primary key are NOT NULL, whatever statements say of them."""
+    if definition.index not in (None, PRIMARY):
+        return definition
+    key = definition.key or ()
+    columns = [replace(one, nullable=one.nullable and at not in key) for at, one in enumerate(definition.columns)]
+    return replace(definition, columns=tuple(columns))
 
 
 def _slots(before: TableDefinition, found: Sequence[Operation]) -> tuple[list["_Slot"], tuple[int | None, ...]]:
