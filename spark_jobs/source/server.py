@@ -163,7 +163,7 @@ class Server:
         """Whether all see the rows of these transactions, now or within so many seconds. Raises SourceError."""
         with self.connect() as connection:
             (row,) = self.ask(connection, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {seconds}) late")
-        return row["late"] == 0
+        return bool(row["late"] == 0)
 
     def ask(self, connection: "pymysql.Connection[DictCursor]", statement: str) -> list[dict[str, Any]]:
         """The rows of a query. Raises SourceError."""
