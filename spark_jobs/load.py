@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs import bronze, seen, silver
 from spark_jobs.ancestry import Ancestry
+from spark_jobs.anchor import Anchor, Outrun, passed
 from spark_jobs.binlog import Changes, TableDefinition, TableName
 from spark_jobs.compact import Window, Work
 from spark_jobs.config import Pipeline
@@ -35,6 +36,7 @@ from spark_jobs.pipeline import (
     Outcome,
     compact_source,
     each_table,
+    endpoints_of,
     extract_source,
     filters_of,
     lake_of,
@@ -50,10 +52,8 @@ from spark_jobs.schema_history import named
 from spark_jobs.session import session_over
 from spark_jobs.skips import with_skips
 from spark_jobs.source.chunks import Key, KeyRange, key_of, ranges
-from spark_jobs.source.open import open_source
 from spark_jobs.source.selected import Selecting, as_selected
 from spark_jobs.source.server import Server
-from spark_jobs.source.start import find_place, has_no_transaction_before
 from spark_jobs.staging import LOADED, READ, READING, Progress
 from spark_jobs.survey import look
 
@@ -97,11 +97,12 @@ def load_source(
     for a source without a server and a name that no table has, SourceError, LakeError.
     """
     began = time.monotonic()
-    server, patterns = require_server(pipeline, source), [Pattern.parse(one) for one in tables]
-    work = _Work(spark, pipeline, lake_of(pipeline), source, server, chunk_rows, said)
+    require_server(pipeline, source)
+    patterns = [Pattern.parse(one) for one in tables]
     before = _patiently(lambda: _compacted(spark, pipeline, source))
     stopped: dict[TableName, str] = {}
     with about(source):
+        work = _Work(spark, pipeline, lake_of(pipeline), source, _anchor(pipeline, source), chunk_rows, said)
         planned = work.plan(before, patterns, stopped)
     entries = _with_new(source, before, planned.reading)
     publish(spark, pipeline, source, replace(before, entries=entries))
@@ -140,24 +141,22 @@ def _is_named(name: TableName, patterns: Sequence[Pattern]) -> bool:
     return any(one.matches(name.schema, name.table) for one in patterns)
 
 
-def require_server(pipeline: Pipeline, source: str) -> Server:
-    """The source as a server. Raises ConfigError where it is read from files."""
-    opened = open_source(source, pipeline.sources[source])
-    if not isinstance(opened, Server):
+def require_server(pipeline: Pipeline, source: str) -> None:
+    """Raises ConfigError where the source is read from files."""
+    if pipeline.sources[source].files is not None:
         raise ConfigError(
             {
                 f"sources.{source}": "is read from binlog files, and a load reads tables of a server; name that as "
                 "mysql:, or begin with files from before the tables were created"
             }
         )
-    if opened.switch.several:
-        raise ConfigError(
-            {
-                f"sources.{source}": "has several endpoints, and a load reads the tables and the log of one server; "
-                "leave one of them while its tables are loaded"
-            }
-        )
-    return opened
+
+
+def _anchor(pipeline: Pipeline, source: str) -> Anchor:
+    """The server that bronze's end comes from. Raises SourceError."""
+    server = endpoints_of(pipeline, source).current()
+    assert isinstance(server, Server)
+    return Anchor.of(server, _checkpoint(lake_of(pipeline).bronze(source)))
 
 
 def _with_new(source: str, before: Outcome, reading: "Sequence[Reading]") -> list[Entry]:
@@ -216,9 +215,13 @@ class _Work:
     pipeline: Pipeline
     lake: Lake
     source: str
-    server: Server
+    anchor: Anchor
     chunk_rows: int
     said: Said
+
+    @property
+    def server(self) -> Server:
+        return self.anchor.server
 
     # What is loaded
 
@@ -279,31 +282,18 @@ class _Work:
 
     def _since(self) -> Position:
         """The place that rows count from. Raises LakeError, SourceError where bronze begins later."""
-        held = _checkpoint(self.lake.bronze(self.source))
-        if held.position.stretch > 1:
-            raise SourceError(
-                f"bronze is in stretch {held.position.stretch} of the log, and tables are loaded from a server that "
-                "the whole log is of alone; give the source another name and begin it anew"
-            )
-        begin = bronze.earliest(held)
-        since = self.server.settled()
-        if since < begin and has_no_transaction_before(self.server, begin):
-            since = begin
-        executed = self.server.committed() if since < begin else None
-        if executed:
-            since = find_place(self.server, self.server.log(), executed)
-        if since < begin:
-            raise SourceError(
-                f"bronze begins at {begin}, in the file that the server still writes, and only of files before that is "
-                "it sure that all in them is committed; load once the server has begun its next file "
-                "(FLUSH BINARY LOGS begins one), and a run has read it"
-            )
-        return since
+        table = self.lake.bronze(self.source)
+        head, held = table.head(), _checkpoint(table)
+        assert head is not None
+        return self.anchor.since(held, table, head.version, bronze.earliest(held))
 
     def _reading(self, name: TableName, since: Position, definition: TableDefinition) -> Reading:
         table = self.lake.load(self.source, name.schema, name.table)
         head = table.head()
         found = Progress.of(head)
+        if found and found.state == READING and found.since.stretch != since.stretch:
+            log.warning("%s: %s: was read from another server until now, and begins anew", self.source, name)
+            found = None
         return Reading(name, since, definition, table, head, found if found and found.is_open else None)
 
     # Reading
@@ -319,9 +309,8 @@ class _Work:
                     self._require_same(stage)  # for what a change of the table makes of a query, says less than that
                     raise
                 self._require_same(stage)
-                with self.server.connect() as connection:
-                    read_to = self.server.end(connection)
-                stage.note(replace(stage.progress, state=READ, read_to=read_to))
+                read_to, gtids = self.anchor.end()
+                stage.note(replace(stage.progress, state=READ, read_to=read_to, gtids=str(gtids) if gtids else None))
                 self.said(one.name, stage.progress)
             return Read(one.name, stage.progress)
 
@@ -333,7 +322,7 @@ class _Work:
             log.info("%s: %s: goes on behind %d rows", self.source, one.name, rows)
         else:
             with self.server.connect() as connection:
-                read_from = self.server.end(connection)
+                read_from = self.anchor.place(self.server.end(connection))
                 asked = f"SELECT TABLE_ROWS found FROM information_schema.TABLES WHERE {_is_table(one.name)}"
                 estimate = next((row["found"] for row in self.server.ask(connection, asked)), None)
             begun = Progress(READING, one.since, read_from, one.definition, self.chunk_rows, estimate)
@@ -358,7 +347,7 @@ class _Work:
         name, definition = stage.name, stage.progress.definition
         with self.server.connect() as connection:
             key = key_of(connection, name.schema, name.table, silver.columns(definition).key)
-        selecting = Selecting(self.source, self.server.settings, definition, key)
+        selecting = Selecting(self.source, self.server.settings, definition, key, self.anchor.identity)
         parts = self._ranges(key, stage.progress)
         while parts:
             rows, counted = self._rows(selecting, parts)
@@ -399,25 +388,24 @@ class _Work:
             head = table.head()
             assert head is not None
             stage = _Stage(session_over(self.spark, 0), one.name, table, head, one.progress)
-            self._require_passed(one, after)
-            landed = _patiently(lambda: self._landed(stage, after))
+            before = self._passed(stage, after)
+            landed = _patiently(lambda: self._landed(stage, after, before))
             stage.empty(replace(stage.progress, state=LOADED))
             self.said(one.name, stage.progress)
             return Landed(one.name, stage.progress, landed)
 
-    def _require_passed(self, one: Read, after: Outcome) -> None:
-        """Raises TableStopped where silver does not hold what the log said while the table was read."""
-        if one.name in after.stopped:
-            raise TableStopped(f"is read, and waits for its log, which stopped: {after.stopped[one.name]}")
+    def _passed(self, stage: "_Stage", after: Outcome) -> Position:
+        """A place before which the log has all that the rows may show. Raises TableStopped where there is none yet."""
+        if stage.name in after.stopped:
+            raise TableStopped(f"is read, and waits for its log, which stopped: {after.stopped[stage.name]}")
         assert after.position is not None
-        assert one.progress.read_to is not None
-        if after.position.stretch != one.progress.read_to.stretch or after.position < one.progress.read_to:
-            raise TableStopped(
-                f"was read up to {one.progress.read_to}, and bronze ends at {after.position}: the server's log is "
-                "shorter than it was, or another one"
-            )
+        try:
+            return passed(self.source, stage.progress, self.lake.bronze(self.source), after.position)
+        except Outrun as error:
+            raise stage.given_up(str(error)) from error
 
-    def _landed(self, stage: "_Stage", after: Outcome) -> Head:
+    def _landed(self, stage: "_Stage", after: Outcome, before: Position) -> Head:
+        """before: the place before which the log has all that the rows may show."""
         name, found = stage.name, stage.progress
         table, held = self.lake.silver(self.source, name.schema, name.table), self.lake.bronze(self.source)
         head, bronze_head = table.head(), held.head()
@@ -429,11 +417,11 @@ class _Work:
         known = head.checkpoint if head and not is_bare else None
         until = max([after.position, *([head.position] if head and head.position else [])])
         bronze.require_held(self.source, _checkpoint(held), found.read_from)
-        turns = self._turns(stage, Range(found.read_from, until), held, bronze_head.version)
+        turns = self._turns(stage, Range(found.read_from, until), held, bronze_head.version, before)
         standing = Standing.from_notes(known.notes) if known else _last(turns, found.definition)
         columns = silver.stored_columns(table, head) if head and known else silver.columns(_known(standing, found))
         wanted = columns.stored
-        rows = self._rows_for_silver(stage, turns, columns)
+        rows = self._rows_for_silver(stage, turns, columns, before)
         if not is_bare:
             silver.require_same_columns(table, wanted, str(name))
         size = sum(stage.table.files())
@@ -447,8 +435,8 @@ class _Work:
         said = {"rows": found.rows, "read_from": str(found.read_from), "read_to": str(found.read_to)}
         return table.append(rows, head, Checkpoint(until, new_batch(), silver.LOAD, notes | {"load": said}))
 
-    def _turns(self, stage: "_Stage", whole: Range, held: Table, version: int) -> list[Turn]:
-        """What statements did to the table since its load began. Ends it where one changed it while it was read."""
+    def _turns(self, stage: "_Stage", whole: Range, held: Table, version: int, before: Position) -> list[Turn]:
+        """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""
         skips = with_skips(Filters(), self.lake, self.source)
         oldest = bronze.oldest(_checkpoint(held))
         slices, found = look(session_over(self.spark, 0), held, version, whole, oldest)
@@ -461,14 +449,13 @@ class _Work:
             filters=skips,
             beginning=Beginning(ancestry.made, is_needed=True),
         )
-        definition, read_to = stage.progress.definition, stage.progress.read_to
-        assert read_to is not None
+        definition = stage.progress.definition
         try:
             steps = course(found, stage.name, whole, Standing(definition), rules)
         except TableStopped as error:
             raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
         turns = [step for step in steps if isinstance(step, Turn)]
-        early = [one for one in turns if one.range.start < read_to and _changes(one, definition)]
+        early = [one for one in turns if one.range.start < before and _changes(one, definition)]
         other = [one for one in turns if one.empties and not one.standing.is_complete]
         for one in [*early, *other][:1]:
             said = f"{one.said.statement.verb} at {one.said.position}" if one.said else str(one.range)
@@ -478,11 +465,12 @@ class _Work:
     def _complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         return named(self.lake, self.source, logged, last_change)
 
-    def _rows_for_silver(self, stage: "_Stage", turns: list[Turn], columns: silver.Columns) -> DataFrame:
+    def _rows_for_silver(
+        self, stage: "_Stage", turns: list[Turn], columns: silver.Columns, before: Position
+    ) -> DataFrame:
         """The rows with the columns that silver has now, as older than all that the log says from their place on."""
-        since, read_to = stage.progress.since, stage.progress.read_to
-        assert read_to is not None
-        later = [one for one in turns if one.range.start >= read_to]
+        since = stage.progress.since
+        later = [one for one in turns if one.range.start >= before]
         now = onwards(silver.columns(stage.progress.definition).types, later)
         given = now | {
             "_op": quoted(silver.LOAD),

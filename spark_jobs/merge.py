@@ -425,7 +425,8 @@ class Origin:
 
 
 def _after(position: Position | None) -> str:
-    return f"_window_start >= {silver.place_sql(position)}" if position else "TRUE"
+    """SQL: the rows of windows behind a position. Loaded ones are in no window, wherever they count from."""
+    return f"_window_start >= {silver.place_sql(position)} AND _op <> '{silver.LOAD}'" if position else "TRUE"
 
 
 def _named(names: Iterable[str]) -> list[str]:

@@ -43,6 +43,8 @@ class Progress:
     is_walked: bool = False
     read_to: Position | None = None
     reason: str | None = None
+    gtids: str | None = None
+    """All transactions up to ``read_to``, where the source may go on with another log that has them elsewhere."""
 
     @property
     def is_open(self) -> bool:
@@ -63,6 +65,7 @@ class Progress:
             "is_walked": self.is_walked,
             "read_to": self.read_to and str(self.read_to),
             "reason": self.reason,
+            "gtids": self.gtids,
         }
         return Checkpoint(self.since, new_batch(), notes=notes)
 
@@ -85,6 +88,7 @@ class Progress:
             notes["is_walked"],
             notes["read_to"] and Position.parse(notes["read_to"]),
             notes["reason"],
+            notes.get("gtids"),
         )
 
     def stopped(self, reason: str) -> "Progress":

@@ -6,5 +6,6 @@ pytest_plugins = (
     "tests.fix_mysql",
     "tests.fix_servers",
     "tests.fix_pipeline",
+    "tests.fix_pair",
     "tests.fix_browser",
 )

@@ -83,6 +83,8 @@ class Selecting:
     settings: MySQL
     definition: TableDefinition
     key: Key
+    server: tuple[str, str] | None = None
+    """A variable, and the value that the server has to have: an address may lead to another one meanwhile."""
 
     def read(self, part: KeyRange) -> Iterator[Changes]:
         """The rows of a range, as one statement sees them, in pieces."""
@@ -96,9 +98,21 @@ class Selecting:
         options = connection_options(self.settings) | {"init_command": None}
         plain = {"conv": _ESCAPES, "use_unicode": False, "cursorclass": SSCursor, "autocommit": True}
         connection = pymysql.connect(**(options | plain))
+        if self.server:
+            self._require_server(connection, *self.server)
         for statement in SESSION:
             connection.query(statement)
         return connection
+
+    def _require_server(self, connection: "pymysql.Connection[SSCursor]", variable: str, value: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT @@GLOBAL.{variable}")
+            ((found,),) = cursor.fetchall()
+        if bytes(found).decode() != value:
+            raise SourceError(
+                f"{self.source}: another server answers at {self.settings.host}:{self.settings.port} than when the "
+                f"load began ({variable} is {bytes(found).decode()}, and was {value}); load again"
+            )
 
     def _errors(self) -> "_Refusals":
         return _Refusals(f"{self.source}: {self.definition.name}", self.settings)

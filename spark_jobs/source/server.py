@@ -159,6 +159,12 @@ class Server:
             rows = self.ask(connection, "SHOW GLOBAL VARIABLES LIKE 'gtid_executed'")
         return MysqlGtids.parse(rows[0]["Value"]) if rows else MysqlGtids()
 
+    def has_committed(self, gtids: MysqlGtids, seconds: int = 10) -> bool:
+        """Whether all see the rows of these transactions, now or within so many seconds. Raises SourceError."""
+        with self.connect() as connection:
+            (row,) = self.ask(connection, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {seconds}) late")
+        return bool(row["late"] == 0)
+
     def ask(self, connection: "pymysql.Connection[DictCursor]", statement: str) -> list[dict[str, Any]]:
         """The rows of a query. Raises SourceError."""
         try:

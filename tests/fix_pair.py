@@ -1,0 +1,126 @@
+"""A primary, its replica, and a pipeline that may read either. Put here: the fixture and what it asks of both.
+
+Not here: what a test does to them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from spark_jobs import bronze
+from spark_jobs.config import Pipeline, load
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.gtid import MysqlGtids
+from spark_jobs.held import held_gtids
+from spark_jobs.lake import Checkpoint, Head
+from spark_jobs.pipeline import lake_of, run_source
+from spark_jobs.stretches import stretches
+from tests.fix_pipeline import rows
+
+SOURCE = "shop"
+
+
+def execute(server: MySQLServer, *statements: str) -> tuple[tuple[Any, ...], ...]:
+    """The rows of the last one."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        found: tuple[tuple[Any, ...], ...] = cursor.fetchall()
+        return found
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A primary and a replica that has its transactions by GTID, and a pipeline that may read either."""
+
+    spark: SparkSession
+    primary: MySQLServer
+    replica: MySQLServer
+    folder: Path
+
+    def pipeline(self, *servers: MySQLServer, **keys: Any) -> Pipeline:
+        listed = [
+            {"host": one.host, "port": one.port, "user": one.user, "password": one.password}
+            for one in servers or (self.primary, self.replica)
+        ]
+        shared = {"user": "said by each", "connect_timeout": 2}
+        path = self.folder / "pipeline.yaml"
+        said = {"mysql": shared, "endpoints": listed, "start": "earliest"} | keys
+        path.write_text(yaml.safe_dump({"lake": "./lake", "sources": {SOURCE: said}, "tables": ["shop.*"]}))
+        return load(path)
+
+    def run(self, pipeline: Pipeline) -> None:
+        run_source(self.spark, pipeline, SOURCE)
+
+    def follow(self, replica: MySQLServer, primary: MySQLServer) -> None:
+        """Lets one server replicate the other."""
+        execute(
+            replica,
+            f"CHANGE MASTER TO MASTER_HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='{primary.user}', "
+            f"MASTER_PASSWORD='{primary.password}', MASTER_AUTO_POSITION=1, MASTER_SSL=1",
+            "START SLAVE",
+        )
+
+    def await_all(self, replica: MySQLServer, primary: MySQLServer) -> None:
+        """Until a replica has what its primary has."""
+        ((wanted,),) = execute(primary, "SELECT @@gtid_executed")
+        ((late,),) = execute(replica, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{wanted}', 60)")
+        assert not late
+
+    def head(self, pipeline: Pipeline) -> tuple[Head, Checkpoint]:
+        head = lake_of(pipeline).bronze(SOURCE).head()
+        assert head is not None
+        assert head.checkpoint is not None
+        return head, head.checkpoint
+
+    def in_use(self, pipeline: Pipeline) -> list[str | None]:
+        """The endpoints of all stretches."""
+        return [one.endpoint for one in stretches(self.head(pipeline)[1])]
+
+    def require_same(self, pipeline: Pipeline, server: MySQLServer) -> None:
+        """Every table is the server's, and bronze has each of its transactions once."""
+        lake = lake_of(pipeline)
+        for table in ("orders", "notes"):
+            frame = lake.downstream("shop", table).read(self.spark)
+            assert rows(frame) == sorted(execute(server, f"SELECT * FROM shop.{table}")), table
+        self.require_each_once(pipeline, server)
+
+    def require_each_once(self, pipeline: Pipeline, server: MySQLServer) -> None:
+        lake = lake_of(pipeline)
+        head, checkpoint = self.head(pipeline)
+        found = held_gtids(lake.bronze(SOURCE), head.version, stretches(checkpoint)[-1])
+        assert found == MysqlGtids.parse(execute(server, "SELECT @@gtid_executed")[0][0])
+        slices = bronze.read_all(self.spark, lake.bronze(SOURCE), head.version)
+        landed = slices.selectExpr("sum(transactions)").head()
+        assert isinstance(found, MysqlGtids)
+        assert landed is not None
+        assert landed[0] == sum(stop - start for some in found.intervals.values() for start, stop in some)
+
+
+WRITTEN = (
+    "CREATE DATABASE shop",
+    "CREATE TABLE shop.orders (id INT PRIMARY KEY, state VARCHAR(10))",
+    "CREATE TABLE shop.notes (id INT PRIMARY KEY, text VARCHAR(100))",
+    *(f"INSERT INTO shop.orders VALUES ({n}, 'new')" for n in range(20)),
+    "INSERT INTO shop.notes VALUES (1, 'one')",
+    "FLUSH BINARY LOGS",
+    "UPDATE shop.orders SET state = 'paid' WHERE id < 10",
+)
+
+
+@pytest.fixture
+def pair(spark: SparkSession, tmp_path: Path) -> Iterator[Pair]:
+    appliers: dict[str, object] = {"slave_parallel_type": "LOGICAL_CLOCK", "slave_parallel_workers": 4}
+    with (
+        MySQLServer(tmp_path / "primary") as primary,
+        MySQLServer(tmp_path / "replica", appliers | {"server_id": 2, "log_bin": "other-bin"}) as replica,
+    ):
+        made = Pair(spark, primary, replica, tmp_path)
+        made.follow(replica, primary)
+        execute(primary, *WRITTEN)
+        yield made

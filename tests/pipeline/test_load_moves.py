@@ -1,0 +1,196 @@
+"""Tables older than their log, loaded from whichever server the source is on, and while it goes from one to the other.
+
+Put here: moves around a load and in the middle of one. Not here: loads from one server (test_load.py), or moves without
+one (test_endpoints.py).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from spark_jobs import published
+from spark_jobs.binlog import TableName
+from spark_jobs.config import Pipeline
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.load import Loaded, load_source
+from spark_jobs.pipeline import extract_source, lake_of
+from spark_jobs.position import Position
+from spark_jobs.staging import READ, READING, STOPPED, Progress, progress
+from tests.fix_pair import SOURCE, Pair, execute
+from tests.fix_pipeline import rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
+
+MORE = ("big", "lost", "altered")
+
+
+class Killed(BaseException):
+    """Ends a load where nothing is prepared for it."""
+
+
+def load(pair: Pair, pipeline: Pipeline, table: str, said: Callable[[Progress], None] = lambda _found: None) -> Loaded:
+    (pair.folder / "pipeline.endpoints.json").unlink(missing_ok=True)  # no endpoint waits from before
+    name = f"shop.{table}"
+    return load_source(pair.spark, pipeline, SOURCE, tables=[name], chunk_rows=4, said=lambda _name, found: said(found))
+
+
+def require_same(pair: Pair, pipeline: Pipeline, table: str, server: MySQLServer) -> None:
+    found = rows(lake_of(pipeline).downstream("shop", table).read(pair.spark))
+    assert found == sorted(execute(server, f"SELECT * FROM shop.{table}"))
+
+
+def is_complete(pipeline: Pipeline, table: str) -> bool | None:
+    return next(one.complete for one in published.read(lake_of(pipeline), SOURCE) if one.table == table)
+
+
+def test_a_load_through_moves_between_a_primary_and_its_replica(pair: Pair) -> None:
+    numbers = ", ".join(f"({n}, {n})" for n in range(40))
+    for table in MORE:
+        execute(pair.primary, f"CREATE TABLE shop.{table} (id INT PRIMARY KEY, v INT)")
+        execute(pair.primary, f"INSERT INTO shop.{table} VALUES {numbers}")
+    pair.await_all(pair.replica, pair.primary)
+    moves = Moves(pair, pair.pipeline(pair.replica, pair.primary, start="latest"), pair.pipeline(start="latest"))
+    pair.run(moves.on_primary)
+    moves.behind_a_takeover()
+    moves.the_server_is_lost_when_all_was_read()
+    moves.cut_off_between_ranges()
+    moves.a_statement_that_came_before_the_move()
+    moves.a_row_that_no_other_server_has()
+    execute(pair.primary, "UPDATE shop.lost SET v = 7 WHERE id < 3", "DELETE FROM shop.altered WHERE id > 30")
+    pair.run(moves.on_primary)
+    for table in ("orders", "notes", *MORE):
+        assert is_complete(moves.on_primary, table)
+        require_same(pair, moves.on_primary, table, pair.primary)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What a load meets, one after the other: servers take long to start."""
+
+    pair: Pair
+    on_replica: Pipeline
+    on_primary: Pipeline
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        one, two = (f"{server.host}:{server.port}" for server in (self.pair.primary, self.pair.replica))
+        return one, two
+
+    def write(self, *statements: str) -> None:
+        """At the primary, and waits for the replica."""
+        execute(self.pair.primary, *statements)
+        self.pair.await_all(self.pair.replica, self.pair.primary)
+
+    def load(
+        self, table: str, said: Callable[[Progress], None] = lambda _found: None, *, on_primary: bool = False
+    ) -> Loaded:
+        return load(self.pair, self.on_primary if on_primary else self.on_replica, table, said)
+
+    def behind_a_takeover(self) -> None:
+        """All that bronze has stands in a file that the replica still writes."""
+
+        def written_to(found: Progress) -> None:
+            if found.state == READING and found.chunks == 4:
+                self.write(
+                    "UPDATE shop.orders SET state = 'amid' WHERE id IN (3, 18)",
+                    "DELETE FROM shop.orders WHERE id = 4",
+                    "INSERT INTO shop.orders VALUES (100, 'new')",
+                )
+
+        self.write("UPDATE shop.orders SET state = 'late' WHERE id = 1", "DELETE FROM shop.orders WHERE id = 2")
+        done = self.load("orders", written_to)
+        assert (done.stopped, list(done.tables)) == ({}, [TableName("shop", "orders")])
+        assert self.pair.in_use(self.on_primary) == [*self.ends]
+        assert done.tables[TableName("shop", "orders")].since.stretch == 2
+        require_same(self.pair, self.on_primary, "orders", self.pair.primary)
+
+    def the_server_is_lost_when_all_was_read(self) -> None:
+        """The other one has every transaction that the rows may show."""
+
+        def losing(found: Progress) -> None:
+            if found.state == READING and found.is_walked:
+                self.write("UPDATE shop.notes SET text = 'seen by no query' WHERE id = 1")
+            if found.state == READ:
+                self.pair.replica.kill()
+
+        done = self.load("notes", losing)
+        one, two = self.ends
+        assert (done.stopped, self.pair.in_use(self.on_primary)) == ({}, [one, two, one])
+        require_same(self.pair, self.on_primary, "notes", self.pair.primary)
+
+    def cut_off_between_ranges(self) -> None:
+        """The source has moved when the load is given again: the table begins anew."""
+
+        def killing(found: Progress) -> None:
+            if found.chunks >= 4:
+                execute(
+                    self.pair.primary,
+                    "DELETE FROM shop.big WHERE id = 0",
+                    "UPDATE shop.big SET v = -1 WHERE id IN (1, 39)",
+                )
+                raise Killed
+
+        with pytest.raises(Killed):
+            self.load("big", killing, on_primary=True)
+        self.back()
+        seen: list[tuple[int, int]] = []
+        done = self.load("big", lambda found: seen.append((found.since.stretch, found.chunks)))
+        assert (done.stopped, seen[0]) == ({}, (4, 0))
+        require_same(self.pair, self.on_primary, "big", self.pair.primary)
+
+    def a_statement_that_came_before_the_move(self) -> None:
+        """Nobody can tell any more whether it came before the end of the reading, or behind it."""
+
+        def altering(found: Progress) -> None:
+            if found.state == READ:
+                self.write("ALTER TABLE shop.altered ADD COLUMN w INT DEFAULT 7")
+                self.pair.replica.kill()
+
+        done = self.load("altered", altering)
+        assert "was changed while it was loaded, by ALTER TABLE" in done.stopped[TableName("shop", "altered")]
+        self.back()
+
+    def a_row_that_no_other_server_has(self) -> None:
+        """It was read, and the server lost before it gave the row to anybody."""
+
+        def writing(found: Progress) -> None:
+            if found.state == READING and found.chunks == 0:
+                execute(self.pair.replica, "STOP SLAVE", "INSERT INTO shop.lost VALUES (999, 999)")
+            if found.state == READ:
+                self.pair.replica.kill()
+
+        (why,) = self.load("lost", writing).stopped.values()
+        one, two = self.ends
+        assert f"was read from {two}, which had " in why
+        assert f"bronze has gone on with the log of {one} without that; load it again" in why
+        left = progress(lake_of(self.on_primary), SOURCE, TableName("shop", "lost"))
+        assert left is not None
+        assert (left.state, is_complete(self.on_primary, "lost")) == (STOPPED, False)
+        for table in ("lost", "altered"):
+            assert self.load(table, on_primary=True).stopped == {}
+
+    def back(self) -> None:
+        self.pair.replica.start()
+        self.pair.await_all(self.pair.replica, self.pair.primary)
+
+
+def test_a_log_that_its_server_begins_anew_amid_a_load(pair: Pair) -> None:
+    """GTIDs are given again, so that they tell nothing."""
+    primary = pair.primary
+    alone = pair.pipeline(primary, start="latest", on_new_server="continue")
+    pair.run(alone)
+
+    def reset(found: Progress) -> None:
+        if found.state == READ:
+            execute(primary, "RESET MASTER", "INSERT INTO shop.notes VALUES (2, 'after it')")
+
+    done = load(pair, alone, "notes", reset)
+    assert "a log of the source has been begun anew since; load it again" in done.stopped[TableName("shop", "notes")]
+    with pytest.raises(Exception, match=r"only of files before that is it sure .*FLUSH BINARY LOGS"):
+        load(pair, alone, "notes")
+    execute(primary, "FLUSH BINARY LOGS")
+    done = load(pair, alone, "notes")
+    assert (done.stopped, [one.since for one in done.tables.values()]) == ({}, [Position("mysql-bin.000002", 4, 2)])
+    extract_source(pair.spark, alone, SOURCE)
+    require_same(pair, alone, "notes", primary)
