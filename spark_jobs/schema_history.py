@@ -231,12 +231,12 @@ def _facts(spark: SparkSession, lake: Lake, source: str, held: Head, within: Ran
                 found = []
             yield from (Logged(at, one, row["committed_at"]) for one in found)
         if row["kind"] == "statement" and row["statement"] is not None:
-            database = row["database"] or ""
+            database, session = row["database"] or "", read_session(row["begin"])
             yield Stated(
                 at,
-                judge(row["statement"], database),
+                judge(row["statement"], database, session),
                 database,
-                read_session(row["begin"]),
+                session,
                 read_session_variables(row["begin"]),
                 row["gtid"],
                 row["committed_at"],

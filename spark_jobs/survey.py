@@ -111,8 +111,8 @@ def survey(slices: DataFrame) -> Survey:
                 definitions.setdefault(definition.name, []).append((at, definition))
         if row["kind"] == "statement" and row["statement"] is not None:
             stop, database = replace(at, offset=row["stop"]), row["database"] or ""
-            said = judge(row["statement"], database)
             session = read_session(row["begin"])
+            said = judge(row["statement"], database, session)
             statements.append(Said(at, said, stop, database, row["committed_at"], session))
 
     tables = {name: replace(seen, definitions=tuple(definitions.get(name, ()))) for name, seen in spans.items()}

@@ -60,11 +60,22 @@ class Session:
         return bool((self.sql_mode or 0) & (_STRICT_TRANS_TABLES | _STRICT_ALL_TABLES))
 
     @property
+    def has_ansi_quotes(self) -> bool:
+        """Whether double quotes stand around names and not around text."""
+        return bool((self.sql_mode or 0) & _ANSI_QUOTES)
+
+    @property
+    def has_real_as_float(self) -> bool:
+        """Whether REAL is FLOAT and not DOUBLE."""
+        return bool((self.sql_mode or 0) & _REAL_AS_FLOAT)
+
+    @property
     def has_backslashes(self) -> bool:
         """Whether a backslash escapes in a string."""
         return self.sql_mode is not None and not self.sql_mode & _NO_BACKSLASH_ESCAPES
 
 
+_REAL_AS_FLOAT, _ANSI_QUOTES = 1 << 0, 1 << 2
 _NO_BACKSLASH_ESCAPES, _STRICT_TRANS_TABLES, _STRICT_ALL_TABLES = 1 << 20, 1 << 21, 1 << 22
 _SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1}
 """Bytes of status variables by code (statement_events.h, ``Query_event_status_vars``)."""

@@ -11,10 +11,14 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from typing import ClassVar
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
+
+from spark_jobs.binlog import Session
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of every statement that it leaves unparsed
 
@@ -49,9 +53,14 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A judged statement. ``tables`` holds (schema, table) in small letters; None: only ``words`` are known."""
+    """A judged statement. ``tables`` holds (schema, table) in small letters; None: only ``words`` are known.
+
+    plain: the text as a session without a sql_mode would say it, with what stands in comments for servers from a
+    version on.
+    """
 
     text: str
+    plain: str
     verb: str
     effect: Effect
     tables: frozenset[tuple[str, str]] | None
@@ -67,11 +76,6 @@ class Statement:
         if self.effect in _ABOUT_ANY or name[0] in self.schemas:
             return True
         return _spelled(table) <= self.words if self.tables is None else name in self.tables
-
-    @property
-    def plain(self) -> str:
-        """The text with what stands in comments for servers from a version on."""
-        return _opened(self.text)
 
     @property
     def short(self) -> str:
@@ -114,24 +118,58 @@ _MODIFIERS = {"LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"}
 _CREATE_OBJECTS = {"TABLE": Effect.CREATES, "DATABASE": Effect.NONE, "SCHEMA": Effect.NONE, "INDEX": Effect.INDEXES}
 
 
+_NO_MODE = Session()
+
+
 @lru_cache(maxsize=1024)
-def judge(text: str, database: str) -> Statement:
+def judge(text: str, database: str, session: Session = _NO_MODE) -> Statement:
     """What a QUERY event's text does; ``database`` is the session's default one."""
-    plain = _opened(text)
+    plain = _as_default(_opened(text), session)
     words = _carried_out(_words(plain))
     effect = _effect(words)
     verb = " ".join(words[:2]).upper()
     known = frozenset(part for word in words for part in _spelled(word))
     if effect in (Effect.NONE, Effect.TRANSACTION):
-        return Statement(text, verb, effect, frozenset(), frozenset(), known)
+        return Statement(text, plain, verb, effect, frozenset(), frozenset(), known)
     if verb in ("DROP DATABASE", "DROP SCHEMA"):
-        return Statement(text, verb, effect, frozenset(), frozenset(_last_name(words)), known)
+        return Statement(text, plain, verb, effect, frozenset(), frozenset(_last_name(words)), known)
     tables = None if _MODIFIERS & {word.upper() for word in words[1:4]} else _tables(plain, database)
-    return Statement(text, verb, effect, tables, frozenset(), known)
+    return Statement(text, plain, verb, effect, tables, frozenset(), known)
 
 
 def _opened(text: str) -> str:
     return _CONDITIONAL.sub(r" \1 ", text)
+
+
+class _Ansi(MySQL):
+    """MySQL's words where sql_mode has ANSI_QUOTES; no statement is swallowed whole."""
+
+    class Tokenizer(MySQL.Tokenizer):
+        QUOTES = ["'"]  # noqa: RUF012 - as sqlglot has it
+        STRING_ESCAPES = ["'", "\\"]  # noqa: RUF012
+        IDENTIFIERS = ["`", '"']  # noqa: RUF012
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+def _as_default(text: str, session: Session) -> str:
+    """A statement as it reads where neither ANSI_QUOTES nor REAL_AS_FLOAT is set; as it is where it has no words."""
+    if not (session.has_ansi_quotes or session.has_real_as_float):
+        return text
+    try:
+        tokens = _Ansi().tokenize(text) if session.has_ansi_quotes else sqlglot.tokenize(text, read="mysql")
+    except SqlglotError:
+        return text
+    parts, at = [], 0
+    for token in tokens:
+        parts += [text[at : token.start], _without_modes(token, text[token.start : token.end + 1], session)]
+        at = token.end + 1
+    return "".join([*parts, text[at:]])
+
+
+def _without_modes(token: Token, written: str, session: Session) -> str:
+    if written.startswith('"') and session.has_ansi_quotes:
+        return "`" + token.text.replace("`", "``") + "`"
+    return "FLOAT" if session.has_real_as_float and written.upper() == "REAL" else written
 
 
 def _effect(words: list[str]) -> Effect:

@@ -51,6 +51,23 @@ def test_columns_come_and_go(shop: Shop) -> None:
     require_same(shop, pipeline, "t")
 
 
+def test_statements_of_sessions_with_ansi_quotes(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute(
+        "SET SESSION sql_mode = 'ANSI,STRICT_ALL_TABLES'",
+        """CREATE TABLE "t" ("the id" INT, "a ""b`" REAL, note CHAR(9) DEFAULT 'say "x"', PRIMARY KEY ("the id"))""",
+        "INSERT INTO t VALUES (1, 1.5, 'first')",
+        """ALTER TABLE "t" RENAME COLUMN "the id" TO id, ADD COLUMN "new one" CHAR(5) DEFAULT 'it''s' FIRST""",
+        "INSERT INTO t (id) VALUES (2)",
+    )
+    _, outcome = shop.run(pipeline)
+    shop.execute('RENAME TABLE "t" TO "other"', "UPDATE other SET note = 'changed' WHERE id = 1")
+    shop.execute('RENAME TABLE "other" TO "t"', 'ALTER TABLE "t" DROP COLUMN "a ""b`"')
+    _, again = shop.run(pipeline)
+    assert (outcome.stopped, again.stopped) == ({}, {})
+    require_same(shop, pipeline, "t")
+
+
 @pytest.mark.parametrize("on_drop", ["keep", pytest.param("drop", marks=pytest.mark.long)])
 def test_a_table_is_dropped_and_made_again(shop: Shop, on_drop: str) -> None:
     pipeline = shop.pipeline(on_drop=on_drop)

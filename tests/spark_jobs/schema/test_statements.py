@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.binlog import Session
 from spark_jobs.schema.statements import Effect, judge
 
 NONE, CREATES, CHANGES, ROWS = Effect.NONE, Effect.CREATES, Effect.CHANGES, Effect.ROWS
@@ -234,3 +235,33 @@ def test_any_text_is_judged(text: str) -> None:
     judged = judge(text, "db")
     assert isinstance(judged.effect, Effect)
     assert isinstance(judged.names("db", "t"), bool)
+
+
+ANSI, REAL = Session(sql_mode=4), Session(sql_mode=1)
+
+
+@pytest.mark.parametrize(
+    "text, session, plain",
+    [
+        ('CREATE TABLE "t" ("a ""b`" INT)', ANSI, 'CREATE TABLE `t` (`a "b``` INT)'),
+        (
+            "ALTER TABLE \"t\" ADD c CHAR(9) DEFAULT 'x\"y''z\"'",
+            ANSI,
+            "ALTER TABLE `t` ADD c CHAR(9) DEFAULT 'x\"y''z\"'",
+        ),
+        ('RENAME TABLE "a" TO s."b", `c"d` TO e', ANSI, 'RENAME TABLE `a` TO s.`b`, `c"d` TO e'),
+        ('DROP TABLE "a" /* "b" */ -- "c"', ANSI, 'DROP TABLE `a` /* "b" */ -- "c"'),
+        ('ALTER TABLE t ADD c CHAR(9) DEFAULT "x"', Session(), 'ALTER TABLE t ADD c CHAR(9) DEFAULT "x"'),
+        ("ALTER TABLE t ADD c REAL, ADD `real` INT", REAL, "ALTER TABLE t ADD c FLOAT, ADD `real` INT"),
+        ("ALTER TABLE t ADD c REAL", Session(), "ALTER TABLE t ADD c REAL"),
+        ('CREATE TABLE "t', ANSI, 'CREATE TABLE "t'),
+    ],
+)
+def test_a_statement_reads_as_its_session_meant_it(text: str, session: Session, plain: str) -> None:
+    assert judge(text, "db", session).plain == plain
+    assert judge(text, "db", session).text == text
+
+
+def test_quoted_names_of_ansi_sessions_are_tables() -> None:
+    assert judge('TRUNCATE TABLE "T t"', "db", ANSI).tables == frozenset({("db", "t t")})
+    assert judge('DROP TABLE "a", s."b"', "db", ANSI).tables == frozenset({("db", "a"), ("s", "b")})
