@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from spark_jobs import bronze
+from spark_jobs import bronze, schema_history
 from spark_jobs.binlog import FileHead, read_head
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
@@ -95,7 +95,10 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
         return []
     with about(name):
         wanted = Earlier(table, head, origins_of(pipeline, name, archive))
-        return land(session_over(spark, 0), table, head, wanted.back_to(back_to))
+        brief = session_over(spark, 0)
+        found = land(brief, table, head, wanted.back_to(back_to))
+        schema_history.follow(brief, lake_of(pipeline), name)
+        return found
 
 
 def place_range(
