@@ -21,7 +21,7 @@ from typing import Any
 import pymysql
 from pydantic import SecretStr
 
-from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.binlog import Session, TableDefinition, TableName
 from spark_jobs.config import MySQL
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError, Unsupported
@@ -92,9 +92,11 @@ class Corpus:
         cursor.execute("USE test")
 
     def _carry_out(self, cursor: Any, text: str) -> None:
-        cursor.execute("SELECT DATABASE()")
-        database = cursor.fetchone()[0] or ""
-        said = judge(text, database)
+        cursor.execute("SELECT CAST(DATABASE() AS BINARY), @@sql_mode")
+        (name, modes), bits = cursor.fetchone(), {"REAL_AS_FLOAT": 1, "ANSI_QUOTES": 4}
+        database = (name or b"").decode()
+        session = Session(sum(bit for mode, bit in bits.items() if mode in str(modes).split(",")))
+        said = judge(text, database, session)
         is_held = self._is_new(text) and said.verb.startswith(("CREATE", "ALTER")) and not _TEMPORARY.match(text)
         is_held = is_held and said.effect in (Effect.CREATES, Effect.CHANGES)
         before = self._last
