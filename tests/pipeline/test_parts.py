@@ -15,7 +15,7 @@ from spark_jobs.maintenance import maintain_source
 from spark_jobs.parts import MARKS, Owner, PartTable, parts_of
 from spark_jobs.pipeline import lake_of, run_source
 from spark_jobs.position import Position
-from tests.segment_spec import Change, Delete, Insert, SegmentSpec, Update
+from tests.segment_spec import Change, Delete, Insert, SegmentSpec, Statement, Update
 from tests.segment_spec import Table as Logged
 from tests.segment_types import DOUBLE, FLOAT, INT, VARCHAR
 
@@ -110,6 +110,24 @@ def test_bags_of_other_widths_are_counted_apart(two: Two) -> None:
     assert two.rows("bag") == [
         ("eu", tenth, None), ("eu", 2.5, None), ("eu", 2.5, None), ("us", 0.1, 1), ("us", 0.1, 1)
     ]  # fmt: skip
+
+
+@pytest.mark.long
+def test_keys_in_common_live_through_ddl_and_are_not_set_apart_again(two: Two) -> None:
+    pipeline = two.pipeline(MERGED[0] | {"keys": "shared"})
+    two.write("eu", 1, [ORDERS], Insert("shop.orders", (1, "eu1")), Insert("shop.orders", (2, "eu2")))
+    two.write("us", 1, [ORDERS], Insert("shop.orders", (2, "us2")), Insert("shop.orders", (3, "us3")))
+    assert two.run(pipeline) == []
+    assert two.rows() == [("eu", 1, "eu1"), ("us", 2, "us2"), ("us", 3, "us3")], "at the same time the later name's"
+    wide = Logged("shop.orders", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40), extra=INT.NOT_NULL)
+    alter = Statement("shop", "ALTER TABLE orders ADD COLUMN extra INT NOT NULL DEFAULT 7")
+    two.write("eu", 2, [wide], alter, Insert("shop.orders", (4, "eu4", 8)))
+    assert two.run(pipeline, "eu") == []
+    assert two.rows() == [
+        ("eu", 1, "eu1", 7), ("eu", 4, "eu4", 8), ("us", 2, "us2", None), ("us", 3, "us3", None)
+    ]  # fmt: skip
+    apart = two.run(two.pipeline(*MERGED))
+    assert ["with the keys of its source tables shared" in why for why in apart] == [True, True]
 
 
 EU: Owner = ("eu", "shop", "orders")
