@@ -438,8 +438,8 @@ def backfill_source(
 ) -> Outcome:
     """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
     lake = lake_of(pipeline)
-    held = _Held.of(lake, name, wanted)
     names = sorted(filter(chosen, _in_scope(pipeline, name)))
+    held = _held(lake, name, names, wanted)
     done: list[Redone] = []
     stopped: dict[TableName, str] = {}
     for at, table_name in enumerate(names, 1):
@@ -460,6 +460,28 @@ def backfill_source(
     outcome = _patiently(lambda: merge_source(spark, pipeline, name, tables=tables, again=again))
     publish(spark, pipeline, name, outcome)
     return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
+
+
+def _held(lake: Lake, source: str, names: Sequence[TableName], wanted: Range) -> "_Held":
+    """Raises LakeError where bronze does not hold the whole range; for what that is of no use if brought back, too."""
+    try:
+        return _Held.of(lake, source, wanted)
+    except LakeError as error:
+        heads = {name: lake.silver(source, name.schema, name.table).head() for name in names}
+        folded = {name: floor for name, head in heads.items() if (floor := _folded_into(head, wanted))}
+        if not folded:
+            raise
+        listed = ", ".join(f"{name} up to {floor}" for name, floor in list(folded.items())[:_LISTED])
+        raise LakeError(
+            f"{error}. Silver's windows are folded into one of {listed}: whatever files are brought back, they are not "
+            "done again before that"
+        ) from error
+
+
+def _folded_into(head: Head | None, wanted: Range) -> Position | None:
+    """The floor of a table, where a range begins below it."""
+    floor = silver.folded(head)
+    return floor if floor and wanted.start < floor else None
 
 
 def _one(
@@ -521,6 +543,7 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
     filters = with_skips(pipeline.filters, lake, held.source)
     table = lake.silver(held.source, name.schema, name.table)
     head = table.head()
+    _require_unfolded(held.source, name, head, wanted)
     own = filters_of(filters, held.source, name)
     touched = _touched(spark, held, table, head, wanted, is_ruled=bool(own))
     named = _named(spark, table, head, wanted, stretches(held.checkpoint)) if head else None
@@ -559,6 +582,18 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
     return Work(
         held.source, name, window, steps, table, head, size, again=again, filters=own, is_whole=touched.is_whole
     )
+
+
+def _require_unfolded(source: str, name: TableName, head: Head | None, wanted: Range) -> None:
+    """Raises LakeError where windows of the range were folded: no part of them can be told from the others."""
+    floor = _folded_into(head, wanted)
+    if floor:
+        raise LakeError(
+            f"{source}: {name}: its windows before {floor} are folded into one, and are not done again, whatever "
+            f"bronze holds: begin the range at {floor} or later. With copies of the log from before all of its rows "
+            f"in bronze (stratalog extract --source {source} --archive DIR) the whole table can begin anew: stratalog "
+            f"reset --source {source} --table {name}"
+        )
 
 
 def _begun(table: Table, begin: Position) -> TableDefinition | None:
@@ -619,12 +654,15 @@ def _touched(
     if not is_ruled and RULES not in (head.checkpoint.notes if head.checkpoint else {}):
         found = windows(spark, table, head, wanted, known)
         return _Touched(found) if found else None
+    floor = silver.folded(head)
     begin, oldest = bronze.begin(held.checkpoint), bronze.oldest(held.checkpoint)
+    oldest = max(oldest, floor or oldest)
     every = windows(spark, table, head, Range(begin, max(head.position, begin)), known)
     gaps = _gaps(every, Range(oldest, max(head.position, oldest)))
     touched = tuple(one for one in every if one.overlaps(wanted))
     between = tuple(one for one in gaps if one.overlaps(wanted))
-    is_whole = len(touched) + len(between) == len(every) + len(gaps) and all(one.start >= oldest for one in every)
+    is_all = len(touched) + len(between) == len(every) + len(gaps) and all(one.start >= oldest for one in every)
+    is_whole = is_all and floor is None
     return _Touched(touched, between, is_whole) if touched or between else None
 
 
