@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # these import pyspark
 FILES_BEFORE = "maintenance/files_before"
 FILES_AFTER = "maintenance/files_after"
 KEPT_HOURS = "maintenance/kept_hours"
+FOLDED_TO = "maintenance/folded_up_to"
+FOLDED_BEFORE = "maintenance/folded_rows_before"
+FOLDED_AFTER = "maintenance/folded_rows_after"
 REMOVED_FILES = "gc/files"
 REMOVED_BYTES = "gc/bytes"
 OLDEST = "gc/oldest"
@@ -81,7 +84,10 @@ def _of_collected(done: "Collected") -> dict[str, Any]:
 
 
 def _of_maintained(done: "Maintained") -> dict[str, Any]:
-    return {FILES_BEFORE: done.files_before, FILES_AFTER: done.files_after, KEPT_HOURS: done.kept_hours}
+    files = {FILES_BEFORE: done.files_before, FILES_AFTER: done.files_after, KEPT_HOURS: done.kept_hours}
+    one = done.folded
+    folded = {FOLDED_TO: str(one.floor), FOLDED_BEFORE: one.rows_before, FOLDED_AFTER: one.rows_after} if one else {}
+    return files | folded
 
 
 def _fail(upkeep: "Upkeep") -> None:

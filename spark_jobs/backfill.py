@@ -493,10 +493,12 @@ def backfill_source(
     """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
     lake = lake_of(pipeline)
     replaces = SILVER in manner.layers
-    if replaces:
-        _Held.of(lake, name).require_end(wanted)
-        _bring(spark, pipeline, name, wanted.start, manner)
     names = sorted(filter(chosen, _in_scope(pipeline, name)))
+    if replaces:
+        held = _Held.of(lake, name)
+        held.require_end(wanted)
+        if wanted.start < bronze.oldest(held.checkpoint) and not _are_folded(lake, name, names, wanted):
+            _bring(spark, pipeline, name, wanted.start, manner)
     done: list[Redone] = []
     stopped: dict[TableName, str] = {}
     for at, table_name in enumerate(names, 1):
@@ -547,6 +549,18 @@ def _bring(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position
     """Has bronze hold the log from a place on. Raises LakeError where nobody has what it lacks."""
     for one in _patiently(lambda: fetch(spark, pipeline, source, begin, manner.archive)):
         manner.brought(one)
+
+
+def _are_folded(lake: Lake, source: str, names: Sequence[TableName], wanted: Range) -> bool:
+    """Whether older log is of no use, since no table that it could be of is done again there."""
+    heads = (lake.silver(source, one.schema, one.table).head() for one in names)
+    return bool(names) and all(_folded_into(head, wanted) for head in heads)
+
+
+def _folded_into(head: Head | None, wanted: Range) -> Position | None:
+    """The floor of a table, where a range begins below it."""
+    floor = silver.folded(head)
+    return floor if floor and wanted.start < floor else None
 
 
 def _one(
@@ -623,6 +637,7 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
     filters = with_skips(pipeline.filters, lake, held.source)
     table = lake.silver(held.source, name.schema, name.table)
     head = table.head()
+    _require_unfolded(held.source, name, head, wanted)
     own = filters_of(filters, held.source, name)
     touched = _touched(spark, held, table, head, wanted, is_ruled=bool(own))
     named = _named(spark, table, head, wanted, stretches(held.checkpoint)) if head else None
@@ -662,6 +677,18 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
     work = Work(held.source, name, window, steps, table, head, content.size, again=again, filters=own)
     standing = content.standing if ranges and ranges[0].start < bronze.begin(held.checkpoint) else None
     return replace(work, is_whole=touched.is_whole, standing=standing)
+
+
+def _require_unfolded(source: str, name: TableName, head: Head | None, wanted: Range) -> None:
+    """Raises LakeError where windows of the range were folded: no part of them can be told from the others."""
+    floor = _folded_into(head, wanted)
+    if floor:
+        raise LakeError(
+            f"{source}: {name}: its windows before {floor} are folded into one, and are not done again, whatever "
+            f"bronze holds: begin the range at {floor} or later. With copies of the log from before all of its rows "
+            f"in bronze (stratalog extract --source {source} --archive DIR) the whole table can begin anew: stratalog "
+            f"reset --source {source} --table {name}"
+        )
 
 
 def _begun(table: Table, begin: Position) -> TableDefinition | None:
@@ -722,6 +749,8 @@ def _touched(
     if head is None or head.position is None:
         return _Touched((wanted,)) if head else None
     begin, oldest = bronze.earliest(held.checkpoint), bronze.oldest(held.checkpoint)
+    floor = silver.folded(head)
+    oldest = max(oldest, floor or oldest)
     every = windows(spark, table, head, Range(begin, max(head.position, begin)), stretches(held.checkpoint))
     is_ruled = is_ruled or RULES in (head.checkpoint.notes if head.checkpoint else {})
     looked_for = head.position if is_ruled else bronze.begin(held.checkpoint)
@@ -730,7 +759,8 @@ def _touched(
     between = tuple(one for one in gaps if one.overlaps(wanted))
     if not is_ruled:
         return _Touched(touched, between) if touched or between else None
-    is_whole = len(touched) + len(between) == len(every) + len(gaps) and all(one.start >= oldest for one in every)
+    is_all = len(touched) + len(between) == len(every) + len(gaps) and all(one.start >= oldest for one in every)
+    is_whole = is_all and floor is None
     return _Touched(touched, between, is_whole) if touched or between else None
 
 

@@ -860,6 +860,8 @@ def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: boo
 def maintain(path: Path, source: str | None, *, purge: bool) -> None:
     """Write small files of every table together, and remove files that no version within retention.versions names.
 
+    With retention.fold, silver's windows of log that gc has removed become one a table.
+
     Example: stratalog maintain -c pipeline.yaml
     """
     from spark_jobs.maintenance import maintain_source
@@ -871,6 +873,12 @@ def maintain(path: Path, source: str | None, *, purge: bool) -> None:
             for one in upkeep.done
         ]
         _print_grid(["table", "files before", "after", "hours kept"], rows)
+        folded = [one.folded for one in upkeep.done if one.folded]
+        if folded:
+            cells = [[str(one.name), str(one.floor), str(one.rows_before), str(one.rows_after)] for one in folded]
+            _print_grid(["folded in silver", "up to", "rows before", "after"], cells)
+        for table, why in upkeep.unfolded.items():
+            _ERRORS.print(f"{name}: {table}: its old windows are not folded now: {why}", markup=False)
         return upkeep
 
     _each_source(path, source, one)

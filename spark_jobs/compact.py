@@ -185,10 +185,18 @@ class Work:
     def require_same_shape(self) -> None:
         """Raises TableStopped where silver's rows were made by other rules about the columns."""
         if self.before and self.is_reshaped:
-            raise TableStopped(
-                f"the rules about its columns are others than those that {self.table.path} was made by; do all of it "
-                f"again: stratalog backfill --source {self.source} --from {self.window.oldest} "
+            again = (
+                f"do all of it again: stratalog backfill --source {self.source} --from {self.window.oldest} "
                 f"--to {self.window.whole.stop} --table {self.name}"
+            )
+            if self.before.get(silver.FOLDED):
+                again = (
+                    f"its windows before {self.before[silver.FOLDED]} are folded into one, so that it can only begin "
+                    f"anew: stratalog reset --source {self.source} --table {self.name}, once copies of the older log "
+                    "are brought back (stratalog extract --archive DIR)"
+                )
+            raise TableStopped(
+                f"the rules about its columns are others than those that {self.table.path} was made by; {again}"
             )
 
 
@@ -255,7 +263,7 @@ def _emptied(spark: SparkSession, work: Work) -> Compacted:
     there = silver.stored_columns(work.table, work.head)
     columns = work.shape(known).columns if known else there
     notes = work.notes(work.window.whole.start, work.standing, columns) | {silver.RENEWED: True}
-    notes |= {} if known else {silver.BARE: True}
+    notes |= {silver.FOLDED: ""} | ({} if known else {silver.BARE: True})
     rows = spark.createDataFrame([], ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.stored.items()))
     landed = work.table.renew(rows, work.head, Checkpoint(work.window.whole.stop, new_batch(), silver.RESET, notes))
     return Compacted(work.source, work.name, work.window.whole, landed)

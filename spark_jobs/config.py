@@ -397,6 +397,9 @@ class Retention(_Model):
     bronze: Duration | None = None
     """What ``gc`` removes, if every reader is done with it: log files whose newest transaction is older. Without it
     nothing is removed."""
+    fold: bool = False
+    """Whether ``maintain`` folds silver's windows of log that ``gc`` has removed into one a table: a row a key, and
+    none for what was deleted. Such windows are not done again, not even from copies of the log."""
     versions: Annotated[Duration, AfterValidator(_a_day)] = timedelta(days=7)
     """How long ``maintain`` keeps data files that only older versions of a table name; at least ``1d``."""
     margin: Duration | None = None

@@ -1,7 +1,8 @@
 """Keeping the lake's tables quick to read and no larger than they need be: ``stratalog maintain``.
 
 Put here: which tables, when a table is worth rewriting, how long its older versions are kept. Not here: removing what
-was logged (retention.py); no statement here changes a row.
+was logged (retention.py), or folding old windows of silver, where that is asked for (fold.py); no statement here
+changes a row.
 
 Small files are written together, and those in which many rows are marked as deleted are written without them (OPTIMIZE;
 REORG for every marked row). Data files that no version within reach names are removed (VACUUM). Delta commits these
@@ -18,9 +19,11 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, published
+from spark_jobs.binlog import TableName
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import LostRace, StratalogError
-from spark_jobs.lake import MAINTENANCE, Lake, Table
+from spark_jobs.fold import Folded, fold, why_not
+from spark_jobs.lake import MAINTENANCE, Head, Lake, Table
 from spark_jobs.parts import view
 from spark_jobs.pipeline import lake_of
 from spark_jobs.published import Entry
@@ -52,7 +55,8 @@ _TRIES = 3
 class Maintained:
     """What was done to one table: its data files before and after, and how long files are kept.
 
-    ``version_after`` has the rows of ``version_before``, and is the same where nothing was rewritten.
+    ``version_after`` has the rows of ``version_before``, or what they fold to, and is the same where nothing was
+    rewritten.
     """
 
     path: str
@@ -61,14 +65,17 @@ class Maintained:
     version_before: int
     version_after: int
     kept_hours: int
+    folded: Folded | None = None
+    """Of a silver table whose old windows were folded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """The tables of a source after maintenance. ``stopped``: why, by path."""
+    """The tables of a source after maintenance. ``stopped``: why, by path; ``unfolded``: why not now, by table."""
 
     done: list[Maintained] = field(default_factory=list)
     stopped: dict[str, str] = field(default_factory=dict)
+    unfolded: dict[TableName, str] = field(default_factory=dict)
 
 
 def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, purge: bool = False) -> Upkeep:
@@ -77,9 +84,13 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
     ``purge``: every row marked as deleted is removed from its file, however few there are.
     """
     lake, found = lake_of(pipeline), Upkeep()
+    folding = _folding(lake, source) if pipeline.retention.fold else {}
     for table, needed in _tables(lake, source):
+        head = table.head()
         try:
-            one = _maintained(spark, table, needed, pipeline.retention.versions, purge=purge)
+            folded = _folded(spark, lake, folding[table.path], found) if table.path in folding else None
+            one = _maintained(spark, table, head, needed, pipeline.retention.versions, purge=purge)
+            one = replace(one, folded=folded) if one else None
         except StratalogError as error:
             log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
             found.stopped[table.path] = str(error)
@@ -113,11 +124,34 @@ def _merged(lake: Lake, entry: Entry) -> list[int]:
     return [int(head.checkpoint.notes["silver_version"])] if head and head.checkpoint else []
 
 
+def _folding(lake: Lake, source: str) -> dict[str, Entry]:
+    """The source's tables that have silver, by its path."""
+    entries = (one for one in published.read(lake, source) if one.silver_version is not None)
+    return {lake.silver(source, *entry.name).path: entry for entry in entries}
+
+
+def _folded(spark: SparkSession, lake: Lake, entry: Entry, found: Upkeep) -> Folded | None:
+    """Folds a table's old windows, again where another writer came first. Raises LostRace, LakeError."""
+    for tries_left in reversed(range(_TRIES)):
+        head = lake.silver(entry.source, *entry.name).head()
+        why = why_not(lake, entry, head) if head else None
+        if why:
+            name = TableName(*entry.name)
+            log.info("%s: %s: its old windows are not folded now: %s", entry.source, name, why)
+            found.unfolded[name] = why
+            return None
+        try:
+            return fold(spark, lake, entry)
+        except LostRace:
+            if not tries_left:
+                raise
+    return None
+
+
 def _maintained(
-    spark: SparkSession, table: Table, needed: int | None, kept: timedelta, *, purge: bool
+    spark: SparkSession, table: Table, head: Head | None, needed: int | None, kept: timedelta, *, purge: bool
 ) -> Maintained | None:
-    """None where there is no table, or nothing of ours in it. Raises LostRace, LakeError."""
-    head = table.head()
+    """None where there is no table, or nothing of ours in it. head: before anything was done. Raises LostRace."""
     if head is None or head.checkpoint is None:
         return None
     before = table.files()

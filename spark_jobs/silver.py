@@ -48,6 +48,8 @@ BARE = "bare"
 """Note of such a commit behind which nothing tells the table's columns: those that it still has count for nothing."""
 CARRIED = "carried"
 """Note of such a commit that has rows: what the table was called that they came from."""
+FOLDED = "folded"
+"""Note of a commit, which stands: the place up to which windows were folded into one, and cannot be done again."""
 PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
 CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
 ADDED = {
@@ -178,6 +180,12 @@ def columns(definition: TableDefinition, *, has_partial: bool = False) -> Column
 def resets(head: Head | None) -> int:
     """How often a silver table was begun anew, up to a head of it."""
     return int(head.checkpoint.notes.get(RESETS, 0)) if head and head.checkpoint else 0
+
+
+def folded(head: Head | None) -> Position | None:
+    """The floor of a silver table: windows before it were folded into one. None where none were."""
+    said = head.checkpoint.notes.get(FOLDED) if head and head.checkpoint else None
+    return Position.parse(said) if said else None
 
 
 def stored_columns(table: Table, head: Head) -> Columns:

@@ -4,7 +4,6 @@ Put here: what is asked of a server by SQL. Not here: how it is connected to (co
 (dump.py), or what the bytes mean (binlog/).
 """
 
-import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +24,8 @@ _VARIABLES = (
     *("log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "server_uuid", "server_id", "version"),
     *("gtid_mode", "log_slave_updates", "log_replica_updates"),
 )
+_CUT_OFF, _STOPPED = 1e6, 1e9
+"""Seconds that a replica counts as behind which is not connected to its primary, or does not apply what it gets."""
 _ENCRYPTION_HEAD = 512
 """Bytes that stand in an encrypted file of MySQL before the log, and that no position counts (MySQL manual,
 "Encrypting Binary Log Files and Relay Log Files")."""
@@ -98,23 +99,25 @@ class Server:
     def load(self) -> float:
         """What decides between endpoints that are equal otherwise: seconds behind its primary, and busy threads.
 
-        Infinite for a replica that does not replicate. Raises SourceError where it does not answer.
+        A replica that has lost its primary comes behind those that have theirs, and one that has stopped applying what
+        it gets behind all. Raises SourceError where it does not answer.
         """
         with self.connect() as connection:
-            lag = self._seconds_behind(connection)
+            lag = seconds_behind(self._replication(connection))
             rows = self.ask(connection, "SHOW GLOBAL STATUS LIKE 'Threads_running'")
         return lag + float(rows[0]["Value"])
 
-    def _seconds_behind(self, connection: "pymysql.Connection[DictCursor]") -> float:
-        """MySQL 8.0.22 renamed the statement; MariaDB wants a privilege of its own for it (SLAVE MONITOR)."""
+    def _replication(self, connection: "pymysql.Connection[DictCursor]") -> list[dict[str, Any]]:
+        """A row for each primary of the server's; MySQL 8.0.22 renamed the statement.
+
+        MariaDB wants a privilege of its own for it (SLAVE MONITOR).
+        """
         try:
-            rows = self.ask(connection, "SHOW REPLICA STATUS")
+            return self.ask(connection, "SHOW REPLICA STATUS")
         except SourceError as error:
             if error_number(error.__cause__) != _NO_SUCH_COMMAND:
                 raise
-            rows = self.ask(connection, "SHOW SLAVE STATUS")
-        lags = [row.get("Seconds_Behind_Source", row.get("Seconds_Behind_Master")) for row in rows]
-        return max((math.inf if lag is None else float(lag) for lag in lags), default=0.0)
+            return self.ask(connection, "SHOW SLAVE STATUS")
 
     def _require_rows(self, variables: dict[str, str]) -> None:
         problems = _logging_problems(variables)
@@ -173,6 +176,25 @@ class Server:
                 return list(cursor.fetchall())
         except pymysql.MySQLError as error:
             raise SourceError(refusal(self.name, self.settings, error)) from error
+
+
+def seconds_behind(replication: list[dict[str, Any]]) -> float:
+    """How far a server is behind its primaries, of which each has a row of SHOW REPLICA STATUS; 0 where it has none.
+
+    What the server says counts from what it has received (MySQL manual, "SHOW REPLICA STATUS"), and is NULL where the
+    connection is lost and all of that applied: then nobody knows, and it counts as a million seconds more.
+    """
+    return max(map(_behind, replication), default=0.0)
+
+
+def _behind(row: dict[str, Any]) -> float:
+    def told(new: str, old: str) -> Any:
+        return row.get(new, row.get(old))
+
+    seconds = float(told("Seconds_Behind_Source", "Seconds_Behind_Master") or 0)
+    if told("Replica_SQL_Running", "Slave_SQL_Running") != "Yes":
+        return seconds + _STOPPED
+    return seconds if told("Replica_IO_Running", "Slave_IO_Running") == "Yes" else seconds + _CUT_OFF
 
 
 def _logging_problems(variables: dict[str, str]) -> list[str]:

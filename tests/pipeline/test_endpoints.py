@@ -1,6 +1,8 @@
 """A primary and its replica, real ones: killed, back, reset, replaced. Nothing is lost and nothing comes twice."""
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from spark_jobs.errors import AnotherLog, ConfigError, SourceError
 from spark_jobs.export import Exported, export
 from spark_jobs.gtid import DomainGtids
 from spark_jobs.held import held_gtids
-from spark_jobs.pipeline import extract_source, lake_of
+from spark_jobs.pipeline import endpoints_of, extract_source, lake_of
 from spark_jobs.position import Range
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.server import Server
@@ -159,6 +161,51 @@ def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:
     with pytest.raises(SourceError, match=r"\n127.0.0.1:\d+: bronze holds transactions without GTID, at other-bin"):
         extract_source(pair.spark, pair.pipeline(), SOURCE)
     assert pair.head(moved)[0] == before
+
+
+def test_by_score_a_replica_that_lags_is_left_for_its_primary(pair: Pair) -> None:
+    """A real lag: a replica that waits before it applies, has stopped applying, or has lost its primary."""
+    primary, replica = pair.primary, pair.replica
+    one, two = (f"{server.host}:{server.port}" for server in (primary, replica))
+    pair.await_all(replica, primary)
+    extract_source(pair.spark, pair.pipeline(replica, primary), SOURCE)
+    pipeline = pair.pipeline(replica, primary, choose="score")
+    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == two, "it is in use, and has all"
+
+    execute(replica, "STOP SLAVE SQL_THREAD", "CHANGE MASTER TO MASTER_DELAY = 3600", "START SLAVE SQL_THREAD")
+    for at in (2, 3):  # as an hour of the primary's would leave them
+        execute(primary, f"SET timestamp = {time.time() - 300}", f"INSERT INTO shop.notes VALUES ({at}, 'late')")
+    until(lambda: 200 < load_of(pipeline, two) < 1000)
+    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == one
+    done = extract_source(pair.spark, pipeline, SOURCE)
+    assert (done.transactions, pair.in_use(pipeline)) == (2, [two, one])
+    pair.require_each_once(pipeline, primary)
+
+    execute(replica, "STOP SLAVE SQL_THREAD")
+    assert load_of(pipeline, two) > 1e9, "it gets what the primary has, and does not apply it"
+    execute(replica, "CHANGE MASTER TO MASTER_DELAY = 0", "START SLAVE SQL_THREAD")
+    pair.await_all(replica, primary)
+    until(lambda: load_of(pipeline, two) < 60)
+    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == one, "a move has its price"
+    primary.kill()
+    until(lambda: 1e6 <= load_of(pipeline, two) < 1e9)
+    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == two, "the other one does not answer"
+
+
+def load_of(pipeline: Pipeline, endpoint: str) -> float:
+    return next(
+        one.load()
+        for one in open_sources(SOURCE, pipeline.sources[SOURCE])
+        if isinstance(one, Server) and one.endpoint == endpoint
+    )
+
+
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(150):
+        if holds():
+            return
+        time.sleep(0.2)
+    assert holds()
 
 
 def test_a_mariadb_primary_with_two_domains_is_killed(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from spark_jobs import config
 from spark_jobs.errors import AnotherLog, DecodeError, SourceError
 from spark_jobs.source import Source
 from spark_jobs.source.endpoints import LONGEST_WAIT, Endpoints, open_endpoints
-from spark_jobs.source.server import Server
+from spark_jobs.source.server import Server, seconds_behind
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -162,6 +162,30 @@ def test_by_score_the_one_in_use_stays_unless_another_is_much_better(
 ) -> None:
     sources = [Fake(address, load) for address, load in zip(("one", "two", "three"), loads, strict=True)]
     assert several(sources=sources, choose="score", in_use=in_use).ordered()[0].endpoint == first
+
+
+def replica(seconds: int | None, io: str, applying: str, *, renamed: bool = True) -> dict[str, Any]:
+    names = ("Seconds_Behind_Source", "Replica_IO_Running", "Replica_SQL_Running")
+    older = ("Seconds_Behind_Master", "Slave_IO_Running", "Slave_SQL_Running")
+    return dict(zip(names if renamed else older, (seconds, io, applying), strict=True))
+
+
+@pytest.mark.parametrize(
+    "rows, seconds",
+    [
+        ([], 0),
+        ([replica(7, "Yes", "Yes")], 7),
+        ([replica(7, "Yes", "Yes", renamed=False)], 7),
+        ([replica(3, "Yes", "Yes"), replica(40, "Yes", "Yes")], 40),
+        ([replica(None, "Connecting", "Yes", renamed=False)], 1e6),
+        ([replica(500, "Connecting", "Yes")], 1e6 + 500),
+        ([replica(None, "No", "Yes")], 1e6),
+        ([replica(None, "Yes", "No")], 1e9),
+        ([replica(None, "No", "No", renamed=False)], 1e9),
+    ],
+)
+def test_how_far_a_replica_is_behind(rows: list[dict[str, Any]], seconds: float) -> None:
+    assert seconds_behind(rows) == seconds
 
 
 def test_a_configured_source() -> None:
