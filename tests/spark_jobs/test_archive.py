@@ -1,4 +1,4 @@
-"""Copies of files at bronze's end. Those before its beginning are brought as in test_earlier.py and test_retention.py."""
+"""Copies of files at bronze's end. Those before its beginning: test_earlier.py and test_retention.py."""
 
 import shutil
 from pathlib import Path
