@@ -120,7 +120,10 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
         done = extract(brief, lake, source, pipeline.sources[name].start, until)
         follow(brief, lake, name, reading)
         if shares:
-            clock.advance(brief, lake, name, now)
+            try:
+                clock.advance(brief, lake, name, now)
+            except TableStopped as error:  # the tables that it is about stop by it when they are merged
+                log.warning("%s", error)
         return done
 
     extracted = endpoints_of(pipeline, name).first(from_endpoint)
