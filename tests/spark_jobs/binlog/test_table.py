@@ -176,7 +176,8 @@ def test_a_table_map_cut_inside_its_columns_is_an_error() -> None:
 
 
 def test_each_column_has_a_bit_for_being_visible() -> None:
-    nine = Table("shop.t", metadata=False, **{f"c{place}": INT for place in range(9)})
+    ints = {f"c{place}": INT for place in range(9)}
+    nine = Table("shop.t", metadata=False, **ints)  # type: ignore[arg-type]  # columns by name
     found = with_fields(nine, "8.0.36", (12, b"\xdf\x00"))
     assert [column.invisible for column in found.columns] == [False, False, True, *[False] * 5, True]
     assert {column.invisible for column in with_fields(nine, "8.0.36").columns} == {None}

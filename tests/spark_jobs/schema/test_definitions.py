@@ -349,7 +349,7 @@ def test_declared_types_from_before_a_change_are_not_believed() -> None:
 @pytest.mark.parametrize("known", [None, replace(DECLARED, columns=DECLARED.columns[:2]), LOGGED])
 def test_a_log_with_names_goes_without_a_definition(known: TableDefinition | None) -> None:
     if known:
-        assert completed("shop", LOGGED, known and (READ_AT, known), None) == LOGGED
+        assert completed("shop", LOGGED, (READ_AT, known) if known is not None else None, None) == LOGGED
 
 
 @pytest.mark.parametrize(
