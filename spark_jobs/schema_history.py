@@ -76,8 +76,7 @@ _TYPES = {
 COLUMNS = {name: kind for name, (kind, _) in _TYPES.items()}
 """Names and Spark types; docs/lake.md says what they mean."""
 ARROW = pa.schema([(name, kind) for name, (_, kind) in _TYPES.items()])
-_LOOKED_AT_AGAIN = 32 << 20
-"""Bytes of log without news that a run leaves to the next one."""
+_AHEAD = "the server was asked behind the part of its log that was extracted"
 _ASKED, _COMPLETES, _BEGIN = "asked", "completes", "begin"
 """Notes of a commit: where a server was asked last, whether that completes its log, and where the history begins."""
 
@@ -150,24 +149,22 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
         return []
     table = lake.schema(source)
     head = table.head()
-    before = notes = _notes(head)
+    notes = _notes(head)
     oldest, end = bronze.oldest(held.checkpoint), held.checkpoint.position
     begin = Position.parse(notes[_BEGIN]) if notes else oldest
     is_anew = oldest < begin
     start = oldest if is_anew or head is None or head.position is None else max(head.position, oldest)
     if start >= end and notes and not is_anew and (reading is None or _ASKED in notes):
         return []
-    stored = [_version(row) for row in table.rows()] if head else []
     facts = list(_facts(spark, lake, source, held, Range(start, max(start, end))))
     if reading and (asked := _in_stretch(reading.asked, end)).at >= start:
-        facts.append(asked)
+        facts.append(asked if asked.at <= end else replace(asked, at=end, is_whole=False, note=_AHEAD))
         notes = notes | {_ASKED: str(asked.at), _COMPLETES: reading.completes}
+    stored = [_version(row) for row in table.rows()] if head and (facts or is_anew) else []
     if is_anew:
         facts += _asked_before(stored, start)
         stored = [one for one in stored if one.at < start]
     found = Tracker(stored).follow(facts)
-    if not (found or is_anew or notes != before or _is_far(head, end)):
-        return []  # the next run looks at this part of the log again, and no commit is written that says nothing
     rows = spark.createDataFrame(pa.Table.from_pylist([row(one) for one in found], schema=ARROW)).coalesce(1)
     said = Checkpoint(end, new_batch(), notes=notes | {_BEGIN: str(min(begin, oldest))})
     upon = head or table.new(COLUMNS, {})
@@ -176,13 +173,6 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
     else:
         table.append(rows, upon, said)
     return found
-
-
-def _is_far(head: Head | None, end: Position) -> bool:
-    """Whether it is time to say that there is nothing new, so that not too much is looked at again."""
-    if head is None or head.position is None or head.position.order[:2] != end.order[:2]:
-        return True
-    return end.offset - head.position.offset > _LOOKED_AT_AGAIN
 
 
 def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:

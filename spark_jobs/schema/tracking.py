@@ -64,12 +64,16 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a server said of its tables. at: where its log ended before it was asked. is_whole: of all that it has."""
+    """What a server said of its tables.
+
+    at: where its log ended before it was asked. is_whole: of all that it has. note: why it does not count.
+    """
 
     at: Position
     definitions: tuple[TableDefinition, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = True
+    note: str | None = None
 
 
 Fact = Stated | Logged | Asked
@@ -327,7 +331,8 @@ class Tracker:
         name, known = declared.name, self._known(declared.name)
         version = TableVersion(name, fact.at, "server", declared, variables=fact.variables)
         strange = unknown_types(declared)
-        why = f"the type of its column {strange[0]} is not known" if strange else _changing(name, later)
+        unknown = f"the type of its column {strange[0]} is not known" if strange else None
+        why = fact.note or unknown or _changing(name, later)
         if why:
             return replace(version, holds=False, note=why)
         now = self._now.get(name)

@@ -15,7 +15,7 @@ from spark_jobs.config import MySQL
 from spark_jobs.errors import LakeError, TableStopped
 from spark_jobs.lake import Checkpoint, Lake
 from spark_jobs.position import Position
-from spark_jobs.schema import definitions
+from spark_jobs.schema.definitions import ask
 from spark_jobs.schema.tracking import TableVersion
 from spark_jobs.schema_history import ask_server, named, read
 from spark_jobs.source.files import Files
@@ -165,11 +165,10 @@ def test_a_server_is_asked_behind_the_position_that_its_word_is_of(
     login: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user}
     source = Server("shop", MySQL(**login, password=server.password))
     database.execute("CREATE TABLE t (a INT)")
-    whole = definitions.ask
 
     def altered_meanwhile(*asked: Any) -> Any:
         database.execute("ALTER TABLE t RENAME COLUMN a TO b")
-        return whole(*asked)
+        return ask(*asked)
 
     monkeypatch.setattr(schema_history, "ask", altered_meanwhile)
     found = ask_server(Lake(str(tmp_path)), source)

@@ -235,6 +235,12 @@ def test_what_a_server_said_while_the_table_changed_does_not_count() -> None:
     assert shown(found) == "(id int not null, a varchar(9), b int not null, c int), key: id"
 
 
+def test_what_a_server_said_of_later_does_not_count() -> None:
+    found = follow(said(T), replace(asked(200, DECLARED), note="later", is_whole=False))
+    assert [(one.holds, one.note) for one in found] == [(True, None), (False, "later")]
+    assert shown(found) == INT + "id"
+
+
 def test_a_type_that_is_not_known_is_said() -> None:
     (found,) = follow(asked(200, replace(LOGGED, columns=(ID, Column("a", -1)))))
     assert (found.holds, found.note) == (False, "the type of its column a is not known")
