@@ -92,8 +92,8 @@ def state(columns: silver.Columns, rows: list[Row]) -> dict[Any, Any]:
 def test_a_fold_and_what_follows_it_make_of_every_key_what_all_windows_do(
     spark: SparkSession, columns: silver.Columns, seed: int
 ) -> None:
-    rows = [{name: row.get(name) for name in columns.stored} for row in random_rows(columns, seed)]
-    full = [row | {silver.ABSENT: row.get(silver.ABSENT)} for row in rows]
+    rows: list[Row] = [{name: row.get(name) for name in columns.stored} for row in random_rows(columns, seed)]
+    full: list[Row] = [row | {silver.ABSENT: row.get(silver.ABSENT)} for row in rows]
     old = [row for row in rows if row["_window_stop"] <= (1, 1, 100 * _OLD)]
     ddl = ", ".join(f"{name} {kind}" for name, kind in columns.stored.items())
     frame = spark.createDataFrame([tuple(row.values()) for row in old], ddl)
