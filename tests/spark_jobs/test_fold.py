@@ -92,16 +92,15 @@ def state(columns: silver.Columns, rows: list[Row]) -> dict[Any, Any]:
 def test_a_fold_and_what_follows_it_make_of_every_key_what_all_windows_do(
     spark: SparkSession, columns: silver.Columns, seed: int
 ) -> None:
-    rows = [{name: row.get(name) for name in columns.stored} for row in random_rows(columns, seed)]
-    full = [row | {silver.ABSENT: row.get(silver.ABSENT)} for row in rows]
-    border: Any = (1, 1, 100 * _OLD)
-    old = [row for row in rows if row["_window_stop"] <= border]
+    rows: list[Row] = [{name: row.get(name) for name in columns.stored} for row in random_rows(columns, seed)]
+    full: list[Row] = [row | {silver.ABSENT: row.get(silver.ABSENT)} for row in rows]
+    old = [row for row in rows if row["_window_stop"] <= (1, 1, 100 * _OLD)]
     ddl = ", ".join(f"{name} {kind}" for name, kind in columns.stored.items())
     frame = spark.createDataFrame([tuple(row.values()) for row in old], ddl)
     emptied = "named_struct('stretch', 1, 'number', 1L, 'offset', 100L, 'row', -1)" if seed % 2 else None
     found = [row.asDict() for row in folded(frame, columns, emptied).collect()]
     made = [row | {name: tuple(row[name]) for name in ("_position", "_window_start", "_window_stop")} for row in found]
-    rest = [row for row in full if row["_window_stop"] > border]
+    rest = [row for row in full if row["_window_stop"] > (1, 1, 100 * _OLD)]
     assert state(columns, [row | {silver.ABSENT: row.get(silver.ABSENT)} for row in made] + rest) == state(
         columns, full
     )
