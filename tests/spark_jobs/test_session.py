@@ -40,6 +40,7 @@ def test_settings_of_an_own_session_are_nobody_elses(spark: SparkSession) -> Non
     own = own_session(spark, {SHUFFLES: "17", "spark.databricks.delta.write.txnAppId": "x"})
     assert own.conf.get(SHUFFLES) == "17"
     assert own.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert own.conf.get("parquet.page.size.row.check.min") == "1"
     assert spark.conf.get(SHUFFLES) == before
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
     assert own_session(spark, {}).conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
