@@ -26,8 +26,8 @@ _RUNTIME = {
     "spark.speculation": "false",
 }
 _PAGES = {"parquet.page.size.row.check.min": "1"}
-"""Of each file that is written: a page ends at 1 MB, however few rows that takes. By default nobody looks before row 100,
-and a reader then holds pages of 100 slices of the log, of 1 MiB each, whole."""
+"""Of each file that is written: a page ends at 1 MB, however few rows that takes. By default nobody looks before row
+100, and a reader then holds pages of 100 slices of the log, of 1 MiB each, whole."""
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _COMPILED_FROM = 8 << 20
 """Bytes of log from which Spark's queries are worth compiling.

@@ -211,8 +211,8 @@ def created(name: TableName, text: str) -> TableDefinition | None:
             uniques += [AddUnique("", (part[0].text,))] if one.is_unique else []
     found = [with_default(one) for one in columns]
     names = [str(column.name).casefold() for column in found]
-    ordinals = tuple(names.index(part.casefold()) for part in key)
-    filled = {*ordinals, *(names.index(part.casefold()) for part in periods if part != ",")}
+    ordinals = tuple(_place(names, part) for part in key)
+    filled = {*ordinals, *(_place(names, part) for part in periods if part != ",")}
     found = [replace(c, nullable=False) if o in filled else c for o, c in enumerate(found)]
     if key:
         return TableDefinition(name, tuple(found), ordinals, PRIMARY)
@@ -249,7 +249,7 @@ def _instead_of_primary(
     """
     names = [str(one.column.name).casefold() for one in columns]
     for unique in uniques:
-        ordinals = tuple(names.index(name.casefold()) for name in unique.columns or ())
+        ordinals = tuple(_place(names, name) for name in unique.columns or ())
         if ordinals and not any(columns[o].column.nullable or columns[o].is_computed for o in ordinals):
             return ordinals, unique.name
     return (), None
@@ -268,6 +268,13 @@ def _default_charset(options: Sequence[Word]) -> str | None:
 def _is_primary(part: Sequence[Word]) -> bool:
     """Whether it begins with PRIMARY KEY, or with CONSTRAINT name PRIMARY KEY."""
     return part[0].among("PRIMARY") or (part[0].among("CONSTRAINT") and any(w.among("PRIMARY") for w in part[1:3]))
+
+
+def _place(names: Sequence[str], column: str) -> int:
+    """Where a column stands, by its name in small letters. Raises Unsupported for what is none, such as a period."""
+    if column.casefold() not in names:
+        raise Unsupported(f"{column}, which a key is made of, is no column")
+    return names.index(column.casefold())
 
 
 def _is_period(part: Sequence[Word]) -> bool:
@@ -527,7 +534,7 @@ def altered(before: TableDefinition, found: Sequence[Operation]) -> TableDefinit
     names = [slot.name.casefold() for slot in slots]
     primary = _primary(found)
     if primary:
-        key = tuple(names.index(name.casefold()) for name in primary)
+        key = tuple(_place(names, name) for name in primary)
         return _settled_key(replace(before, columns=tuple(columns), key=key, index=PRIMARY))
     kept = None if before.key is None else tuple(origins.index(at) for at in before.key if at in origins)
     if kept is None or _loses_key(before, found, slots) or (before.key and not kept):
@@ -584,7 +591,7 @@ def _first_key(found: Sequence[Operation], slots: Sequence["_Slot"], columns: Se
     names = [slot.name.casefold() for slot in slots]
     own = [AddUnique("", (slot.name,)) for slot in slots if slot.declared and slot.declared.is_unique]
     for unique in [*(one for one in found if isinstance(one, AddUnique)), *own]:
-        key = tuple(names.index(name.casefold()) for name in unique.columns or ())
+        key = tuple(_place(names, name) for name in unique.columns or ())
         if key and not any(columns[at].nullable or columns[at].computed for at in key):
             return {"key": key, "index": unique.name}
     return {"key": (), "index": None}

@@ -215,6 +215,12 @@ def test_a_column_of_the_primary_key_stays_not_null(text: str) -> None:
     assert [column.nullable for column in after.columns] == [False, True]
 
 
+@pytest.mark.parametrize("key", ["PRIMARY KEY (a, p WITHOUT OVERLAPS)", "UNIQUE (a, zz)"])
+def test_a_key_of_what_is_no_column_is_refused(key: str) -> None:
+    with pytest.raises(Unsupported, match="which a key is made of, is no column"):
+        created(NAME, f"CREATE TABLE t (a INT NOT NULL, s DATE, e DATE, PERIOD FOR p (s, e), {key})")
+
+
 def test_the_ends_of_a_period_are_not_null() -> None:
     found = created(NAME, "CREATE TABLE t (a INT, s DATE, e DATE, PERIOD FOR p (s, E))")
     assert found
