@@ -20,7 +20,7 @@ from spark_jobs import bronze, overlay, silver
 from spark_jobs.binlog import TableName
 from spark_jobs.course import Standing
 from spark_jobs.lake import MAINTENANCE, Head, Lake, Table, identifier, new_batch
-from spark_jobs.parts import view
+from spark_jobs.parts import SharedPart, view
 from spark_jobs.position import Position
 from spark_jobs.published import Entry
 from spark_jobs.reshape import ALTERING
@@ -65,14 +65,20 @@ def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
         return "it is being loaded"
     if head.checkpoint is None or head.checkpoint.kind == ALTERING:
         return "it is between two sets of columns, where a run ended"
-    return None if _is_merged(lake, entry, head) else "downstream has not got all of it yet"
+    merged = _downstream(lake, entry)
+    if isinstance(merged, SharedPart):
+        return "it has keys in common with other sources' tables, whose older changes its deletes have to outdo"
+    return None if _is_merged(lake, entry, head, merged) else "downstream has not got all of it yet"
 
 
-def _is_merged(lake: Lake, entry: Entry, head: Head) -> bool:
+def _downstream(lake: Lake, entry: Entry) -> Table | None:
+    found = Table(entry.downstream, lake.plain) if entry.downstream else None
+    return found and view(found, (entry.source, *entry.name))
+
+
+def _is_merged(lake: Lake, entry: Entry, head: Head, table: Table | None) -> bool:
     """Whether downstream has what silver has: no window, and no window done again, is still to come by."""
-    if entry.downstream is None:
-        return False
-    merged = view(Table(entry.downstream, lake.plain), (entry.source, *entry.name)).head()
+    merged = table.head() if table else None
     if merged is None or merged.checkpoint is None:
         return False
     since = lake.silver(entry.source, *entry.name).since(int(merged.checkpoint.notes["silver_version"]))

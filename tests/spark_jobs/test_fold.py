@@ -24,6 +24,7 @@ from spark_jobs.fold import folded, why_not
 from spark_jobs.lake import Head, Table, new_batch
 from spark_jobs.maintenance import Upkeep, maintain_source
 from spark_jobs.mend import plan_reset, reset
+from spark_jobs.parts import SharedPart
 from spark_jobs.pipeline import compact_source, extract_source
 from spark_jobs.position import Position, Range
 from spark_jobs.published import consistent
@@ -239,6 +240,9 @@ def test_a_table_waits_where_something_is_still_to_come_by(
     (entry,) = (one for one in published.read(lake, SOURCE) if one.table == "orders")
     assert why_not(lake, entry, head(table)) is None
     assert why_not(lake, replace(entry, downstream=None), head(table)) == "downstream has not got all of it yet"
+    with monkeypatch.context() as patched:
+        patched.setattr("spark_jobs.fold.view", SharedPart)
+        assert "keys in common with other sources" in str(why_not(lake, entry, head(table)))
     definition = TableDefinition(SHOP, (Column("id", 3),), key=(0,))
     at = Position(file(6), 4)
     with monkeypatch.context() as patched:
