@@ -62,6 +62,13 @@ READING = {
     "spark.sql.files.openCostInBytes": str(1 << 20),
 }
 
+WRITING = {
+    # A page ends at 1 MB; by default nobody looks before row 100, and readers and writers hold 100 MiB of slices whole.
+    "parquet.page.size.row.check.min": "1",
+    # Until a row group ends, its writer keeps the least and the greatest value of each page, as they are.
+    "parquet.block.row.count.limit": "64",
+}
+
 
 def begin(checkpoint: Checkpoint) -> Position:
     """Where the first extraction began."""
@@ -142,6 +149,11 @@ def _instant(micros: int) -> datetime:
 def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> DataFrame:
     """The slices that begin within a range, at one Delta version."""
     return read_all(spark, bronze, version).where(inside(within))
+
+
+def writing(spark: SparkSession) -> SparkSession:
+    """A session for rows that are to be written to bronze: a task holds 64 slices, however large the log is."""
+    return own_session(spark, WRITING)
 
 
 def read_all(spark: SparkSession, bronze: Table, version: int) -> DataFrame:

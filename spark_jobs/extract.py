@@ -127,7 +127,9 @@ def plan(table: Table, source: Source, start: str, until: Position | None = None
 def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:
     """Reads the planned parts in parallel and commits them. Raises LostRace where the head has moved since."""
     seen = Observation()
-    slices = _slices(spark, planned, reading).observe(seen, *(F.expr(sql).alias(name) for name, sql in _SUMS.items()))
+    slices = _slices(bronze.writing(spark), planned, reading).observe(
+        seen, *(F.expr(sql).alias(name) for name, sql in _SUMS.items())
+    )
     head = table.append(slices, planned.head, planned.checkpoint())
     sums = seen.get
     return Extracted(

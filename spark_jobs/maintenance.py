@@ -178,7 +178,7 @@ def _rewrite(spark: SparkSession, table: Table, *, purge: bool) -> None:
     """Writes small files together, upon the head as it is now; again where another writer came first."""
     statements = [f"REORG TABLE {table.sql} APPLY (PURGE)"] if purge else []
     # Bronze's rows are up to 1 MiB each and more, and have to be read a few at a time.
-    confs = _OPTIMIZE | (bronze.READING if _is_bronze(table) else {})
+    confs = _OPTIMIZE | (bronze.READING | bronze.WRITING if _is_bronze(table) else {})
     for tries_left in reversed(range(_TRIES)):
         head = table.head()
         assert head is not None

@@ -25,9 +25,6 @@ _RUNTIME = {
     # A task decodes its slices once; a second attempt of a slow one would open a second dump connection.
     "spark.speculation": "false",
 }
-_PAGES = {"parquet.page.size.row.check.min": "1"}
-"""Of each file that is written: a page ends at 1 MB, however few rows that takes. By default nobody looks before row
-100, and a reader then holds pages of 100 slices of the log, of 1 MiB each, whole."""
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _COMPILED_FROM = 8 << 20
 """Bytes of log from which Spark's queries are worth compiling.
@@ -104,7 +101,7 @@ def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
     """A session beside the given one whose SQL settings nobody else sees; whether it compiles is as there."""
     session = spark.newSession()
     kept = {key: str(spark.conf.get(key)) for key in _INTERPRETED}
-    for key, value in (_RUNTIME | _PAGES | kept | confs).items():
+    for key, value in (_RUNTIME | kept | confs).items():
         if key.startswith(("spark.sql", "spark.databricks", "parquet")):
             session.conf.set(key, value)
     return session

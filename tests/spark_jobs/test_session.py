@@ -37,10 +37,11 @@ def test_the_session_is_one_that_delta_and_positions_need(spark: SparkSession) -
 @pytest.mark.spark
 def test_settings_of_an_own_session_are_nobody_elses(spark: SparkSession) -> None:
     before = spark.conf.get(SHUFFLES)
-    own = own_session(spark, {SHUFFLES: "17", "spark.databricks.delta.write.txnAppId": "x"})
+    pages = "parquet.page.size.row.check.min"
+    own = own_session(spark, {SHUFFLES: "17", "spark.databricks.delta.write.txnAppId": "x", pages: "1"})
     assert own.conf.get(SHUFFLES) == "17"
     assert own.conf.get("spark.sql.session.timeZone") == "UTC"
-    assert own.conf.get("parquet.page.size.row.check.min") == "1"
+    assert (own.conf.get(pages), spark.conf.get(pages, "none")) == ("1", "none")
     assert spark.conf.get(SHUFFLES) == before
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
     assert own_session(spark, {}).conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
