@@ -92,6 +92,8 @@ def oldest(checkpoint: Checkpoint) -> Position:
 
 def removed(checkpoint: Checkpoint) -> Range | None:
     """The part of the log that gc has removed; None where it has not removed any."""
+    if "oldest" not in checkpoint.notes:
+        return None
     first, now = earliest(checkpoint), oldest(checkpoint)
     return Range(first, now) if first < now else None
 

@@ -29,6 +29,7 @@ from spark_jobs.binlog import (
 )
 from spark_jobs.course import Rows, Rules, Turn, course, origins_of
 from spark_jobs.position import Position, Range
+from spark_jobs.schema.declared import Fill
 from spark_jobs.schema.statements import Effect, judge
 from spark_jobs.survey import Said, Seen, Survey
 from tests.ddl_stream import Stream
@@ -91,6 +92,11 @@ class Log:
         return found
 
 
+def filled(fill: Fill | None, kind: str) -> Any:
+    """What a new column has; its exact text where the lake's type does not hold it."""
+    return None if fill is None else fill.exact or value_of(fill.sql, kind)
+
+
 def value_of(literal: str, kind: str) -> Any:
     """What CAST(literal AS kind) gives."""
     text = re.sub(r"\\(.)", r"\1", literal[1:-1]) if literal.startswith("'") else literal
@@ -139,7 +145,7 @@ class Table:
             for name, kind in columns.types.items():
                 origin = origins[name]
                 if origin is None:
-                    new[name] = value_of(turn.fills[name].sql, kind) if name in turn.fills else None
+                    new[name] = filled(turn.fills.get(name), kind)
                 else:
                     new[name] = widened(row[origin], kind)
             moved.append(new)
@@ -154,7 +160,10 @@ class Table:
             begun = {"committed_us": 0, "transaction_start": part["transaction_start"]}
             payload = pa.py_buffer(part["payload"])
             for changes in decoder.decode(log.file, part["start"], part["context"], payload, **begun):
-                pairs = zip(changes.op.to_pylist(), changes.before.to_pylist(), changes.after.to_pylist(), strict=True)
+                after_rows = changes.after.to_pylist()
+                for row, texts in zip(after_rows, changes.raw.to_pylist() if changes.raw else (), strict=False):
+                    row |= dict(texts or ())
+                pairs = zip(changes.op.to_pylist(), changes.before.to_pylist(), after_rows, strict=True)
                 for op, before, after in pairs:
                     for gone in [before] if op == 2 else [after] if op == 3 else []:
                         self.rows.pop(tuple(gone[one] for one in columns.key), None)
