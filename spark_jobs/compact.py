@@ -661,7 +661,7 @@ def decoding_task(
     they are all given, in either case; unseen: those that nobody asks for.
     """
     if columns.has_partial:
-        return _net_task(lambda slices: _completed(definition, unseen, slices), columns, alone=alone)
+        return _net_task(lambda slices: _partial(definition, unseen, slices), columns, alone=alone)
     before: Literal["key", "all"] = "all" if columns.is_bag else "key"
     return _net_task(
         lambda slices: _whole(Decoder(definition, before=before, prepared=True), slices), columns, alone=alone
@@ -742,10 +742,7 @@ def _as_rows(definition: TableDefinition, unseen: frozenset[str] | None, slices:
         for changes, place in _decoded(Decoder(definition, before="all", prepared=True), slices):
             yield row_filters.as_rows(changes, place)
         return
-    decoder = Decoder(definition, before="all", partial=True, prepared=True)
-    for changes, place in _decoded(decoder, slices):
-        origin = images.Origin(definition, place.file, decoder.is_mariadb, unseen)
-        whole, absent, absent_before = images.completed(changes, origin)
+    for whole, place, absent, absent_before in _completed(definition, unseen, slices):
         yield row_filters.as_rows(whole, place, absent, absent_before)
 
 
@@ -754,15 +751,22 @@ def _whole(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place, 
         yield changes, place, None
 
 
-def _completed(
+def _partial(
     definition: TableDefinition, unseen: frozenset[str], slices: Batches
 ) -> Iterator[tuple[Changes, Place, pa.Array]]:
-    """The changes, as whole as their images make them, and what each row lacks."""
+    for whole, place, absent, _ in _completed(definition, unseen, slices):
+        yield whole, place, absent
+
+
+def _completed(
+    definition: TableDefinition, unseen: frozenset[str], slices: Batches
+) -> Iterator[tuple[Changes, Place, pa.Array, pa.Array]]:
+    """The changes, as whole as their images make them, and what the row behind each and the one before it lack."""
     decoder = Decoder(definition, before="all", partial=True, prepared=True)
     for changes, place in _decoded(decoder, slices):
         origin = images.Origin(definition, place.file, decoder.is_mariadb, unseen)
-        whole, absent, _ = images.completed(changes, origin)
-        yield whole, place, absent
+        whole, absent, absent_before = images.completed(changes, origin)
+        yield whole, place, absent, absent_before
 
 
 def _decoded(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place]]:
