@@ -33,7 +33,7 @@ ALONE = ("keyed", "bag", "lacking", "prepared", "emptied")
 def changed(shop: Shop, run: int) -> None:
     """What happens between two runs; a file of the log ends with it."""
     shop.execute(f"UPDATE keyed SET v = v + {run}, f = -0.0 WHERE id % 3", f"DELETE FROM keyed WHERE id = {run}")
-    shop.execute(f"INSERT INTO keyed VALUES ({100 + run}, {run}, 0.1, '2024-02-29')")
+    shop.execute(f"INSERT INTO keyed VALUES ({100 + run}, {run}, 0.5, '2024-02-29')")
     shop.execute("INSERT INTO bag VALUES (1, 'one'), (1, 'one')", f"INSERT INTO bag VALUES ({run}, NULL)")
     shop.execute(*["DELETE FROM bag WHERE v = 1 LIMIT 1"] * 2)
     shop.execute(f"UPDATE lacking SET a = {run} WHERE id < 3", f"REPLACE INTO lacking VALUES (4, {run}, NULL)")
