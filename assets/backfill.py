@@ -215,29 +215,26 @@ def _chosen(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) 
     Raises LakeError for an empty bronze, ConfigError for files that are not there, or with others between them; then
     they are registered anew, since nothing but an old list makes a hole.
     """
-    from spark_jobs.errors import LakeError
+    from spark_jobs.bronze import Held
     from spark_jobs.log_files import end_of, held_files, range_of, require_whole
     from spark_jobs.pipeline import lake_of
 
-    table = lake_of(pipeline).bronze(source)
-    head = table.head()
-    if head is None or head.checkpoint is None:
-        raise LakeError(f"{source}: bronze holds nothing yet")
-    oldest = _oldest(head.checkpoint)
-    held = [*_archived(pipeline, source, oldest), *held_files(table, head)]
+    held = Held.of(lake_of(pipeline), source)
+    oldest = _oldest(held.checkpoint)
+    there = [*_archived(pipeline, source, oldest), *held_files(held.table, held.head)]
     ends = context.partition_key_range
     files = sorted({*_parsed(context.partition_keys), *_parsed([ends.start, ends.end])})
     try:
-        require_whole(files, held)
+        require_whole(files, there)
     except ConfigError as error:
-        register_again(context.instance, source, held)
+        register_again(context.instance, source, there)
         raise ConfigError(f"{source}: {error}. The files are listed anew now: load the page again and choose") from None
     if files[-1] < oldest:
-        behind = held[held.index(files[-1]) + 1]
+        behind = there[there.index(files[-1]) + 1]
         stop = Position(behind.name, FIRST_EVENT, behind.stretch)
         wanted = Range(Position(files[0].name, FIRST_EVENT, files[0].stretch), stop)
     else:
-        wanted = range_of(files[0], files[-1], end_of(table, head, files[-1]), head.checkpoint)
+        wanted = range_of(files[0], files[-1], end_of(held.table, held.head, files[-1]), held.checkpoint)
     context.log.info("%s: %s to %s, files: %d, range %s", source, files[0], files[-1], len(files), wanted)
     return len(files), wanted
 

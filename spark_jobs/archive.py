@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import bronze
+from spark_jobs.bronze import Held
 from spark_jobs.config import Pipeline
 from spark_jobs.earlier import Earlier, Origin, land
 from spark_jobs.errors import SourceError, about
 from spark_jobs.extract import Extracted, extract
-from spark_jobs.lake import Checkpoint, Head, Lake, Table
+from spark_jobs.lake import Lake
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position, Range
 from spark_jobs.schema_history import follow
@@ -42,44 +43,43 @@ def read_archive(spark: SparkSession, pipeline: Pipeline, name: str, folder: Pat
     """Reads from a folder of binlog files what bronze lacks. Raises SourceError, DecodeError, LakeError, LostRace."""
     lake, files = lake_of(pipeline), Files(name, folder)
     brief = session_over(spark, 0)
-    head = lake.bronze(name).head()
-    if head is None or head.checkpoint is None:
+    held = Held.any(lake, name)
+    if held is None:
         found = Restored(name, None, 0, extract(brief, lake, files, pipeline.sources[name].start))
     else:
         with about(name):
-            found = _into(brief, lake, files, head, head.checkpoint, pipeline.sources[name].start)
+            found = _into(brief, lake, files, held, pipeline.sources[name].start)
     follow(brief, lake, name)
     return found
 
 
-def _into(spark: SparkSession, lake: Lake, files: Files, head: Head, checkpoint: Checkpoint, start: str) -> Restored:
-    listed = files.log()
-    table, name = lake.bronze(files.name), files.name
-    goes_on = checkpoint.position.file in [file.name for file in listed.files] and listed.end > checkpoint.position
-    pieces = Earlier(table, head, [Origin(files, str(files.directory))]).all_there_is()
+def _into(spark: SparkSession, lake: Lake, files: Files, held: Held, start: str) -> Restored:
+    listed, end = files.log(), held.checkpoint.position
+    goes_on = end.file in [file.name for file in listed.files] and listed.end > end
+    pieces = Earlier(held, [Origin(files, str(files.directory))]).all_there_is()
     if not pieces and not goes_on:
-        held = Range(bronze.oldest(checkpoint), checkpoint.position)
+        whole = Range(bronze.oldest(held.checkpoint), end)
         raise SourceError(
-            f"{files.directory} holds {listed.files[0].name} to {listed.files[-1].name}, and bronze {held}: no file "
+            f"{files.directory} holds {listed.files[0].name} to {listed.files[-1].name}, and bronze {whole}: no file "
             "in it continues bronze at either end"
         )
-    restored = land(spark, table, head, pieces)
+    restored = land(spark, held, pieces)
     if goes_on:
-        _require_same_log(spark, table, head, files, checkpoint.position)
+        _require_same_log(spark, held, files, end)
     extracted = extract(spark, lake, files, start) if goes_on else None
-    return Restored(name, restored[0].range if restored else None, sum(one.bytes for one in restored), extracted)
+    return Restored(files.name, restored[0].range if restored else None, sum(one.bytes for one in restored), extracted)
 
 
-def _require_same_log(spark: SparkSession, table: Table, head: Head, files: Files, end: Position) -> None:
+def _require_same_log(spark: SparkSession, held: Held, files: Files, end: Position) -> None:
     """Raises SourceError where the file that bronze ends in is not the folder's, up to there."""
-    slices = bronze.read_all(spark, table, head.version)
+    slices = bronze.read_all(spark, held.table, held.version)
     # The head of a file is passed over: its flag for being in use may differ. A CRC32 would not do: events end with
     # theirs, and the CRC32 of what ends with its own depends on its length alone.
     mine = slices.where(f"stretch = {end.stretch} AND number = {end.number} AND start > 0")
-    for held in mine.select("start", "stop", F.sha2("payload", 256).alias("digest")).orderBy("start").collect():
-        _, chunks = files.reading()(Part(end.file, held["start"], held["stop"]))
-        if sha256(b"".join(chunks)).hexdigest() != held["digest"]:
+    for row in mine.select("start", "stop", F.sha2("payload", 256).alias("digest")).orderBy("start").collect():
+        _, chunks = files.reading()(Part(end.file, row["start"], row["stop"]))
+        if sha256(b"".join(chunks)).hexdigest() != row["digest"]:
             raise SourceError(
                 f"{files.directory / end.file}: is not the file that bronze holds up to {end}: its bytes from "
-                f"{held['start']} to {held['stop']} differ"
+                f"{row['start']} to {row['stop']} differ"
             )

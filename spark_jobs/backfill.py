@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,6 +30,7 @@ from pyspark.sql import functions as F
 from spark_jobs import bronze, masks, published, schema_history, silver
 from spark_jobs.ancestry import Ancestry
 from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze import Held
 from spark_jobs.compact import (
     LEFT_OUT,
     RULES,
@@ -47,8 +48,8 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import Beginning, Content, Rows, Rules, Standing, Step, Turn, first_rows, onwards
 from spark_jobs.course import held as content_at_end
 from spark_jobs.earlier import Fetched, fetch, place_range
-from spark_jobs.errors import ConfigError, LakeError, LostRace, PartialImage, StratalogError, about
-from spark_jobs.lake import Checkpoint, Design, Head, Lake, Table, identifier, new_batch
+from spark_jobs.errors import ConfigError, LakeError, PartialImage, StratalogError, about
+from spark_jobs.lake import Checkpoint, Design, Head, Lake, Table, identifier, new_batch, patiently
 from spark_jobs.merge import REDO
 from spark_jobs.pipeline import Outcome, compact_source, filters_of, lake_of, merge_source, publish
 from spark_jobs.place import require_places
@@ -69,8 +70,6 @@ DOWNSTREAM: Layer = "downstream"
 LAYERS: tuple[Layer, ...] = (SILVER, DOWNSTREAM)
 """``silver``: windows are decoded again, and replaced where they differ. ``downstream``: what was replaced is merged;
 without ``silver``, the keys of the windows are merged again from silver as it is."""
-_TRIES = 3
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,8 +494,8 @@ def backfill_source(
     replaces = SILVER in manner.layers
     names = sorted(filter(chosen, _in_scope(pipeline, name)))
     if replaces:
-        held = _Held.of(lake, name)
-        held.require_end(wanted)
+        held = Held.of(lake, name)
+        _require_end(held, wanted)
         if wanted.start < bronze.oldest(held.checkpoint) and not _are_folded(lake, name, names, wanted):
             _bring(spark, pipeline, name, wanted.start, manner)
     done: list[Redone] = []
@@ -504,7 +503,7 @@ def backfill_source(
     for at, table_name in enumerate(names, 1):
         work = partial(_one, spark, pipeline, name, table_name, wanted, manner)
         try:
-            found = _patiently(work)
+            found = patiently(work)
         except StratalogError as error:
             log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
             stopped[table_name] = str(error)
@@ -523,7 +522,7 @@ def backfill_source(
             publish(spark, pipeline, name, before)
         return Outcome(published.read(lake, name), published.surveyed(lake, name), replaced, stopped=stopped)
     again = {} if replaces else {one.name: one.windows for one in done}
-    outcome = _patiently(lambda: merge_source(spark, pipeline, name, before, tables=tables, again=again))
+    outcome = patiently(lambda: merge_source(spark, pipeline, name, before, tables=tables, again=again))
     publish(spark, pipeline, name, outcome)
     return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
 
@@ -532,7 +531,7 @@ def _first_seen(
     spark: SparkSession, pipeline: Pipeline, name: str, wanted: Range, chosen: Callable[[TableName], bool]
 ) -> Outcome | None:
     """Compacts the tables that only log from before the first extraction shows, as a run does that sees one first."""
-    held = _Held.of(lake_of(pipeline), name)
+    held = Held.of(lake_of(pipeline), name)
     begin, oldest = bronze.begin(held.checkpoint), bronze.oldest(held.checkpoint)
     if wanted.start >= begin or oldest >= begin:
         return None
@@ -542,12 +541,12 @@ def _first_seen(
     mine = sorted(one for one in new if pipeline.scope.holds(one.schema, one.table) and chosen(one))
     if not mine:
         return None
-    return _patiently(lambda: compact_source(spark, pipeline, name, tables=frozenset(mine), appeared=mine))
+    return patiently(lambda: compact_source(spark, pipeline, name, tables=frozenset(mine), appeared=mine))
 
 
 def _bring(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position, manner: Manner) -> None:
     """Has bronze hold the log from a place on. Raises LakeError where nobody has what it lacks."""
-    for one in _patiently(lambda: fetch(spark, pipeline, source, begin, manner.archive)):
+    for one in patiently(lambda: fetch(spark, pipeline, source, begin, manner.archive)):
         manner.brought(one)
 
 
@@ -567,13 +566,14 @@ def _one(
     spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, wanted: Range, manner: Manner
 ) -> Redone:
     """One table; planned anew each time, since another writer may have moved its head."""
-    held = _Held.of(lake_of(pipeline), source)
+    lake = lake_of(pipeline)
+    table = lake.silver(source, name.schema, name.table)
+    head = table.head()
+    held = Held.of(lake, source)  # behind silver's head: a run may go on meanwhile, and this has all that silver has
     if SILVER not in manner.layers:
-        table = lake_of(pipeline).silver(source, name.schema, name.table)
-        head = table.head()
         return Redone(name, windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ())
     try:
-        work = _work(spark, pipeline, held, name, wanted)
+        work = _work(spark, pipeline, held, name, head, wanted)
     except _Begun as error:
         with about(f"{source}: {name}"):
             _bring(spark, pipeline, source, error.begin, manner)
@@ -589,54 +589,28 @@ class _Begun(LakeError):
         self.begin = begin
 
 
-def _patiently(do: Callable[[], Result]) -> Result:
-    """Raises LostRace where another writer wins every time."""
-    for _ in range(_TRIES - 1):
-        try:
-            return do()
-        except LostRace as error:
-            log.info("%s; planned anew", error)
-    return do()
-
-
 def _in_scope(pipeline: Pipeline, name: str) -> list[TableName]:
     """Tables of a source that a run has seen."""
     entries = published.read(lake_of(pipeline), name)
     return [TableName(*one.name) for one in entries if pipeline.scope.holds(*one.name)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A bronze table at one version."""
-
-    source: str
-    table: Table
-    version: int
-    checkpoint: Checkpoint
-
-    @classmethod
-    def of(cls, lake: Lake, source: str) -> "_Held":
-        """Raises LakeError where bronze is empty."""
-        table = lake.bronze(source)
-        head = table.head()
-        if head is None or head.checkpoint is None:
-            raise LakeError(f"{source}: bronze holds nothing yet")
-        return cls(source, table, head.version, head.checkpoint)
-
-    def require_end(self, wanted: Range) -> None:
-        """Raises LakeError where the range ends behind bronze."""
-        if self.checkpoint.position < wanted.stop:
-            raise LakeError(
-                f"{self.source}: the range ends at {wanted.stop}, and bronze at {self.checkpoint.position}: what comes "
-                "behind that is read by a run (stratalog run), not by a backfill; run first, or end the range there"
-            )
+def _require_end(held: Held, wanted: Range) -> None:
+    """Raises LakeError where the range ends behind bronze."""
+    if held.checkpoint.position < wanted.stop:
+        raise LakeError(
+            f"{held.source}: the range ends at {wanted.stop}, and bronze at {held.checkpoint.position}: what comes "
+            "behind that is read by a run (stratalog run), not by a backfill; run first, or end the range there"
+        )
 
 
-def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName, wanted: Range) -> Work | None:
+def _work(
+    spark: SparkSession, pipeline: Pipeline, held: Held, name: TableName, head: Head | None, wanted: Range
+) -> Work | None:
+    """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
     lake = lake_of(pipeline)
     filters = with_skips(pipeline.filters, lake, held.source)
     table = lake.silver(held.source, name.schema, name.table)
-    head = table.head()
     _require_unfolded(held.source, name, head, wanted)
     own = filters_of(filters, held.source, name)
     touched = _touched(spark, held, table, head, wanted, is_ruled=bool(own))
@@ -743,7 +717,7 @@ class _Touched:
 
 
 def _touched(
-    spark: SparkSession, held: _Held, table: Table, head: Head | None, wanted: Range, *, is_ruled: bool
+    spark: SparkSession, held: Held, table: Table, head: Head | None, wanted: Range, *, is_ruled: bool
 ) -> _Touched | None:
     """None where the range touches nothing."""
     if head is None or head.position is None:

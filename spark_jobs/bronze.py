@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.errors import LakeError
-from spark_jobs.lake import Checkpoint, Table
+from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.position import Position, Range, file_number
 from spark_jobs.session import own_session
 from spark_jobs.stretches import stretches
@@ -68,6 +68,36 @@ WRITING = {
     # Until a row group ends, its writer keeps the least and the greatest value of each page, as they are.
     "parquet.block.row.count.limit": "64",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A source's bronze at one head, with log in it."""
+
+    source: str
+    table: Table
+    head: Head
+    checkpoint: Checkpoint
+
+    @classmethod
+    def of(cls, lake: Lake, source: str) -> "Held":
+        """As it is now. Raises LakeError where bronze is empty."""
+        found = cls.any(lake, source)
+        if found is None:
+            raise LakeError(f"{source}: bronze holds nothing yet; the first run of the source fills it")
+        return found
+
+    @classmethod
+    def any(cls, lake: Lake, source: str) -> "Held | None":
+        """As it is now; None where bronze is empty."""
+        table = lake.bronze(source)
+        head = table.head()
+        return None if head is None or head.checkpoint is None else cls(source, table, head, head.checkpoint)
+
+    @property
+    def version(self) -> int:
+        """Delta's."""
+        return self.head.version
 
 
 def begin(checkpoint: Checkpoint) -> Position:

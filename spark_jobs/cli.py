@@ -802,6 +802,7 @@ def schema(
 
 def _position(pipeline: Pipeline, source: str, place: str | None) -> "Position | None":
     """Where a place lies in bronze; Spark is started for those that are no position of a log in one stretch."""
+    from spark_jobs.bronze import Held
     from spark_jobs.landed import Places
     from spark_jobs.pipeline import lake_of
     from spark_jobs.place import parse_place
@@ -811,14 +812,11 @@ def _position(pipeline: Pipeline, source: str, place: str | None) -> "Position |
     if place is None:
         return None
     parsed = parse_place(place)
-    table = lake_of(pipeline).bronze(source)
-    head = table.head()
-    if head is None or head.checkpoint is None:
-        raise LakeError(f"{source}: bronze holds nothing yet")
-    if isinstance(parsed, Position) and ("/" in place.partition(":")[0] or len(stretches(head.checkpoint)) == 1):
+    held = Held.of(lake_of(pipeline), source)
+    if isinstance(parsed, Position) and ("/" in place.partition(":")[0] or len(stretches(held.checkpoint)) == 1):
         return parsed
     with _spark(pipeline) as spark:
-        return Places(spark, source, table, head.version, head.checkpoint).position(place)
+        return Places(spark, held).position(place)
 
 
 @cli.command()

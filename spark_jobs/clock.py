@@ -27,8 +27,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs import bronze
 from spark_jobs.binlog import FormatDescription, read_commits
-from spark_jobs.errors import LostRace, TableStopped
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.bronze import Held
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch, patiently
 from spark_jobs.position import Position, Range
 
 COLUMNS = {"stretch": "INT", "number": "BIGINT", "start": "BIGINT", "stop": "BIGINT", "order_at": "TIMESTAMP"}
@@ -40,7 +41,6 @@ LATE = "_late_"
 _REACHED, _BEGIN, _LATE = "reached", "begin", "late"
 _IDLE = timedelta(minutes=1)
 """How far an idle server's clock has to be ahead before a commit says so."""
-_TRIES = 5
 _LATE_SCHEMA = pa.schema(
     [("stretch", pa.int32()), *((name, pa.int64()) for name in ("number", "start", "stop", "order_at"))]
 )
@@ -118,19 +118,15 @@ def advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None =
     now: what the source's clock said before it was asked where its log ends. Raises TableStopped where gc removed what
     was to be looked through, DecodeError, LostRace where other writers keep winning.
     """
-    for _ in range(_TRIES - 1):
-        try:
-            return _advance(spark, lake, source, now)
-        except LostRace:  # another run of the source looks through the same
-            continue
-    return _advance(spark, lake, source, now)
+    # Another run of the source looks through the same.
+    return patiently(lambda: _advance(spark, lake, source, now))
 
 
 def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None) -> Clock | None:
-    log, table = lake.bronze(source), lake.clock(source)
-    held, head = log.head(), table.head()
-    if held is None or held.checkpoint is None:
+    held, table = Held.any(lake, source), lake.clock(source)
+    if held is None:
         return None
+    head = table.head()
     end, oldest = held.checkpoint.position, bronze.oldest(held.checkpoint)
     before = head.checkpoint if head else None
     notes: dict[str, Any] = before.notes if before else {_BEGIN: str(oldest), _REACHED: None, _LATE: False}
@@ -142,7 +138,7 @@ def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None)
     idle = _micros(now) if now and not _is_soon(now, notes[_REACHED]) else None
     if head and since >= end and idle is None:
         return Clock.of(source, table, head)
-    late, reached, is_late = _looked_through(spark, log, held, Range(since, max(since, end)), notes[_REACHED])
+    late, reached, is_late = _looked_through(spark, held, Range(since, max(since, end)), notes[_REACHED])
     reached = max((one for one in (reached, idle) if one is not None), default=None)
     said = {_BEGIN: notes[_BEGIN], _REACHED: reached, _LATE: notes[_LATE] or is_late}
     landed = table.append(late, head or table.new(COLUMNS, {}), Checkpoint(max(since, end), new_batch(), notes=said))
@@ -154,12 +150,12 @@ def _is_soon(now: datetime, reached: int | None) -> bool:
 
 
 def _looked_through(
-    spark: SparkSession, log: Table, held: Head, within: Range, before: int | None
+    spark: SparkSession, held: Held, within: Range, before: int | None
 ) -> tuple[DataFrame, int | None, bool]:
     """Late transactions of a part of bronze, the order time reached behind it, and whether there may be any."""
-    slices = bronze.read(spark, log, held.version, within).where("kind <> 'control'")
+    slices = bronze.read(spark, held.table, held.version, within).where("kind <> 'control'")
     session = slices.sparkSession
-    spans = _in_order(log.collect_arrow(_spans(slices)))
+    spans = _in_order(held.table.collect_arrow(_spans(slices)))
     greatest = spans.column("greatest").to_numpy()
     floor = floors(greatest, before)
     whole, mixed = late_slices(spans, floor)

@@ -21,11 +21,12 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, schema_history
 from spark_jobs.binlog import FileHead, read_head
+from spark_jobs.bronze import Held
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
 from spark_jobs.extract import slicing_task
 from spark_jobs.gtid import Gtids, MysqlGtids, union
-from spark_jobs.lake import Checkpoint, Head, Table, new_batch
+from spark_jobs.lake import Checkpoint, new_batch
 from spark_jobs.landed import Places
 from spark_jobs.margin import begun
 from spark_jobs.pipeline import endpoints_of, lake_of
@@ -89,14 +90,13 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
 
     Raises LakeError that names the files that nobody has, before anything is landed; LostRace.
     """
-    table = lake_of(pipeline).bronze(name)
-    head = table.head()
-    if head is None or head.checkpoint is None or back_to >= bronze.oldest(head.checkpoint):
+    held = Held.any(lake_of(pipeline), name)
+    if held is None or back_to >= bronze.oldest(held.checkpoint):
         return []
     with about(name):
-        wanted = Earlier(table, head, origins_of(pipeline, name, archive))
+        wanted = Earlier(held, origins_of(pipeline, name, archive))
         brief = session_over(spark, 0)
-        found = land(brief, table, head, wanted.back_to(back_to))
+        found = land(brief, held, wanted.back_to(back_to))
         schema_history.follow(brief, lake_of(pipeline), name)
         return found
 
@@ -113,11 +113,8 @@ def place_range(
 
     Raises LakeError where bronze is empty, SourceError where a place is found nowhere, ConfigError for what is none.
     """
-    table = lake_of(pipeline).bronze(name)
-    head = table.head()
-    if head is None or head.checkpoint is None:
-        raise LakeError(f"{name}: bronze holds nothing yet; the first run of the source fills it")
-    places = Places(spark, name, table, head.version, head.checkpoint)
+    held = Held.of(lake_of(pipeline), name)
+    places = Places(spark, held)
 
     def position(place: str | Position) -> Position:
         try:
@@ -126,7 +123,7 @@ def place_range(
             parsed = parse_place(str(place))
             if isinstance(parsed, Position):
                 raise
-            return Earlier(table, head, origins_of(pipeline, name, archive)).position(parsed, str(error))
+            return Earlier(held, origins_of(pipeline, name, archive)).position(parsed, str(error))
 
     return Range(position(start), position(stop))
 
@@ -161,28 +158,22 @@ class _Seam:
 
 @dataclass
 class Earlier:
-    """A bronze table at one head, and the origins of what it lacks before its oldest byte."""
+    """What bronze holds, and the origins of what it lacks before its oldest byte."""
 
-    table: Table
-    head: Head
+    held: Held
     origins: Sequence[Origin]
     _logs: dict[str, Log] = field(default_factory=dict)
     _reasons: dict[str, str] = field(default_factory=dict)
     """By origin, why nothing comes from it."""
 
     @property
-    def checkpoint(self) -> Checkpoint:
-        assert self.head.checkpoint is not None
-        return self.head.checkpoint
-
-    @property
     def oldest(self) -> Position:
-        return bronze.oldest(self.checkpoint)
+        return bronze.oldest(self.held.checkpoint)
 
     @property
     def stretch(self) -> Stretch:
         """That of bronze's oldest byte."""
-        return next(one for one in stretches(self.checkpoint) if one.number == self.oldest.stretch)
+        return next(one for one in stretches(self.held.checkpoint) if one.number == self.oldest.stretch)
 
     def back_to(self, wanted: Position) -> list[Piece]:
         """What is to be landed so that bronze holds the log from a place on. Raises LakeError where nobody has it."""
@@ -230,7 +221,7 @@ class Earlier:
         """
         listed, source = self._logs[piece.origin.called], piece.origin.source
         if upper == self.oldest and upper.file in [file.name for file in listed.files]:
-            here = listed.up_to(replace(self.checkpoint.position, stretch=1)) if self._is_last_stretch else listed
+            here = listed.up_to(replace(self.held.checkpoint.position, stretch=1)) if self._is_last_stretch else listed
             return replace(find_place(source, here, place), stretch=upper.stretch)
         first, last = (file_number(part.file) for part in (piece.parts[0], piece.parts[-1]))
         files = tuple(file for file in listed.files if first <= file_number(file.name) <= last)
@@ -240,7 +231,7 @@ class Earlier:
 
     @property
     def _is_last_stretch(self) -> bool:
-        return self.oldest.stretch == self.checkpoint.position.stretch
+        return self.oldest.stretch == self.held.checkpoint.position.stretch
 
     def _lowest(self, wanted: Position) -> Position:
         """From where on files are needed: whole ones, but for what a stretch never had, which an earlier one has."""
@@ -321,7 +312,7 @@ class Earlier:
         oldest = self.oldest
         start = oldest.offset if oldest.offset > FIRST_EVENT else 0
         here = (pc.field("stretch") == oldest.stretch) & (pc.field("number") == oldest.number)
-        batches = self.table.scan(self.head.version, ["payload"], here & (pc.field("start") == start), rows=1)
+        batches = self.held.table.scan(self.held.version, ["payload"], here & (pc.field("start") == start), rows=1)
         payloads = [payload for batch in batches for payload in batch.column("payload").to_pylist()]
         return _Seam(oldest.file, start, payloads[0][:_SEAM] if payloads else b"")
 
@@ -368,9 +359,9 @@ def parts_before(listed: Log, lowest: Position, oldest: Position, stretch: Stret
     return found
 
 
-def land(spark: SparkSession, table: Table, head: Head, pieces: Sequence[Piece]) -> list[Fetched]:
+def land(spark: SparkSession, held: Held, pieces: Sequence[Piece]) -> list[Fetched]:
     """Lands pieces, each in one commit under the position that bronze has. Raises LostRace."""
-    done = []
+    done, head = [], held.head
     for piece in pieces:
         assert head.checkpoint is not None
         name, oldest = piece.origin.source.name, bronze.oldest(head.checkpoint)
@@ -379,7 +370,7 @@ def land(spark: SparkSession, table: Table, head: Head, pieces: Sequence[Piece])
         task = slicing_task(name, oldest.stretch, piece.parts, piece.uuid, piece.origin.source.reading())
         slices = bronze.writing(spark).range(0, len(piece.parts), 1, len(piece.parts)).mapInArrow(task, bronze.DDL)
         notes = head.checkpoint.notes | {"oldest": str(piece.first)} | _index(head.checkpoint, piece)
-        head = table.append(slices, head, Checkpoint(head.checkpoint.position, new_batch(), RESTORED, notes))
+        head = held.table.append(slices, head, Checkpoint(head.checkpoint.position, new_batch(), RESTORED, notes))
         files = len({part.file for part in piece.parts})
         done.append(Fetched(name, Range(piece.first, oldest), files, piece.bytes, piece.origin.called))
     return done

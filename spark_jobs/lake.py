@@ -10,12 +10,15 @@ own batch in the log afterwards (``_landed``) and reports ``LostRace`` where it 
 """
 
 import json
+import logging
+import random
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import deltalake
 import pyarrow as pa
@@ -29,13 +32,18 @@ from spark_jobs.errors import LakeError, LostRace, TableStopped
 from spark_jobs.position import Position
 from spark_jobs.session import own_session
 
+log = logging.getLogger(__name__)
+
 APPLICATION = "stratalog"
 MAINTENANCE = "maintenance"
 """Kind of a commit that changes how rows are stored and no row."""
 _STANDING = ("oldest", "uuid", "stretches", "folded")
 """Notes that stay true of a table until a commit says otherwise."""
+_TRIES = 5
 _NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
 _CONFLICT = re.compile(r"Concurrent\w*Exception|DELTA_CONCURRENT_\w+|DELTA_PROTOCOL_CHANGED|METADATA_CHANGED")
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +438,21 @@ def _checkpoints(opened: deltalake.DeltaTable, limit: int | None) -> Iterator[tu
 def _object_store(path: str) -> str:
     """Spark writes s3a://, deltalake reads s3://."""
     return re.sub(r"^s3[an]://", "s3://", path)
+
+
+def patiently(do: Callable[[], Result], *, wait: float = 0.0) -> Result:
+    """What is planned and committed; planned again upon the new head where another writer came first.
+
+    wait: the most that the first try is waited after, in seconds; the second twice that, and so on: how long is left to
+    chance, so that two do not go on meeting. Raises LostRace where others win every time.
+    """
+    for tries in range(1, _TRIES):
+        try:
+            return do()
+        except LostRace as error:
+            log.info("%s; planned anew", error)
+            time.sleep(random.uniform(0, tries * wait))  # noqa: S311 - no secret
+    return do()
 
 
 class _Translated:

@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 
 from spark_jobs import bronze
 from spark_jobs.binlog import FormatDescription
+from spark_jobs.bronze import Held
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.gtid import MysqlGtids
-from spark_jobs.lake import Checkpoint, Lake, Table
+from spark_jobs.lake import Lake
 from spark_jobs.place import Place, parse_place
 from spark_jobs.position import Position, Range
 from spark_jobs.source import ALONE, Log, LogFile, Part, Reading
@@ -35,27 +36,24 @@ def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: W
     Raises LakeError where bronze is empty or gc has removed what is named, SourceError where a place is not in it,
     ConfigError for what is none, and for a file's name that occurs in several stretches of the log.
     """
-    table = lake.bronze(source)
-    head = table.head()
-    if head is None or head.checkpoint is None:
-        raise LakeError(f"{source}: bronze holds nothing yet")
-    places = Places(spark, source, table, head.version, head.checkpoint)
-    begin = places.position(start) if start else bronze.oldest(head.checkpoint)
-    removed = bronze.removed(head.checkpoint)
+    held = Held.of(lake, source)
+    places = Places(spark, held)
+    begin = places.position(start) if start else bronze.oldest(held.checkpoint)
+    removed = bronze.removed(held.checkpoint)
     if start:
-        bronze.require_held(source, head.checkpoint, max(begin, bronze.earliest(head.checkpoint)))
+        bronze.require_held(source, held.checkpoint, max(begin, bronze.earliest(held.checkpoint)))
     elif removed:
         log.warning("%s: what lies before %s is left out: %s", source, removed.stop, bronze.gone(source, removed))
-    return Range(begin, places.position(stop) if stop else head.checkpoint.position)
+    return Range(begin, places.position(stop) if stop else held.checkpoint.position)
 
 
 class Places:
     """Where places lie in a bronze table at one version, in whichever stretch of its log."""
 
-    def __init__(self, spark: SparkSession, name: str, table: Table, version: int, checkpoint: Checkpoint) -> None:
-        self.name = name
-        self._spark, self._table, self._version, self._checkpoint = spark, table, version, checkpoint
-        self._stretches = stretches(checkpoint)
+    def __init__(self, spark: SparkSession, held: Held) -> None:
+        self.name = held.source
+        self._spark, self._held = spark, held
+        self._stretches = stretches(held.checkpoint)
 
     def position(self, place: str | Position) -> Position:
         """Where a place lies. Raises SourceError, DecodeError, ConfigError, LakeError."""
@@ -70,8 +68,8 @@ class Places:
         """A position without its stretch. Raises ConfigError where its file's name occurs in several."""
         if len(self._stretches) == 1:
             return position
-        held = bronze.files(self._spark, self._table, self._version)
-        numbers = [one.stretch for one in held if one.file == position.file]
+        files = bronze.files(self._spark, self._held.table, self._held.version)
+        numbers = [one.stretch for one in files if one.file == position.file]
         if len(numbers) > 1:
             listed = " or ".join(f"{number}/{position.file}:{position.offset}" for number in numbers)
             raise ConfigError(f"{self.name}: {position} may lie in several stretches of the log; write {listed}")
@@ -79,7 +77,7 @@ class Places:
 
     def _stretch_of_no_file(self, position: Position) -> int:
         """Of a file that bronze does not hold: the oldest stretch, where it lies before what is left of that."""
-        oldest = bronze.oldest(self._checkpoint)
+        oldest = bronze.oldest(self._held.checkpoint)
         is_before = (
             position.file.rpartition(".")[0] == oldest.file.rpartition(".")[0] and position.number < oldest.number
         )
@@ -89,7 +87,7 @@ class Places:
         """A GTID set or a time, looked for in the newest stretch first. Raises what the newest one said."""
         first_error: SourceError | LakeError | None = None
         for stretch in reversed(self._stretches):
-            landed = Landed(self._spark, self.name, self._table, self._version, self._checkpoint, stretch)
+            landed = Landed(self._spark, self._held, stretch)
             try:
                 listed = landed.log()
                 if isinstance(place, datetime) and stretch.number > 1 and landed.begun(listed) > place:
@@ -112,19 +110,11 @@ class Landed:
     endpoint: str | None = None
     switch = ALONE
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        name: str,
-        table: Table,
-        version: int,
-        checkpoint: Checkpoint,
-        stretch: Stretch | None = None,
-    ) -> None:
-        self.name = name
-        self._spark, self._table, self._version = spark, table, version
-        self._end = checkpoint.position
-        self._stretch = stretch or stretches(checkpoint)[-1]
+    def __init__(self, spark: SparkSession, held: Held, stretch: Stretch | None = None) -> None:
+        self.name = held.source
+        self._spark, self._table, self._version = spark, held.table, held.version
+        self._end = held.checkpoint.position
+        self._stretch = stretch or stretches(held.checkpoint)[-1]
         self._heads: dict[str, bytes] = {}
         """The first slice of each file: its head, or more."""
 

@@ -12,10 +12,8 @@ table is whole: why, and what has to hold, is in docs/adr/0011-initial-load.md.
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 from itertools import islice
-from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,9 +27,9 @@ from spark_jobs.binlog import Changes, TableDefinition, TableName
 from spark_jobs.compact import Window, Work
 from spark_jobs.config import Pipeline
 from spark_jobs.course import Beginning, Rules, Standing, Turn, course, first_rows, onwards
-from spark_jobs.errors import ConfigError, LostRace, SourceError, StratalogError, TableStopped, Unsupported, about
+from spark_jobs.errors import ConfigError, SourceError, StratalogError, TableStopped, Unsupported, about
 from spark_jobs.filters import Filters
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch, quoted
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch, patiently, quoted
 from spark_jobs.pipeline import (
     Outcome,
     compact_source,
@@ -62,7 +60,8 @@ log = logging.getLogger(__name__)
 CHUNK_ROWS = 50_000
 _AT_ONCE = 4
 """Ranges of one table that are read by tasks of one job, and committed together."""
-_TRIES = 5
+_WAIT = 2.0
+"""Seconds: a run of the source may be going on, and both may go on."""
 Said = Callable[[TableName, Progress], None]
 """Is told how far a table is, after each commit."""
 
@@ -99,7 +98,7 @@ def load_source(
     began = time.monotonic()
     require_server(pipeline, source)
     patterns = [Pattern.parse(one) for one in tables]
-    before = _patiently(lambda: _compacted(spark, pipeline, source))
+    before = patiently(lambda: _compacted(spark, pipeline, source), wait=_WAIT)
     stopped: dict[TableName, str] = {}
     with about(source):
         work = _Work(spark, pipeline, lake_of(pipeline), source, _anchor(pipeline, source), chunk_rows, said)
@@ -107,10 +106,10 @@ def load_source(
     entries = _with_new(source, before, planned.reading)
     publish(spark, pipeline, source, replace(before, entries=entries))
     read = each_table(planned.reading, work.read, stopped)
-    after = _patiently(lambda: _compacted(spark, pipeline, source))
+    after = patiently(lambda: _compacted(spark, pipeline, source), wait=_WAIT)
     landed = {one.name: one for one in each_table(read, lambda one: work.land(one, after), stopped)}
     entries = [_after(entry, landed.get(TableName(*entry.name))) for entry in after.entries]
-    outcome = _patiently(lambda: merge_source(spark, pipeline, source, replace(after, entries=entries)))
+    outcome = patiently(lambda: merge_source(spark, pipeline, source, replace(after, entries=entries)), wait=_WAIT)
     publish(spark, pipeline, source, outcome)
     wanted = {name: why for name, why in outcome.stopped.items() if not patterns or _is_named(name, patterns)}
     outcome = replace(outcome, stopped=wanted | stopped)
@@ -118,18 +117,6 @@ def load_source(
     outcome = replace(outcome, new=outcome.new | new)
     done = {name: one.progress for name, one in landed.items()}
     return Loaded(done, outcome, time.monotonic() - began, planned.already)
-
-
-Result = TypeVar("Result")
-
-
-def _patiently(do: Callable[[], Result]) -> Result:
-    """Again after a while where a run of the source was first: both may go on. Raises LostRace in the end."""
-    for tries in range(1, _TRIES):
-        with suppress(LostRace):
-            return do()
-        time.sleep(tries)
-    return do()
 
 
 def _compacted(spark: SparkSession, pipeline: Pipeline, source: str) -> Outcome:
@@ -389,7 +376,7 @@ class _Work:
             assert head is not None
             stage = _Stage(session_over(self.spark, 0), one.name, table, head, one.progress)
             before = self._passed(stage, after)
-            landed = _patiently(lambda: self._landed(stage, after, before))
+            landed = patiently(lambda: self._landed(stage, after, before), wait=_WAIT)
             stage.empty(replace(stage.progress, state=LOADED))
             self.said(one.name, stage.progress)
             return Landed(one.name, stage.progress, landed)

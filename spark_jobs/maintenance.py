@@ -15,15 +15,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, published
 from spark_jobs.binlog import TableName
 from spark_jobs.config import Pipeline
-from spark_jobs.errors import LostRace, StratalogError
+from spark_jobs.errors import StratalogError
 from spark_jobs.fold import Folded, fold, why_not
-from spark_jobs.lake import MAINTENANCE, Head, Lake, Table
+from spark_jobs.lake import MAINTENANCE, Head, Lake, Table, patiently
 from spark_jobs.parts import view
 from spark_jobs.pipeline import lake_of
 from spark_jobs.published import Entry
@@ -48,7 +49,6 @@ _VACUUM = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
 }
 _HOUR = timedelta(hours=1)
-_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,8 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
     for table, needed in _tables(lake, source):
         head = table.head()
         try:
-            folded = _folded(spark, lake, folding[table.path], found) if table.path in folding else None
+            entry = folding.get(table.path)
+            folded = patiently(partial(_folded, spark, lake, entry, found)) if entry else None
             one = _maintained(spark, table, head, needed, pipeline.retention.versions, purge=purge)
             one = replace(one, folded=folded) if one else None
         except StratalogError as error:
@@ -131,21 +132,15 @@ def _folding(lake: Lake, source: str) -> dict[str, Entry]:
 
 
 def _folded(spark: SparkSession, lake: Lake, entry: Entry, found: Upkeep) -> Folded | None:
-    """Folds a table's old windows, again where another writer came first. Raises LostRace, LakeError."""
-    for tries_left in reversed(range(_TRIES)):
-        head = lake.silver(entry.source, *entry.name).head()
-        why = why_not(lake, entry, head) if head else None
-        if why:
-            name = TableName(*entry.name)
-            log.info("%s: %s: its old windows are not folded now: %s", entry.source, name, why)
-            found.unfolded[name] = why
-            return None
-        try:
-            return fold(spark, lake, entry)
-        except LostRace:
-            if not tries_left:
-                raise
-    return None
+    """Folds a table's old windows, or notes why not. Raises LostRace, LakeError."""
+    head = lake.silver(entry.source, *entry.name).head()
+    why = why_not(lake, entry, head) if head else None
+    if why:
+        name = TableName(*entry.name)
+        log.info("%s: %s: its old windows are not folded now: %s", entry.source, name, why)
+        found.unfolded[name] = why
+        return None
+    return fold(spark, lake, entry)
 
 
 def _maintained(
@@ -179,16 +174,13 @@ def _rewrite(spark: SparkSession, table: Table, *, purge: bool) -> None:
     statements = [f"REORG TABLE {table.sql} APPLY (PURGE)"] if purge else []
     # Bronze's rows are up to 1 MiB each and more, and have to be read a few at a time.
     confs = _OPTIMIZE | (bronze.READING | bronze.WRITING if _is_bronze(table) else {})
-    for tries_left in reversed(range(_TRIES)):
+
+    def rearrange() -> None:
         head = table.head()
         assert head is not None
-        try:
-            table.rearrange(spark, head, confs, [*statements, f"OPTIMIZE {table.sql}"])
-        except LostRace:
-            if not tries_left:
-                raise
-        else:
-            return
+        table.rearrange(spark, head, confs, [*statements, f"OPTIMIZE {table.sql}"])
+
+    patiently(rearrange)
 
 
 def _is_bronze(table: Table) -> bool:

@@ -16,10 +16,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, published, silver, skips
 from spark_jobs.binlog import EventAt, TableName, events_of
+from spark_jobs.bronze import Held
 from spark_jobs.compact import Work
 from spark_jobs.config import Pipeline
 from spark_jobs.course import Content, Standing, Turn
-from spark_jobs.errors import ConfigError, LakeError, TableStopped
+from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.lake import Head, Lake
 from spark_jobs.pipeline import Planner, downstream_of, is_complete, lake_of
 from spark_jobs.position import Position
@@ -135,12 +136,11 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
         raise ConfigError({"--table": f"{table} has nothing in silver; a run takes it in from where bronze begins"})
     if entry.is_reset and (entry.resets or 0) > silver.resets(head):
         raise ConfigError({"--table": f"{table} is reset already; the next run does it over"})
-    held = _held(lake, source)
-    assert held.checkpoint is not None
+    held = Held.of(lake, source)
     new = _reset(entry, silver.resets(head))
     surveyed = published.surveyed(lake, source)
     only = frozenset([name])
-    planner = Planner(pipeline, lake, source, lake.bronze(source), held, held.checkpoint, only, surveyed)
+    planner = Planner(pipeline, lake, source, held.table, held.head, held.checkpoint, only, surveyed)
     planned = planner.plan(session_over(spark, 0), [new if one.name == entry.name else one for one in entries])
     if name in planned.stopped:
         raise TableStopped(f"{planned.stopped[name]}; done over, the table would stop there: nothing is reset")
@@ -280,13 +280,12 @@ def _position(lake: Lake, source: str, text: str) -> Position:
         place = Position.parse(text)
     except ConfigError as error:
         raise ConfigError({"--at": str(error)}) from error
-    head = _held(lake, source)
-    assert head.checkpoint is not None
-    known = stretches(head.checkpoint)
+    held = Held.of(lake, source)
+    known = stretches(held.checkpoint)
     if "/" in text.partition(":")[0] or len(known) == 1:
         return place
     found = pc.field("file") == place.file
-    batches = lake.bronze(source).scan(head.version, ["stretch"], found, rows=1 << 16)
+    batches = held.table.scan(held.version, ["stretch"], found, rows=1 << 16)
     numbers = sorted({one for batch in batches for one in batch.column(0).to_pylist()})
     if len(numbers) > 1:
         listed = " or ".join(str(replace(place, stretch=one)) for one in numbers)
@@ -294,27 +293,17 @@ def _position(lake: Lake, source: str, text: str) -> Position:
     return replace(place, stretch=numbers[0] if numbers else known[-1].number)
 
 
-def _held(lake: Lake, source: str) -> Head:
-    head = lake.bronze(source).head()
-    if head is None or head.checkpoint is None:
-        raise LakeError(f"{source}: bronze holds nothing yet")
-    return head
-
-
 def _event(lake: Lake, source: str, text: str) -> _Event:
     """What stands at a position of bronze. Raises ConfigError, LakeError, DecodeError."""
     place = _position(lake, source, text)
-    head = _held(lake, source)
-    assert head.checkpoint is not None
-    bronze.require_held(source, head.checkpoint, max(place, bronze.earliest(head.checkpoint)))
+    held = Held.of(lake, source)
+    bronze.require_held(source, held.checkpoint, max(place, bronze.earliest(held.checkpoint)))
     here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
     inside = here & (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)
-    rows = [
-        row for batch in lake.bronze(source).scan(head.version, _CELLS, inside, rows=16) for row in batch.to_pylist()
-    ]
+    rows = [row for batch in held.table.scan(held.version, _CELLS, inside, rows=16) for row in batch.to_pylist()]
     if not rows or rows[0]["file"] != place.file:
-        held = f"[{bronze.oldest(head.checkpoint)}, {head.position})"
-        raise ConfigError({"--at": f"{place} lies in no file that bronze holds of {source}: {held}"})
+        whole = f"[{bronze.oldest(held.checkpoint)}, {held.checkpoint.position})"
+        raise ConfigError({"--at": f"{place} lies in no file that bronze holds of {source}: {whole}"})
     row = rows[0]
     events = events_of(row["file"], row["start"], row["context"], row["payload"])
     at = next((one for one in events if one.offset == place.offset), None)

@@ -5,13 +5,10 @@ Not here: the work on one table (compact.py, merge.py), or who asked for it (cli
 """
 
 import logging
-import random
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
@@ -27,7 +24,7 @@ from spark_jobs.course import COMPLETE, Beginning, Rules, Standing, Turn, first_
 from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.filters import Filters, TableFilters
-from spark_jobs.lake import Checkpoint, Head, Lake, Table
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, patiently
 from spark_jobs.merge import Merged, merge
 from spark_jobs.merge import Work as MergeWork
 from spark_jobs.overlay import UNSEEN
@@ -50,7 +47,6 @@ log = logging.getLogger(__name__)
 _TABLES_AT_ONCE = 4
 """Tables worked on side by side: commits wait for disks more than for cores."""
 
-_TRIES = 6
 """How often a merge into a table of several is planned, as long as another source's merges come first."""
 
 Result = TypeVar("Result")
@@ -421,11 +417,8 @@ class Target:
         if not isinstance(into, PartTable):
             return self._brought(into)
         with self.turns[into.path]:
-            for tries in range(1, _TRIES):  # other sources merge into it too, by plans of their own
-                with suppress(LostRace):
-                    return self._brought(into)
-                time.sleep(random.uniform(0, tries))  # noqa: S311 - so that two do not go on meeting
-            return self._brought(into)
+            # Other sources merge into it too, by plans of their own.
+            return patiently(lambda: self._brought(into), wait=1.0)
 
     def _brought(self, into: Table) -> Brought:
         origin = self.lake.silver(self.source, self.name.schema, self.name.table)

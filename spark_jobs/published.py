@@ -15,11 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch, quoted
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch, patiently, quoted
 from spark_jobs.parts import view
 from spark_jobs.position import Position
 
-_TRIES = 5
 RESET = "reset"
 """State of a table that the next run does over."""
 
@@ -152,16 +151,13 @@ def _put(
 ) -> None:
     """Replaces rows by what is asked for anew upon each head."""
     table = lake.published()
-    for tries_left in reversed(range(_TRIES)):
+
+    def put() -> None:
         head = _with_all_columns(spark, table) or table.new(COLUMNS, {})
         new = spark.createDataFrame(pa.Table.from_pylist(rows(), schema=_SCHEMA)).coalesce(1)
-        try:
-            table.replace(new, where, head, checkpoint)
-        except LostRace:  # another source published meanwhile; its rows are not ours
-            if not tries_left:
-                raise
-        else:
-            return
+        table.replace(new, where, head, checkpoint)
+
+    patiently(put)  # another source may publish meanwhile; its rows are not ours
 
 
 def _require_no_further(lake: Lake, source: str, position: Position) -> None:

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from spark_jobs import bronze, clock, published
 from spark_jobs.ancestry import made_at
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze import HeldFile
+from spark_jobs.bronze import Held, HeldFile
 from spark_jobs.config import Pipeline
-from spark_jobs.errors import ConfigError, LakeError, LostRace, about
+from spark_jobs.errors import ConfigError, LostRace, about
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import FIRST_EVENT, Position
@@ -140,18 +140,16 @@ class _Work:
         return Collected(self.source, tuple(gone), planned.oldest_after(len(planned.going)), planned.kept_for)
 
     def plan(self, now: datetime) -> _Plan:
-        head = self.table.head()
-        if head is None or head.checkpoint is None:
-            raise LakeError("bronze holds nothing yet")
-        files = bronze.files(self.spark, self.table, head.version)
+        held = Held.of(self.lake, self.source)
+        files = bronze.files(self.spark, held.table, held.version)
         kept = self.pipeline.retention.bronze
         old = [] if kept is None else list(takewhile(lambda file: now - file.newest > kept, files[:-1]))
-        waiting = self._waited_for(head, head.checkpoint, is_needed=bool(old) or bool(self.ignored))
+        waiting = self._waited_for(held.head, held.checkpoint, is_needed=bool(old) or bool(self.ignored))
         slowest = min(waiting, key=lambda reader: reader.position.order, default=None)
-        limit = (slowest.position if slowest else head.checkpoint.position).order[:2]
+        limit = (slowest.position if slowest else held.checkpoint.position).order[:2]
         going = tuple(takewhile(lambda file: file.place < limit, old))
         kept_for = slowest if len(going) < len(old) else None
-        return _Plan(head, head.checkpoint, going, tuple(files[len(going) :]), kept_for)
+        return _Plan(held.head, held.checkpoint, going, tuple(files[len(going) :]), kept_for)
 
     def _waited_for(self, head: Head, checkpoint: Checkpoint, *, is_needed: bool) -> list[Reader]:
         """The readers that are not ignored. Raises ConfigError where one is to be ignored that there is not."""

@@ -26,9 +26,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs import bronze, schema_history
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze import Held
 from spark_jobs.changes import changes_frame, split, transactions_of_bronze, wanted_tables
 from spark_jobs.config import Pipeline
-from spark_jobs.errors import LakeError
 from spark_jobs.lake import Checkpoint, Head, Table
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
@@ -66,17 +66,17 @@ class Store:
     @property
     def first(self) -> Position:
         """Where the log begins that is held: where extraction began, or where gc left off."""
-        return bronze.oldest(_checkpoint(self._head()))
+        return bronze.oldest(self._held().checkpoint)
 
     @property
     def last(self) -> Position:
         """Where it ends; what comes next is appended there."""
-        return _checkpoint(self._head()).position
+        return self._held().checkpoint.position
 
     @property
     def gc_position(self) -> Position | None:
         """Up to where gc has removed the log; None where it has removed nothing."""
-        removed = bronze.removed(_checkpoint(self._head()))
+        removed = bronze.removed(self._held().checkpoint)
         return removed.stop if removed else None
 
     def get(self, at: Position | str) -> Transaction | None:
@@ -99,7 +99,7 @@ class Store:
 
     def undecided(self) -> list[Open]:
         """XA transactions that are prepared, and that the log has not decided about, in order."""
-        return undecided(self.spark, self._table, self._head().version)
+        return undecided(self.spark, self._table, self._held().version)
 
     def is_decided(self, below: Position) -> bool:
         """Whether the log has decided about all XA transactions that begin below a position."""
@@ -135,11 +135,8 @@ class Store:
     def _table(self) -> Table:
         return lake_of(self.pipeline).bronze(self.source)
 
-    def _head(self) -> Head:
-        head = self._table.head()
-        if head is None or head.checkpoint is None:
-            raise LakeError(f"{self.source}: bronze holds nothing yet")
-        return head
+    def _held(self) -> Held:
+        return Held.of(lake_of(self.pipeline), self.source)
 
     def _read(self, start: Position, stop: Position) -> Iterator[Transaction]:
         lake = lake_of(self.pipeline)
@@ -147,7 +144,7 @@ class Store:
             yield _transaction(stretch, part)
 
     def _place_of(self, gtid: str) -> Position | None:
-        slices = bronze.read_all(self.spark, self._table, self._head().version)
+        slices = bronze.read_all(self.spark, self._table, self._held().version)
         likely = slices.where("kind != 'control'").where(_may_hold(gtid))
         found = likely.mapInArrow(_looking_for(gtid), "stretch INT, file STRING, start BIGINT")
         row = found.orderBy("stretch", "start").head()

@@ -21,8 +21,8 @@ from spark_jobs import bronze, silver
 from spark_jobs.binlog import TableName
 from spark_jobs.config import Pipeline
 from spark_jobs.course import Standing
-from spark_jobs.errors import ConfigError, DecodeError, LostRace, SourceError, TableStopped, about
-from spark_jobs.lake import Head, Table
+from spark_jobs.errors import ConfigError, DecodeError, SourceError, TableStopped, about
+from spark_jobs.lake import Head, Table, patiently
 from spark_jobs.parts import PARTS, SharedPart
 from spark_jobs.pipeline import (
     Outcome,
@@ -193,16 +193,9 @@ class _Source:
         """Does what a run does, up to a position and no further where nobody else has gone further."""
         if self.held and self.held >= position:
             return
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                outcome = self._run(position)
-            except LostRace:  # another run brings the same tables forward
-                if not tries_left:
-                    raise
-            else:
-                self.entries = {TableName(*one.name): one for one in outcome.entries}
-                self.held = outcome.position
-                return
+        outcome = patiently(lambda: self._run(position))  # another run may bring the same tables forward
+        self.entries = {TableName(*one.name): one for one in outcome.entries}
+        self.held = outcome.position
 
     def _run(self, position: Position) -> Outcome:
         head = self.lake.bronze(self.name).head()

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_jobs.bronze import Held
 from spark_jobs.earlier import Earlier, Origin, parts_before
 from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.lake import Checkpoint, Head
@@ -100,8 +101,9 @@ def bronze_from(oldest: str, *origins: Origin, payload: bytes | None = None, **n
     start = place.offset if place.offset > 4 else 0
     held = content(place.number)[start : start + 600] if payload is None else payload
     told = {"begin": "b.000001:4", "oldest": oldest} | notes
-    head = Head(3, 3, Checkpoint(Position("b.000006", len(content(6))), "x", "live", told))
-    return Earlier(Bronze(held), head, origins)  # type: ignore[arg-type] # what is not asked is not there
+    said = Checkpoint(Position("b.000006", len(content(6))), "x", "live", told)
+    table: Any = Bronze(held)  # what is not asked is not there
+    return Earlier(Held("shop", table, Head(3, 3, said), said), origins)
 
 
 def brought(earlier: Earlier, to: str) -> list[tuple[str, str, str]]:

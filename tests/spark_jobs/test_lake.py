@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import DecodeError, LakeError, LostRace, TableStopped
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch, quoted, raise_from_task, spark_type
+from spark_jobs.lake import (
+    Checkpoint,
+    Head,
+    Lake,
+    Table,
+    identifier,
+    new_batch,
+    patiently,
+    quoted,
+    raise_from_task,
+    spark_type,
+)
 from spark_jobs.position import Position
 
 
@@ -237,6 +248,21 @@ Write = Callable[[SparkSession, Table, Head, int], Head]
 
 
 @pytest.mark.spark
+def test_what_lost_a_race_is_planned_again_until_others_win_every_time() -> None:
+    left = [LostRace("first"), LostRace("second")]
+
+    def run() -> str:
+        if left:
+            raise left.pop()
+        return "done"
+
+    assert patiently(run, wait=0.001) == "done"
+    left[:] = [LostRace("always")] * 9
+    with pytest.raises(LostRace, match="always"):
+        patiently(run)
+    assert len(left) == 4
+
+
 @pytest.mark.parametrize("first, late", [(append, append), (merge, append), (append, replace), (replace, merge)])
 def test_the_later_of_two_plans_on_one_head_loses_and_leaves_nothing(
     spark: SparkSession, table: Table, first: Write, late: Write

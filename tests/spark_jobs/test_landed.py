@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.bronze import Held
 from spark_jobs.changes import changes_of_bronze, wanted_tables
 from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.extract import extract
@@ -59,10 +60,7 @@ def places() -> list[str]:
 
 
 def test_places_are_those_in_the_files(spark: SparkSession, files: Files, filled: Lake) -> None:
-    head = filled.bronze("shop").head()
-    assert head is not None
-    assert head.checkpoint is not None
-    landed: Source = Landed(spark, "shop", filled.bronze("shop"), head.version, head.checkpoint)
+    landed: Source = Landed(spark, Held.of(filled, "shop"))
     assert landed.log() == files.log()
     from spark_jobs.place import parse_place
 

@@ -9,8 +9,8 @@ import pytest
 from spark_jobs.binlog import Changes, Column, TableDefinition, TableName
 from spark_jobs.config import load
 from spark_jobs.course import Standing, Turn
-from spark_jobs.errors import ConfigError, LostRace, Unsupported
-from spark_jobs.load import _changes, _patiently, reading_task, require_server
+from spark_jobs.errors import ConfigError, Unsupported
+from spark_jobs.load import _changes, reading_task, require_server
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.statements import judge
 from spark_jobs.source.chunks import KeyRange
@@ -68,20 +68,6 @@ def test_what_a_statement_means_to_rows_that_were_read(
     place = Range(Position("b.000001", 5), Position("b.000001", 9))
     said = Said(place.start, judge(statement, "shop"), place.stop)
     assert _changes(Turn(place, Standing(after), said), KEYED_BY_DAY) is changes
-
-
-def test_a_lost_race_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    left = [LostRace("first"), LostRace("second")]
-
-    def run() -> str:
-        if left:
-            raise left.pop()
-        return "done"
-
-    assert _patiently(run) == "done"
-    with pytest.raises(LostRace):
-        _patiently(lambda: (_ for _ in ()).throw(LostRace("always")))
 
 
 def test_a_source_of_files_has_no_tables_to_load(tmp_path: Path) -> None:
