@@ -65,8 +65,10 @@ READING = {
 WRITING = {
     # A page ends at 1 MB; by default nobody looks before row 100, and readers and writers hold 100 MiB of slices whole.
     "parquet.page.size.row.check.min": "1",
-    # Until a row group ends, its writer keeps the least and the greatest value of each page, as they are.
-    "parquet.block.row.count.limit": "64",
+    # Until a row group ends, its writer keeps its pages, packed.
+    "parquet.block.row.count.limit": "32",
+    # And the least and the greatest value of each page, as they are: three slices for one, which nobody asks for.
+    **{f"parquet.column.statistics.enabled#{name}": "false" for name in ("payload", "context", "maps.list.element")},
 }
 
 
@@ -184,7 +186,7 @@ def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> Dat
 
 
 def writing(spark: SparkSession) -> SparkSession:
-    """A session for rows that are to be written to bronze: a task holds 64 slices, however large the log is."""
+    """A session for rows that are to be written to bronze: a task holds a few slices, however large the log is."""
     return own_session(spark, WRITING)
 
 

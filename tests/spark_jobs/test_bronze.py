@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -83,3 +84,19 @@ def test_the_first_slice_of_a_table_in_each_part(spark: SparkSession) -> None:
     found = bronze.first_slices(spark.createDataFrame(rows, columns), "s", "t", parts)
     assert {part: one["start"] for part, one in found.items()} == {1: 30, 2: 70}
     assert (found[1]["file"], found[1]["context"], found[1]["payload"]) == ("b.000001", b"context", b"30")
+
+
+@pytest.mark.spark
+def test_what_a_writer_holds_is_bounded(spark: SparkSession, tmp_path: Path) -> None:
+    """A slice has a mebibyte: pages of one or two, row groups of 32, and no least and greatest slice beside each."""
+    slices = "encode(repeat(uuid(), 30000), 'utf-8')"
+    said = {"payload": slices, "maps": "array(unhex('00'))", "context": "unhex('01')"}
+    cells = [f"{said.get(name, f'CAST(NULL AS {kind})')} AS {name}" for name, kind in bronze.COLUMNS.items()]
+    bronze.writing(spark).range(0, 70, 1, 1).selectExpr(*cells).write.parquet(str(tmp_path / "bronze"))
+    (file,) = (tmp_path / "bronze").glob("*.parquet")
+    written = pq.ParquetFile(file).metadata
+    groups = [written.row_group(number) for number in range(written.num_row_groups)]
+    assert [group.num_rows for group in groups] == [32, 32, 6]
+    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+    large = {"payload", "context", "maps.list.element"}
+    assert {one.path_in_schema for one in columns if not one.is_stats_set} == large
