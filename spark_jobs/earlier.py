@@ -24,7 +24,7 @@ from spark_jobs.binlog import FileHead, read_head
 from spark_jobs.bronze import Held
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
-from spark_jobs.extract import slicing_task
+from spark_jobs.extract import slices_of
 from spark_jobs.gtid import Gtids, MysqlGtids, union
 from spark_jobs.lake import Checkpoint, new_batch
 from spark_jobs.landed import Places
@@ -367,8 +367,7 @@ def land(spark: SparkSession, held: Held, pieces: Sequence[Piece]) -> list[Fetch
         name, oldest = piece.origin.source.name, bronze.oldest(head.checkpoint)
         said = (piece.parts[0].file, piece.parts[-1].file, piece.bytes, piece.origin.called)
         log.info("%s: putting back %s to %s, %d bytes, from %s", name, *said)
-        task = slicing_task(name, oldest.stretch, piece.parts, piece.uuid, piece.origin.source.reading())
-        slices = bronze.writing(spark).range(0, len(piece.parts), 1, len(piece.parts)).mapInArrow(task, bronze.DDL)
+        slices = slices_of(spark, name, oldest.stretch, piece.parts, piece.uuid, piece.origin.source.reading())
         notes = head.checkpoint.notes | {"oldest": str(piece.first)} | _index(head.checkpoint, piece)
         head = held.table.append(slices, head, Checkpoint(head.checkpoint.position, new_batch(), RESTORED, notes))
         files = len({part.file for part in piece.parts})

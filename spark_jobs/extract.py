@@ -9,7 +9,7 @@ file or dump connection and must end exactly where the driver said, at the end o
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -127,9 +127,8 @@ def plan(table: Table, source: Source, start: str, until: Position | None = None
 def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:
     """Reads the planned parts in parallel and commits them. Raises LostRace where the head has moved since."""
     seen = Observation()
-    slices = _slices(bronze.writing(spark), planned, reading).observe(
-        seen, *(F.expr(sql).alias(name) for name, sql in _SUMS.items())
-    )
+    slices = slices_of(spark, planned.source, planned.stretch.number, planned.parts, planned.uuid, reading)
+    slices = slices.observe(seen, *(F.expr(sql).alias(name) for name, sql in _SUMS.items()))
     head = table.append(slices, planned.head, planned.checkpoint())
     sums = seen.get
     return Extracted(
@@ -150,6 +149,10 @@ def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, beg
     )
 
 
+_TASKS = 8
+"""At least so many tasks, where there are as many files: dump connections at once, as far as there are cores."""
+_A_TASK = 16 << 20
+"""Bytes of log that are worth a task."""
 _SUMS = {
     "slices": "count(*)",
     "transactions": "sum(transactions)",
@@ -180,11 +183,18 @@ def _size(planned: Plan) -> int:
     return sum(part.stop - part.start for part in planned.parts)
 
 
-def _slices(spark: SparkSession, planned: Plan, reading: Reading) -> DataFrame:
-    """One partition a part; each task reads the part that its row's id stands for."""
-    ids = spark.range(0, len(planned.parts), 1, len(planned.parts))
-    task = slicing_task(planned.source, planned.stretch.number, planned.parts, planned.uuid, reading)
-    return ids.mapInArrow(task, bronze.DDL)
+def slices_of(
+    spark: SparkSession, source: str, stretch: int, parts: tuple[Part, ...], uuid: str | None, reading: Reading
+) -> DataFrame:
+    """Bronze rows of parts of files, to be written: each task reads those that its rows' ids stand for, in order."""
+    ids = bronze.writing(spark).range(0, len(parts), 1, tasks_for(parts))
+    return ids.mapInArrow(slicing_task(source, stretch, parts, uuid, reading), bronze.DDL)
+
+
+def tasks_for(parts: Sequence[Part]) -> int:
+    """A task a file, or several where they are small: a task, and a file of bronze's, cost more than their bytes."""
+    size = sum(part.stop - part.start for part in parts)
+    return min(len(parts), max(_TASKS, size // _A_TASK))
 
 
 Batches = Iterator[pa.RecordBatch]

@@ -5,16 +5,19 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_jobs import bronze
 from spark_jobs.binlog import FormatDescription
 from spark_jobs.errors import DecodeError
-from spark_jobs.extract import Plan, slicing_task
-from spark_jobs.lake import Head
+from spark_jobs.extract import Plan, extract, slicing_task, tasks_for
+from spark_jobs.lake import Head, Lake
 from spark_jobs.position import Position, Range
 from spark_jobs.source import Part
-from spark_jobs.source.files import FileReading
+from spark_jobs.source.files import FileReading, Files
 from spark_jobs.stretches import Stretch
+from tests.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.segment_types import INT
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 FILE = "mysql-8.0-transactions.000001"
@@ -71,3 +74,35 @@ def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None
     said = {"start": "b.000001:4", "begin": "b.000001:4", "uuid": "a-uuid", "bytes": 0}
     assert checkpoint.notes == said | {"stretches": index}
     assert checkpoint.batch != planned.checkpoint().batch, "two attempts are told apart"
+
+
+@pytest.mark.parametrize(
+    "sizes, tasks",
+    [
+        ([1 << 10] * 3, 3),
+        ([1 << 10] * 2000, 8),
+        ([100 << 20] * 10, 10),
+        ([1 << 30, *[1 << 10] * 500], 64),
+    ],
+    ids=["few", "many small ones", "large ones", "a large one among small ones"],
+)
+def test_small_files_share_a_task(sizes: list[int], tasks: int) -> None:
+    assert tasks_for([Part(f"b.{at:06d}", 4, 4 + size) for at, size in enumerate(sizes)]) == tasks
+
+
+@pytest.mark.spark
+def test_files_that_share_a_task_are_whole_and_in_order(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "binlogs"
+    folder.mkdir()
+    table = Table("shop.t", key=["id"], id=INT.NOT_NULL)
+    for number in range(1, 21):
+        after = f"b.{number + 1:06d}" if number < 20 else None
+        spec = SegmentSpec([table], [Insert("shop.t", (number,)), Commit()], first_number=number, rotate_to=after)
+        (folder / f"b.{number:06d}").write_bytes(spec.to_bytes())
+    found = extract(spark, Lake(str(lake)), Files("shop", folder), "earliest")
+    bronze_table = Lake(str(lake)).bronze("shop")
+    assert (found.files, len(bronze_table.files())) == (20, 8)
+    rows = bronze_table.read(spark, found.head.version).orderBy("number", "start").collect()
+    for number in range(1, 21):
+        whole = b"".join(bytes(row["payload"]) for row in rows if row["number"] == number)
+        assert whole == (folder / f"b.{number:06d}").read_bytes()
