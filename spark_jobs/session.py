@@ -31,6 +31,12 @@ _COMPILED_FROM = 8 << 20
 
 A merge compiles dozens of classes, anew for every table: 40 % of what a JVM did in a run over 60 kB of log, in which
 5 tables took 14 to 24 s on a busy machine. Interpreted, the rows of 5 MB take as long as they take compiled."""
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_A_TASK = 64 << 20
+"""Bytes of log that one task of a shuffle has at most.
+
+What it sorts, and the part of a file that it writes, are in memory beside each other. By the number of cores alone a
+first window of 10 GB was two tasks of 17 million rows, and the end of a JVM of 1 GB."""
 JAVA_OPTIONS = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SILENT_CLASSES = "-Xlog:cds=off -Xlog:cds+dynamic=off"
@@ -93,14 +99,22 @@ def _output_is_errors() -> Iterator[None]:
 
 
 def session_over(spark: SparkSession, size: int) -> SparkSession:
-    """A session for queries over what ``size`` bytes of log became: few rows are not worth compiling queries for."""
-    return own_session(spark, {} if size >= _COMPILED_FROM else _INTERPRETED)
+    """A session for queries over what ``size`` bytes of log became.
+
+    Few rows are not worth compiling queries for; many are shuffled into more tasks than there are cores.
+    """
+    tasks, least = str(spark.conf.get(_PARTITIONS)), -(-size // _A_TASK)
+    more = {_PARTITIONS: str(least)} if tasks.isdigit() and least > int(tasks) else {}
+    return own_session(spark, more if size >= _COMPILED_FROM else _INTERPRETED)
 
 
 def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
-    """A session beside the given one whose SQL settings nobody else sees; whether it compiles is as there."""
+    """A session beside the given one whose SQL settings nobody else sees.
+
+    Whether it compiles, and into how many tasks it shuffles, is as there.
+    """
     session = spark.newSession()
-    kept = {key: str(spark.conf.get(key)) for key in _INTERPRETED}
+    kept = {key: str(spark.conf.get(key)) for key in (*_INTERPRETED, _PARTITIONS)}
     for key, value in (_RUNTIME | kept | confs).items():
         if key.startswith(("spark.sql", "spark.databricks", "parquet")):
             session.conf.set(key, value)

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Spark
 from spark_jobs.errors import ConfigError
-from spark_jobs.session import _output_is_errors, own_session, spark_session
+from spark_jobs.session import _output_is_errors, own_session, session_over, spark_session
 
 SHUFFLES = "spark.sql.shuffle.partitions"
 
@@ -45,3 +45,13 @@ def test_settings_of_an_own_session_are_nobody_elses(spark: SparkSession) -> Non
     assert spark.conf.get(SHUFFLES) == before
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
     assert own_session(spark, {}).conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
+
+
+@pytest.mark.spark
+def test_much_log_is_shuffled_into_as_many_tasks_as_hold_it(spark: SparkSession) -> None:
+    usual = int(spark.conf.get(SHUFFLES) or 0)
+    assert session_over(spark, 1 << 20).conf.get(SHUFFLES) == str(usual)
+    over = session_over(spark, 1000 << 26)
+    assert over.conf.get(SHUFFLES) == "1000"
+    assert session_over(spark, (1000 << 26) + 1).conf.get(SHUFFLES) == "1001"
+    assert own_session(over, {}).conf.get(SHUFFLES) == "1000"
