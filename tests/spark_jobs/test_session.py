@@ -1,5 +1,6 @@
 import os
 import subprocess
+import sys
 
 import pytest
 from pyspark.sql import SparkSession
@@ -9,6 +10,13 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.session import _output_is_errors, own_session, spark_session
 
 SHUFFLES = "spark.sql.shuffle.partitions"
+NAMELESS = ["unshare", "--user", "--map-root-user", "--uts", "--"]
+"""Before a command: it runs where the machine may be given a name of its own."""
+START = """
+from spark_jobs.config import Spark
+from spark_jobs.session import spark_session
+print(spark_session(Spark(master="local[1]")).range(3).count())
+"""
 
 
 def test_without_java_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,3 +53,16 @@ def test_settings_of_an_own_session_are_nobody_elses(spark: SparkSession) -> Non
     assert spark.conf.get(SHUFFLES) == before
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
     assert own_session(spark, {}).conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_spark_starts_where_nothing_knows_the_machines_name() -> None:
+    if subprocess.run([*NAMELESS, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody give it another name")
+    command = f"hostname nobody-knows-me && exec {sys.executable} -c '{START}'"
+    environment = {key: value for key, value in os.environ.items() if key != "SPARK_LOCAL_IP"}
+    done = subprocess.run(
+        [*NAMELESS, "sh", "-c", command], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
