@@ -223,8 +223,15 @@ def _archive_classes(into: Path) -> None:
         # The JVM writes the archive when it ends, which is after Python has: it holds the pipe open until then.
         said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if said.returncode or not (into / _CLASSES).is_file():
-        raise ConfigError(f"the archive of Spark's classes was not written: {(said.stdout.splitlines() or ['?'])[-1]}")
+        raise ConfigError(f"the archive of Spark's classes was not written: {_cause(said.stdout)}")
     (into / _CLASSES_OF).write_text(str(_pyspark()))
+
+
+def _cause(said: str) -> str:
+    """What Java names as the cause, at the end of a chain of them; without one the last line."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines or ["no word of it"])[-1]
 
 
 def _forget_classes() -> None:

@@ -54,6 +54,9 @@ _LOCAL = {
     "spark.sql.warehouse.dir": str(cache_dir() / "warehouse"),
     _JAVA_OPTIONS: JAVA_OPTIONS,
 }
+_LOOPBACK = ("SPARK_LOCAL_IP", "127.0.0.1")
+"""Without it Spark looks its machine's own name up before all else, and ends where nothing knows that name: in a
+chroot, in some containers, away from the office's network."""
 
 
 def spark_session(settings: Spark) -> SparkSession:
@@ -64,6 +67,7 @@ def spark_session(settings: Spark) -> SparkSession:
     local = settings.master.startswith("local")
     if local:
         require_java()
+        os.environ.setdefault(*_LOOPBACK)
     confs = _EVERYWHERE | _RUNTIME | (_LOCAL if local else {})
     confs["spark.jars"] = ",".join(map(str, delta_jars()))
     builder = SparkSession.builder.master(settings.master).appName("stratalog")

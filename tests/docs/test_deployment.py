@@ -34,6 +34,17 @@ def test_it_is_bound_to_loopback_and_holds_no_secret() -> None:
     assert re.findall(r"-p (\S+):3000:3000\b", PAGE) == ["127.0.0.1"]
 
 
+def test_what_it_compiles_is_kept_where_its_user_may_write() -> None:
+    """Else each container compiles the decoder again: numba looks nowhere that it cannot write."""
+    variables = dict(re.findall(r"(\w+)=(\S+)", " ".join(said("ENV"))))
+    cache = variables["STRATALOG_CACHE"]
+    assert Path(variables["NUMBA_CACHE_DIR"]).is_relative_to(cache)
+    (made,) = (line for line in said("RUN") if "spark_jobs.provision" in line)
+    steps = [step.strip() for step in made.split("&&")]
+    demo = next(at for at, step in enumerate(steps) if step.startswith("stratalog demo"))
+    assert demo < steps.index(f"chown -R stratalog {cache}")
+
+
 def test_the_versions_of_dagster_and_its_libraries_belong_together() -> None:
     """Libraries of 0.N are released with dagster 1.(N - 16)."""
     _, minor, patch = version("dagster").split(".")

@@ -248,6 +248,17 @@ def test_classes_of_a_pyspark_that_is_gone_go_too(cache: Path, tmp_path: Path) -
     assert [one.name for one in cache.iterdir()] == ["classes-here"]
 
 
+def test_a_jvm_that_ends_says_why(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    said = r"Exception: a\nCaused by: b\nCaused by: no such host\n\tat c\nTraceback: d\n"
+    python.write_text(f"#!/bin/sh\nprintf '{said}'\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(provision, "delta_jars", list)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(ConfigError, match=r"not written: Caused by: no such host$"):
+        make_class_archive()
+
+
 def test_a_jvm_that_does_not_keep_its_classes_is_an_error_to_be_lived_with(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

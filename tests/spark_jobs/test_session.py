@@ -1,5 +1,6 @@
 import os
 import subprocess
+import sys
 
 import pytest
 from pyspark.sql import SparkSession
@@ -9,6 +10,13 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.session import _output_is_errors, own_session, session_over, spark_session
 
 SHUFFLES = "spark.sql.shuffle.partitions"
+NAMELESS = ["unshare", "--user", "--map-root-user", "--uts", "--"]
+"""Before a command: it runs where the machine may be given a name of its own."""
+START = """
+from spark_jobs.config import Spark
+from spark_jobs.session import spark_session
+print(spark_session(Spark(master="local[1]")).range(3).count())
+"""
 
 
 def test_without_java_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,3 +63,16 @@ def test_much_log_is_shuffled_into_as_many_tasks_as_hold_it(spark: SparkSession)
     assert over.conf.get(SHUFFLES) == "1000"
     assert session_over(spark, (1000 << 26) + 1).conf.get(SHUFFLES) == "1001"
     assert own_session(over, {}).conf.get(SHUFFLES) == "1000"
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_spark_starts_where_nothing_knows_the_machines_name() -> None:
+    if subprocess.run([*NAMELESS, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody give it another name")
+    command = f"hostname nobody-knows-me && exec {sys.executable} -c '{START}'"
+    environment = {key: value for key, value in os.environ.items() if key != "SPARK_LOCAL_IP"}
+    done = subprocess.run(
+        [*NAMELESS, "sh", "-c", command], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
