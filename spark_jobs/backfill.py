@@ -654,7 +654,8 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
     onward = Range(begin, head.position)
     slices, seen = look(spark, held.table, held.version, onward, oldest)
     with about(f"{held.source}: {name}"):
-        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, oldest, by_log=True, filters=skips)
+        told = schema_history.by_dump(lake, held.source)
+        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, oldest, True, skips, told)
         rules = Rules(
             lambda logged, last: schema_history.named(lake, held.source, logged, last),
             first_rows(slices, filters.skipped),
@@ -664,6 +665,7 @@ def _work(spark: SparkSession, pipeline: Pipeline, held: _Held, name: TableName,
             filters=filters,
             begun=_begun(table, begin),
             beginning=Beginning(ancestry.made, is_needed=oldest > bronze.begin(held.checkpoint)),
+            by_dump=told,
         )
         content = content_at_end(seen, name, onward, None, rules)
         steps = content.steps
