@@ -296,9 +296,9 @@ def by_dump(lake: Lake, source: str) -> Callable[[TableName, Position], Told | N
 
 def _why(one: TableVersion) -> str | None:
     """Why what a dump told does not hold."""
-    return (
-        None if one.holds else one.note or f"{'; '.join(one.differs)}, and the dump, at {one.at}, says {one.definition}"
-    )
+    if one.holds:
+        return None
+    return one.note or f"{'; '.join(one.differs)}, and the dump, at {one.at}, says {one.definition}"
 
 
 def _behind(start: Position) -> str:

@@ -31,15 +31,17 @@ def where(server: MySQLServer) -> str:
 
 def schema_dump(name: str, server: MySQLServer, database: str, *options: str) -> tuple[str, str]:
     """The dump of a database of a running server with its position, and which program wrote it."""
-    tool = tool_of(name, "mysqldump", "mariadb-dump") or tool_of(_TOOLS.get(name, ""), "mysqldump", "mariadb-dump")
+    whose = _TOOLS.get(name, name)
+    tool = tool_of(whose, "mysqldump", "mariadb-dump")
     if tool is None:
         return _written(server, database), "SHOW CREATE TABLE"
     execute(server, f"GRANT ALL ON *.* TO {server.user}@'%'")
     login = [f"--host={server.host}", f"--port={server.port}", f"--user={server.user}", f"--password={server.password}"]
-    what = ["--no-data", "--master-data=2", "--triggers", "--routines", *options, "--databases", database]
+    place = "--source-data=2" if whose.startswith("mysql") else "--master-data=2"
+    what = ["--no-data", place, "--triggers", "--routines", *options, "--databases", database]
     said = subprocess.run([*tool, "--no-defaults", *login, *what], capture_output=True, check=False)
     assert said.returncode == 0, said.stderr.decode()
-    return said.stdout.decode(), tool[-1].rpartition("/")[2]
+    return said.stdout.decode(), f"mysqldump of {whose}"
 
 
 def _written(server: MySQLServer, database: str) -> str:

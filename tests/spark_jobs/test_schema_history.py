@@ -216,7 +216,7 @@ def test_what_a_dump_tells_is_moved_on_by_statements(tmp_path: Path) -> None:
 def test_without_a_dump_nothing_is_told(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     store(lake, TOLD, replace(TOLD, origin="ddl"))
-    assert by_dump(lake, "shop")(NAME, at(4)) is None
+    assert by_dump(lake, "shop")(NAME, at(300)) is None
 
 
 def test_a_dump_that_the_history_has_is_not_read_again(tmp_path: Path) -> None:
