@@ -35,7 +35,7 @@ def schema_dump(name: str, server: MySQLServer, database: str, *options: str) ->
     tool = tool_of(whose, "mysqldump", "mariadb-dump")
     if tool is None:
         return _written(server, database), "SHOW CREATE TABLE"
-    execute(server, f"GRANT ALL ON *.* TO {server.user}@'%'")
+    execute(server, "SET sql_log_bin = 0", f"GRANT ALL ON *.* TO {server.user}@'%'")
     login = [f"--host={server.host}", f"--port={server.port}", f"--user={server.user}", f"--password={server.password}"]
     place = "--source-data=2" if whose.startswith("mysql") else "--master-data=2"
     what = ["--no-data", place, "--triggers", "--routines", *options, "--databases", database]

@@ -180,7 +180,7 @@ def completed_by_dump(logged: TableDefinition, told: Told) -> TableDefinition:
     missing = f"{logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
     known = told.definition
     if known is None or told.why:
-        raise TableStopped(f"{missing}, and the schema dump does not either: {told.why}")
+        raise TableStopped(f"{missing}, and the schema dump does not tell them: {told.why}")
     fits = fitted(logged, known)
     if fits is None:
         raise TableStopped(

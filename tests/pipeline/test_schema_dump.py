@@ -153,8 +153,8 @@ def test_a_dump_that_comes_later_or_is_another_one(
         copied(server, tmp_path / "log")
         found = stopped(schema_dump="behind.sql")
         assert found.keys() == {"wrong"}
-        assert "does not fit: the log has shop.wrong (@1 int" in found["wrong"]
-        assert "the dump shop.wrong (a bigint" in found["wrong"]
+        assert "the schema dump does not tell them: its rows have types (@1 int" in found["wrong"]
+        assert "says shop.wrong (a bigint" in found["wrong"]
         pipeline = shop.pipeline(sources={SOURCE: source | {"schema_dump": "behind.sql"}}, tables=["shop.*"])
         require_same(shop, pipeline, "t")
         assert "the schema dump has changed" not in caplog.text

@@ -730,7 +730,7 @@ def test_a_dump_names_columns_from_its_place_on_and_before_it_up_to_a_statement(
     [
         ((ADDED,), ((100, UNNAMED), (600, BARE_WIDER)), by_dump(600, WIDER), "ALTER TABLE at b.000001:500 chang"),
         ((), ((100, BARE_WIDER),), by_dump(50), "dump, at b.000001:50, does not fit: .*@3.* the dump .*id"),
-        ((), ((100, UNNAMED),), by_dump(50, None, "line 9: no"), "the schema dump does not either: line 9: no"),
+        ((), ((100, UNNAMED),), by_dump(50, None, "line 9: no"), "the schema dump does not tell them: line 9: no"),
         ((), ((100, UNNAMED),), by_dump(1001), "nothing names them"),
         ((ADDED,), ((600, UNNAMED),), by_dump(200), "has types .*@1.* known as .*id"),
     ],
