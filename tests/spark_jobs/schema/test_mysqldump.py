@@ -1,8 +1,14 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from spark_jobs.binlog import TableName
+from spark_jobs.binlog import Slicer, TableName, definitions_of, same_layout
 from spark_jobs.binlog.types.charsets import charset_of
-from spark_jobs.errors import SourceError
+from spark_jobs.errors import SourceError, TableStopped
+from spark_jobs.position import Position
+from spark_jobs.schema.definitions import Told, completed_by_dump
 from spark_jobs.schema.mysqldump import read_dump
 from spark_jobs.schema.tracking import listed_with_key
 
@@ -159,3 +165,33 @@ def test_a_table_that_cannot_be_read_is_named_with_its_line() -> None:
     (one,) = found.unread
     assert (one.line, str(one.name)) == (3, "d.u")
     assert "made_up" in one.why.casefold()
+
+
+def slices(log: bytes) -> list[dict[str, Any]]:
+    slicer = Slicer("log.000001", 0, None)
+    return [row for cut in [*slicer.feed(log), *slicer.finish()] for row in cut.to_pylist()]
+
+
+def statements(log: bytes) -> str:
+    """The statements of a log that make tables, as a dump has them."""
+    made = [one for one in slices(log) if "create table" in (one["statement"] or "").casefold()]
+    return "".join(f"USE `{one['database'] or 'none'}`;\n{one['statement']};\n" for one in made)
+
+
+@pytest.mark.parametrize(
+    "name, tables", [("mysql-5.7-MySQL-before-metadata.000001", 3), ("mysql-8.0-minimal-metadata.000001", 1)]
+)
+def test_rows_that_servers_logged_without_names_are_of_the_dump_s_tables(name: str, tables: int) -> None:
+    log = Path("tests/recorded", name).read_bytes()
+    dumped = {one.name: one for one in read_dump(statements(log).encode()).definitions}
+    maps = (definitions_of("log.000001", one["start"], one["context"], one["payload"]) for one in slices(log))
+    logged = {table.name: table for found in maps for table in found}
+    assert len(logged) == tables
+    for table in logged.values():
+        assert not table.named()
+        found = completed_by_dump(table, Told(Position("log.000001", 4), dumped[table.name]))
+        assert found.column_names() == dumped[table.name].column_names()
+        assert same_layout(found, table)
+        less = replace(dumped[table.name], columns=dumped[table.name].columns[1:])
+        with pytest.raises(TableStopped, match="does not fit"):
+            completed_by_dump(table, Told(Position("log.000001", 4), less))
