@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, silver
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.course import Base, Beginning, Complete, Content, Rules, Standing, first_rows, held
+from spark_jobs.course import Base, Beginning, ByDump, Complete, Content, Rules, Standing, first_rows, held
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.filters import Filters
 from spark_jobs.lake import Lake, Table
@@ -43,6 +43,7 @@ class Ancestry:
     by_log: bool = False
     filters: Filters = field(default_factory=Filters)
     """The events that are passed over; rules of the configuration judge no rows that come with a name."""
+    by_dump: ByDump = lambda _name, _start: None
 
     def contents(self, name: TableName, until: Position) -> Content:
         """What the table of this name held at a place. Raises TableStopped, DecodeError."""
@@ -55,7 +56,12 @@ class Ancestry:
         since = max(since, self.oldest)
         beginning = Beginning(self.made)
         rules = Rules(
-            self._complete(until), lambda *_: {}, contents=self.contents, filters=self.filters, beginning=beginning
+            self._complete(until),
+            lambda *_: {},
+            contents=self.contents,
+            filters=self.filters,
+            beginning=beginning,
+            by_dump=self.by_dump,
         )
         found = Survey({}, ())
         if since < until:

@@ -628,7 +628,8 @@ def _work(
     onward = Range(begin, head.position)
     slices, seen = look(spark, held.table, held.version, onward, oldest)
     with about(f"{held.source}: {name}"):
-        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, oldest, by_log=True, filters=skips)
+        told = schema_history.by_dump(lake, held.source)
+        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, oldest, True, skips, told)
         rules = Rules(
             lambda logged, last: schema_history.named(lake, held.source, logged, last),
             first_rows(slices, filters.skipped),
@@ -638,6 +639,7 @@ def _work(
             filters=filters,
             begun=_begun(table, begin),
             beginning=Beginning(ancestry.made, is_needed=oldest > bronze.begin(held.checkpoint)),
+            by_dump=told,
         )
         content = content_at_end(seen, name, onward, None, rules)
         steps = content.steps

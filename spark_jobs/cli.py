@@ -94,6 +94,7 @@ def check(path: Path, *, connect: bool) -> None:
         for name, (found, _) in asked.items()
         for at, text in enumerate(found)
     }
+    problems |= _dump_problems(pipeline)
     if connect and not problems:
         problems = _rule_problems(pipeline)
     if problems:
@@ -116,6 +117,19 @@ def _asked(pipeline: Pipeline, name: str) -> tuple[list[str], str | None]:
         return found, None if found else require_readable(pipeline, lake_of(pipeline), name)
     except StratalogError as error:
         return [str(error).removeprefix(f"{name}: ")], None
+
+
+def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
+    """What keeps schema dumps from telling all of their tables, by key."""
+    from spark_jobs import dumped
+    from spark_jobs.source.files import Files
+
+    found = {}
+    for name, one in pipeline.sources.items():
+        listed = Files(name, one.files) if one.files and one.files.is_dir() else None
+        for at, text in enumerate(dumped.problems(name, one.schema_dump, listed) if one.schema_dump else ()):
+            found[f"sources.{name}.schema_dump" + (f" ({at + 1})" if at else "")] = text
+    return found
 
 
 def _rule_problems(pipeline: Pipeline) -> dict[str, str]:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -28,7 +28,7 @@ from pydantic import (
 from spark_jobs.errors import ConfigError
 from spark_jobs.expressions import Condition
 from spark_jobs.filters import Action, ColumnRule, EventFilter, Filters, Mask, RowFilter, problem_of_events
-from spark_jobs.place import parse_start
+from spark_jobs.place import parse_place, parse_start
 from spark_jobs.routes import Route, Routes, problems_of_routes
 from spark_jobs.rules import Helpers, Pattern, Scope
 
@@ -178,6 +178,28 @@ class Endpoint(_Model):
         return shared.model_copy(update=said)
 
 
+def _at(text: str) -> str:
+    try:
+        place = parse_place(text)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    if isinstance(place, datetime):
+        raise ValueError(  # noqa: TRY004 - what pydantic makes a line of its list of
+            "must be a position or a GTID set: a time does not tell which statements come before it"
+        )
+    return text
+
+
+class SchemaDump(_Model):
+    """A file of CREATE TABLE statements, as ``mysqldump --no-data`` writes it, and where in the log it was taken."""
+
+    file: Path
+    """The file. Given alone, it stands behind ``schema_dump`` itself."""
+    at: Annotated[str, AfterValidator(_at)] | None = None
+    """The position or GTID set at which it was taken; without it, what the dump says: ``CHANGE MASTER TO``,
+    ``CHANGE REPLICATION SOURCE TO``, or else ``GTID_PURGED``."""
+
+
 class Source(_Model):
     """Where a log comes from: a live server, one of several that have the same log, or a directory of binlog files."""
 
@@ -196,6 +218,9 @@ class Source(_Model):
     archive: Path | None = None
     """A directory of copies of its older binlog files: a backfill that begins before bronze does brings what bronze
     lacks from there, and only what is not there from the source itself."""
+    schema_dump: SchemaDump | None = None
+    """Of ``files``: a dump of the tables without their rows, which names columns that the log does not; the file, or
+    ``file`` and ``at``."""
     start: Annotated[str, AfterValidator(_start)] = "earliest"
     """Where the first run begins: ``earliest``, ``latest``, or a place (a position, a GTID set, a time)."""
 
@@ -203,6 +228,17 @@ class Source(_Model):
     def _one_origin(self) -> Self:
         if (self.mysql is None) == (self.files is None):
             raise ValueError("needs exactly one of mysql and files")
+        return self
+
+    @field_validator("schema_dump", mode="before")
+    @classmethod
+    def _file_alone(cls, value: object) -> object:
+        return {"file": value} if isinstance(value, str | Path) else value
+
+    @model_validator(mode="after")
+    def _dump_of_files(self) -> Self:
+        if self.schema_dump and self.files is None:
+            raise ValueError("schema_dump is for a source of files; a server is asked for its tables itself")
         return self
 
     @model_validator(mode="after")
@@ -705,7 +741,11 @@ def _pattern_text(text: Any) -> str | None:
 
 
 def _anchored_source(source: Source, folder: Path) -> Source:
-    paths = {key: folder / path for key in ("files", "archive") if (path := getattr(source, key)) is not None}
+    paths: dict[str, Any] = {
+        key: folder / path for key in ("files", "archive") if (path := getattr(source, key)) is not None
+    }
+    if source.schema_dump:
+        paths["schema_dump"] = source.schema_dump.model_copy(update={"file": folder / source.schema_dump.file})
     return source.model_copy(update=paths)
 
 

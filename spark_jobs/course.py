@@ -45,6 +45,8 @@ from spark_jobs.schema.alter import (
 from spark_jobs.schema.declared import Fill, require_plain, words_of
 from spark_jobs.schema.definitions import (
     PRIMARY,
+    Told,
+    completed_by_dump,
     defaults,
     from_json,
     listed,
@@ -63,6 +65,9 @@ COMPLETE = "complete"
 """Note of a silver or downstream commit: whether the table has the rows from before the log began, where any were."""
 Complete = Callable[[TableDefinition, Position | None], TableDefinition]
 """Adds to a logged definition what a server told: (definition, the last change before the range's end)."""
+ByDump = Callable[[TableName, Position], Told | None]
+"""What a schema dump tells of a table that nothing is known of at a place: there, or where it was taken behind that;
+None where there is no dump, or it does not have the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +252,8 @@ class Rules:
     log says: silver has them so. contents: of other tables, for those that take their names or definitions; without it
     a name that another table takes stops its table. filters: which statements are not carried out. begun: the
     definition whose defaults hold at the range's start, where no standing says that; beginning: what may lack
-    where the log commits an XA transaction whose rows bronze does not hold.
+    where the log commits an XA transaction whose rows bronze does not hold. by_dump: names that neither the log nor a
+    statement has.
     """
 
     complete: Complete
@@ -258,6 +264,7 @@ class Rules:
     filters: Filters = field(default_factory=Filters)
     begun: TableDefinition | None = None
     beginning: Beginning | None = None
+    by_dump: ByDump = lambda _name, _start: None
 
 
 _EVENTS = {
@@ -298,6 +305,8 @@ class _Course:
         self.skips = rules.filters.skipped(name.schema, name.table)
         self.standing = standing or Standing(None)
         self.done: list[Step] = []
+        self.told: Told | None = None
+        """What a dump tells of the part that is gone through: without a statement between the two."""
 
     def steps(self) -> list[Step]:
         self._require_xa()
@@ -306,13 +315,28 @@ class _Course:
         stops = [*(one.position for one in said), self.whole.stop]
         parts = [Range(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)]
         logged = self._logged(parts)
+        told = self._told(logged)
         for at, part in enumerate(parts):
+            self.told = told if told and (told.why or part.start <= told.at <= part.stop) else None
             if at and said[at - 1].position in self.skips:
                 self._pass_over(said[at - 1])
             elif at:
                 self._turn(said[at - 1], logged[at])
+            if logged[at] is None:
+                self._begin_with_dump()
             self._rows(part, logged[at], is_last=part is parts[-1], begun=None if at else self.rules.begun)
         return self.done
+
+    def _told(self, logged: Sequence[TableDefinition | None]) -> Told | None:
+        """What a dump tells of the table, where that is asked for."""
+        is_known = self.standing.definition is not None or any(one and one.named() for one in logged)
+        return None if is_known else self.rules.by_dump(self.name, self.whole.start)
+
+    def _begin_with_dump(self) -> None:
+        """What a dump tells holds from there on, rows or not: the next statement may change it."""
+        known = self.told and not self.told.why and self.told.definition
+        if known and self.standing.definition is None and not self.standing.is_dropped:
+            self.standing = replace(self.standing, definition=known)
 
     def _require_xa(self) -> None:
         """Raises TableStopped where rows of XA transactions are not there, or are not of the table as it is."""
@@ -628,12 +652,15 @@ class _Course:
         if not logged.named() and known is not None and known.named():
             return _with_names(logged, known)
         changes = self.found.about(self.name, self.whole.start)
-        if not logged.named() and not is_last:
+        if not logged.named() and self.told:
+            found = completed_by_dump(logged, self.told)
+        elif not logged.named() and not is_last:
             raise TableStopped(
                 f"{self.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
                 f"{changes[-1].statement.verb} at {changes[-1].position} changed them since"
             )
-        found = self.rules.complete(logged, changes[-1].position if changes else None)
+        else:
+            found = self.rules.complete(logged, changes[-1].position if changes else None)
         is_other = not logged.named() and found.index not in (None, PRIMARY)
         if is_other and (changes or self.found.indexes(self.name, self.whole.start)):
             return replace(found, key=(), index=None)  # whether the index was there before is not known
@@ -716,7 +743,7 @@ class _Course:
         self.done.append(Turn(Range(said.position, said.stop), self.standing, said, left_out_by=name))
 
     def _create(self, said: Said, logged: TableDefinition | None, left_out_by: str | None) -> None:
-        is_there = not self.standing.is_dropped and not self.is_new
+        is_there = not self.standing.is_dropped and (not self.is_new or self.standing.definition is not None)
         is_maybe = "IF NOT EXISTS" in " ".join(said.statement.text.upper().split())
         if is_there and is_maybe:
             return

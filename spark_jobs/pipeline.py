@@ -33,7 +33,7 @@ from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
 from spark_jobs.schema.declared import on_server_default
 from spark_jobs.schema.statements import Effect
-from spark_jobs.schema_history import ask_server, follow, named
+from spark_jobs.schema_history import by_dump, follow, named, reading_of
 from spark_jobs.session import session_over
 from spark_jobs.shared import merge_shared
 from spark_jobs.skips import with_skips
@@ -111,7 +111,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
 
     def from_endpoint(source: Source) -> Extracted:
         shares = pipeline.routing.shares(name)
-        reading = ask_server(lake, source, on_server_default)
+        reading = reading_of(lake, source, pipeline.sources[name].schema_dump, on_server_default)
         now = source.now() if shares and until is None else None
         done = extract(brief, lake, source, pipeline.sources[name].start, until)
         follow(brief, lake, name, reading)
@@ -248,7 +248,9 @@ class Planner:
         found = self._with_beginnings(spark, found, entries, start)
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
         place = (self.bronze, self.head.version, self.oldest)
-        ancestry = Ancestry(spark, self.lake, self.source, *place, by_log=by_log, filters=filters.skips_alone)
+        ancestry = Ancestry(
+            spark, self.lake, self.source, *place, by_log, filters.skips_alone, by_dump(self.lake, self.source)
+        )
         rules = Rules(
             self._complete,
             first_rows(slices, filters.skipped),
@@ -256,6 +258,7 @@ class Planner:
             contents=ancestry.contents,
             filters=filters,
             beginning=Beginning(ancestry.made, is_needed=self.oldest > self.begin),
+            by_dump=ancestry.by_dump,
         )
         planned = Plan(self._with_new(entries, found), [], {})
         for entry in filter(self._wanted, self._in_scope(planned.entries)):

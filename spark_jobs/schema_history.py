@@ -5,29 +5,34 @@ told (schema/tracking.py), or what silver's rows are (their own commits say that
 
 It is written behind every extraction, from where it is to bronze's end, in one commit upon the one before: a run that
 dies leaves it as it was, and the next one writes the same. The statements and TABLE_MAPs in it are in bronze, so what
-it says does not depend on when runs were; what servers told stays in it alone.
+it says does not depend on when runs were; what servers told stays in it alone. A schema dump is of a position that may
+lie anywhere in it: where one is new, all is followed anew.
 """
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from spark_jobs import bronze
+from spark_jobs import bronze, dumped
 from spark_jobs.binlog import Column, TableDefinition, TableName, read_session, read_session_variables
 from spark_jobs.binlog.types.charsets import charset_of
+from spark_jobs.config import SchemaDump
 from spark_jobs.errors import DecodeError, LakeError, Unsupported
 from spark_jobs.lake import Checkpoint, Head, Lake, new_batch
 from spark_jobs.position import Position, Range
-from spark_jobs.schema.definitions import DefaultOf, ask, completed, logs_all
+from spark_jobs.schema.definitions import DefaultOf, Told, ask, completed, logs_all
 from spark_jobs.schema.statements import judge
 from spark_jobs.schema.tracking import Asked, Fact, Logged, Stated, TableVersion, Tracker, as_of, type_of_column
 from spark_jobs.source import Source
+from spark_jobs.source.files import Files
 from spark_jobs.source.server import Server
+from spark_jobs.stretches import stretches
 from spark_jobs.survey import definitions_in, notable
 
 log = logging.getLogger(__name__)
@@ -77,8 +82,9 @@ COLUMNS = {name: kind for name, (kind, _) in _TYPES.items()}
 """Names and Spark types; docs/lake.md says what they mean."""
 ARROW = pa.schema([(name, kind) for name, (_, kind) in _TYPES.items()])
 _AHEAD = "the server was asked behind the part of its log that was extracted"
-_ASKED, _COMPLETES, _BEGIN = "asked", "completes", "begin"
-"""Notes of a commit: where a server was asked last, whether that completes its log, and where the history begins."""
+_ASKED, _COMPLETES, _BEGIN, _DUMP = "asked", "completes", "begin", "dump"
+"""Notes of a commit: where a server was asked last, whether that completes its log, where the history begins, and
+which schema dump is in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +123,30 @@ def read(lake: Lake, source: str) -> History:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a server told. completes: its log leaves out what only the server tells, such as names."""
+    """What a server told, or a schema dump. completes: its log leaves out what only the server tells, such as names.
+
+    dump: which one it is of; None of a server.
+    """
 
     asked: Asked
     completes: bool
+    dump: str | None = None
+
+
+def reading_of(
+    lake: Lake, source: Source, wanted: SchemaDump | None, default_of: DefaultOf = lambda column, *_: column
+) -> Reading | None:
+    """What is to be asked now beside the log: of a live server as ``ask_server``, of files their schema dump.
+
+    None of a dump that the history has already. Raises SourceError.
+    """
+    if wanted is None or not isinstance(source, Files):
+        return ask_server(lake, source, default_of)
+    raw = dumped.content(source.name, wanted)
+    mark = dumped.mark(wanted, raw)
+    if _notes(lake.schema(source.name).head()).get(_DUMP) == mark:
+        return None
+    return Reading(dumped.asked(source, wanted, raw), completes=False, dump=mark)
 
 
 def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column, *_: column) -> Reading | None:
@@ -152,19 +178,26 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
     notes = _notes(head)
     oldest, end = bronze.oldest(held.checkpoint), held.checkpoint.position
     begin = Position.parse(notes[_BEGIN]) if notes else oldest
-    is_anew = oldest < begin
+    dump = _placed(reading.asked, held.checkpoint, Range(oldest, end)) if reading and reading.dump else None
+    is_anew = oldest < begin or bool(notes and dump and not dump.note)
     start = oldest if is_anew or head is None or head.position is None else max(head.position, oldest)
     if start >= end and notes and not is_anew and (reading is None or _ASKED in notes):
         return []
     facts = list(_facts(spark, lake, source, held, Range(start, max(start, end))))
-    if reading and (asked := _in_stretch(reading.asked, end)).at >= start:
+    stored = [_version(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
+    if reading and dump:
+        facts.append(dump)
+        notes = notes | ({} if dump.note else {_DUMP: reading.dump})
+    elif reading and (asked := _in_stretch(reading.asked, end)).at >= start:
         facts.append(asked if asked.at <= end else replace(asked, at=end, is_whole=False, note=_AHEAD))
         notes = notes | {_ASKED: str(asked.at), _COMPLETES: reading.completes}
-    stored = [_version(row) for row in table.rows()] if head and (facts or is_anew) else []
     if is_anew:
-        facts += _asked_before(stored, start)
+        facts += _asked_before(stored, start, is_other=bool(reading and reading.dump))
+        _warn(source, stored, reading)
         stored = [one for one in stored if one.at < start]
     found = Tracker(stored).follow(facts)
+    if not found and dump and not is_anew and start >= end and notes:
+        return []
     rows = spark.createDataFrame(pa.Table.from_pylist([row(one) for one in found], schema=ARROW)).coalesce(1)
     said = Checkpoint(end, new_batch(), notes=notes | {_BEGIN: str(min(begin, oldest))})
     upon = head or table.new(COLUMNS, {})
@@ -189,7 +222,7 @@ def named(lake: Lake, source: str, logged: TableDefinition, last_change: Positio
 
 
 def _notes(head: Head | None) -> dict[str, Any]:
-    kept = (_ASKED, _COMPLETES, _BEGIN)
+    kept = (_ASKED, _COMPLETES, _BEGIN, _DUMP)
     said = head.checkpoint.notes if head and head.checkpoint else {}
     return {name: said[name] for name in kept if name in said}
 
@@ -197,6 +230,75 @@ def _notes(head: Head | None) -> dict[str, Any]:
 def _in_stretch(asked: Asked, end: Position) -> Asked:
     """A server counts no stretches; what it said is of the one that bronze ends in now."""
     return replace(asked, at=replace(asked.at, stretch=end.stretch))
+
+
+def _placed(asked: Asked, held: Checkpoint, within: Range) -> Asked:
+    """What a dump tells, in the stretch that has its place; at bronze's edge, with why, where it lies outside."""
+    found = [replace(asked.at, stretch=one.number) for one in stretches(held)]
+    at = next((one for one in reversed(found) if within.start <= one <= within.stop), found[-1])
+    at = asked.at if asked.at.stretch > 1 else at
+    if within.start <= at <= within.stop:
+        return replace(asked, at=at)
+    side = f"before {within.start}, where the log that is here begins" if at < within.start else "behind the log's end"
+    note = f"it was taken at {at}, {side}: which statements stand between is not known; bring the files with them"
+    return replace(asked, at=within.stop, note=note)
+
+
+def _warn(source: str, stored: Iterable[TableVersion], reading: Reading | None) -> None:
+    """Of tables that an earlier dump told otherwise than this one."""
+    if reading is None or reading.dump is None:
+        return
+    now = {one.name: one for one in reading.asked.definitions}
+    was = {one.name: one for one in stored if one.origin == "dump" and one.definition and one.note is None}
+    others = [
+        name
+        for name, one in was.items()
+        if one.definition and (name not in now or one.definition.column_names() != now[name].column_names())
+    ]
+    for name in sorted(others):
+        log.warning(
+            "%s: the schema dump has changed, and tells otherwise of %s: rows in the lake have the names of the one "
+            "before; begin it anew where these were wrong (stratalog reset --source %s --table %s)",
+            *(source, name, source, name),
+        )
+
+
+def by_dump(lake: Lake, source: str) -> Callable[[TableName, Position], Told | None]:
+    """What the schema dump of a source tells of a table at a place, or where it was taken behind that.
+
+    Between the two the statements of the log have moved it on. The history is read when it is first asked.
+    """
+
+    @cache
+    def versions() -> dict[TableName, list[TableVersion]]:
+        table = lake.schema(source)
+        found: dict[TableName, list[TableVersion]] = {}
+        if table.head() is None or not table.rows([("origin", "=", "dump")]):
+            return found
+        for one in map(_version, table.rows()):
+            found.setdefault(one.name, []).append(one)
+        return found
+
+    def told(name: TableName, start: Position) -> Told | None:
+        own = versions().get(name, [])
+        last = max((one for one in own if one.origin == "dump"), key=lambda one: one.order, default=None)
+        if last and last.at >= start:
+            return Told(last.at, last.definition, _why(last))
+        now = as_of(own, start).get(name)
+        if now and now.definition and now.definition.named():
+            return Told(start, now.definition)
+        if last is None:
+            return None
+        return Told(last.at, last.definition, _why(last) or f"what followed from it up to {start} is not known")
+
+    return told
+
+
+def _why(one: TableVersion) -> str | None:
+    """Why what a dump told does not hold."""
+    if one.holds:
+        return None
+    return one.note or f"{'; '.join(one.differs)}, and the dump, at {one.at}, says {one.definition}"
 
 
 def _behind(start: Position) -> str:
@@ -233,15 +335,27 @@ def _facts(spark: SparkSession, lake: Lake, source: str, held: Head, within: Ran
             )
 
 
-def _asked_before(stored: Iterable[TableVersion], start: Position) -> list[Asked]:
-    """What servers told behind a position, of tables that it was news of."""
-    found: dict[Position, list[TableVersion]] = {}
+def _asked_before(stored: Iterable[TableVersion], start: Position, *, is_other: bool) -> list[Asked]:
+    """What servers told behind a position, of tables that it was news of, and a dump; not that, where there is another.
+
+    A dump that was taken outside of the log is read again.
+    """
+    found: dict[tuple[Position, str], list[TableVersion]] = {}
     for one in stored:
-        if one.origin == "server" and one.at >= start and one.definition:
-            found.setdefault(one.at, []).append(one)
+        is_dump = one.origin == "dump" and not is_other and not (one.note and one.definition)
+        if (one.origin == "server" or is_dump) and one.at >= start:
+            found.setdefault((one.at, one.origin), []).append(one)
     return [
-        Asked(at, tuple(one.definition for one in told if one.definition), told[0].variables, is_whole=False)
-        for at, told in found.items()
+        Asked(
+            at,
+            tuple(one.definition for one in told if one.definition),
+            told[0].variables,
+            is_whole=False,
+            origin="dump" if origin == "dump" else "server",
+            unread=tuple((one.name, str(one.note)) for one in told if origin == "dump" and not one.definition),
+        )
+        for (at, origin), told in found.items()
+        if origin == "dump" or any(one.definition for one in told)
     ]
 
 

@@ -15,7 +15,7 @@ from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
 from spark_jobs.schema.tracking import TableVersion, as_of, changes, key_of
 
-_TOLD_BY = {"ddl": "", "table_map": "its rows", "server": "the server"}
+_TOLD_BY = {"ddl": "", "table_map": "its rows", "server": "the server", "dump": "the schema dump"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _state(one: TableVersion) -> str:
     if one.is_dropped:
         renamed = f", to {one.renamed_to}" if one.renamed_to else ""
         return f"{'renamed' if renamed else 'dropped'}{renamed} at {one.at}"
-    by = {"ddl": "as stated", "table_map": "as its rows told", "server": "as the server told"}[one.origin]
+    by = f"as {_TOLD_BY[one.origin]} told" if _TOLD_BY[one.origin] else "as stated"
     if one.definition is None:
         return f"not known since {one.at}: {one.note}"
     note = f" ({one.note})" if one.note else ""

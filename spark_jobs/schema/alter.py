@@ -195,7 +195,7 @@ def created(name: TableName, text: str) -> TableDefinition | None:
     options = words[len(_enclosed(words)) + 2 :]
     if any(word.among("SELECT", "AS") for word in options):
         return None
-    charset = _default_charset(options)
+    charset = default_charset(options)
     columns, key, uniques, periods = [], list[str](), list[AddUnique](), list[str]()
     for part in parts(_enclosed(words)):
         if _is_primary(part):
@@ -255,7 +255,7 @@ def _instead_of_primary(
     return (), None
 
 
-def _default_charset(options: Sequence[Word]) -> str | None:
+def default_charset(options: Sequence[Word]) -> str | None:
     """The character set that a table's options name, by itself or by a collation."""
     plain = [word for word in options if not word.among("=", "SET")]
     for option, value in pairwise(plain):

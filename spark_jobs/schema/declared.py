@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import sqlglot
@@ -49,6 +50,11 @@ _KINDS = {
 
 def words_of(text: str) -> list[Word]:
     """Raises Unsupported where the text has no tokens of SQL."""
+    return list(_words_of(text))
+
+
+@lru_cache(maxsize=16)  # what a statement does is found out by several functions, each of which reads its text
+def _words_of(text: str) -> tuple[Word, ...]:
     try:
         tokens = sqlglot.tokenize(text, read="mysql")
     except SqlglotError as error:
@@ -58,7 +64,7 @@ def words_of(text: str) -> list[Word]:
         kind = _KINDS.get(token.token_type)
         parts = [token.text] if kind else token.text.split()  # PRIMARY KEY is one token there
         found += [Word(part, kind or _kind(part)) for part in parts]
-    return found
+    return tuple(found)
 
 
 def require_plain(text: str, session: Session) -> None:

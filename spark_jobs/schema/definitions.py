@@ -14,12 +14,12 @@ column's type and metadata are those of the table map. Anything else stops the t
 import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, same_layout
-from spark_jobs.binlog.types.charsets import ALIKE
-from spark_jobs.errors import TableStopped
+from spark_jobs.binlog.types.charsets import ALIKE, charset_of, width_of
+from spark_jobs.errors import TableStopped, Unsupported
 from spark_jobs.lake import quoted
 from spark_jobs.position import Position
 from spark_jobs.rules import SYSTEM_SCHEMAS
@@ -147,7 +147,8 @@ def completed(
     missing = f"{source}: {logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
     if found is None:
         raise TableStopped(
-            f"{missing}, and no definition was read from a server; SET GLOBAL binlog_row_metadata = 'FULL'"
+            f"{missing}, and no definition was read from a server; SET GLOBAL binlog_row_metadata = 'FULL', or name a "
+            "schema dump of known position (schema_dump: of a source of files)"
         )
     read_at, known = found
     if last_change and read_at < last_change:
@@ -157,13 +158,68 @@ def completed(
     strange = [column.name for column in known.columns if not is_known(column)]
     if strange:
         raise TableStopped(f"{missing}, and the type of its column {strange[0]} is not known; leave the table out")
-    known = as_logged(logged, known)
-    if not same_layout(logged, known) or not all(map(_agrees, logged.columns, known.columns)):
+    fits = fitted(logged, known)
+    if fits is None:
         raise TableStopped(
             f"{missing}, and the server's definition does not fit: the log has {logged}, the server {known}"
         )
-    columns = zip(logged.columns, known.columns, strict=True)
-    return replace(known, name=logged.name, columns=tuple(replace(two, nullable=one.nullable) for one, two in columns))
+    return fits
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a schema dump tells of a table. at: the place that it is of; why: what is to be known where it is not."""
+
+    at: Position
+    definition: TableDefinition | None = None
+    why: str | None = None
+
+
+def completed_by_dump(logged: TableDefinition, told: Told) -> TableDefinition:
+    """The definition with what a log that names no columns lacks. Raises TableStopped where a dump does not tell it."""
+    missing = f"{logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
+    known = told.definition
+    if known is None or told.why:
+        raise TableStopped(f"{missing}, and the schema dump does not tell them: {told.why}")
+    fits = fitted(logged, known)
+    if fits is None:
+        raise TableStopped(
+            f"{missing}, and the definition by the schema dump, at {told.at}, does not fit: the log has {logged}, the "
+            f"dump {known}; name a dump that was taken where it says"
+        )
+    open_ = [column.name for column in fits.columns if column.charset is None and column.type.is_character]
+    if open_:
+        raise TableStopped(
+            f"{missing}, and neither the log nor the schema dump tells the character set of {open_[0]}; make the dump "
+            "without --compatible"
+        )
+    return fits
+
+
+def fitted(logged: TableDefinition, known: TableDefinition) -> TableDefinition | None:
+    """A declared definition as the log writes it; None where types, signs or character sets are others."""
+    known = as_logged(logged, known)
+    if len(logged.columns) == len(known.columns):
+        known = replace(known, columns=tuple(map(_measured, logged.columns, known.columns)))
+    if not same_layout(logged, known) or not all(map(_agrees, logged.columns, known.columns)):
+        return None
+    pairs = zip(logged.columns, known.columns, strict=True)
+    return replace(known, name=logged.name, columns=tuple(replace(two, nullable=one.nullable) for one, two in pairs))
+
+
+def _measured(logged: Column, known: Column) -> Column:
+    """Text that is declared without a character set, in that of the log: until then its length counts letters."""
+    if known.charset is not None or logged.charset in (None, 63) or logged.type_code != known.type_code:
+        return known
+    is_counted = known.type_code in _COUNTED.values()
+    return replace(known, charset=logged.charset, meta=known.meta * (_width(logged.charset) if is_counted else 1))
+
+
+def _width(collation: int | None) -> int:
+    try:
+        return 1 if collation is None else width_of(charset_of(collation))
+    except Unsupported:
+        return 1
 
 
 def _declared(
@@ -268,8 +324,16 @@ def is_known(column: Column) -> bool:
 
 def _agrees(logged: Column, known: Column) -> bool:
     same_sign = logged.unsigned is None or logged.unsigned == known.unsigned
-    same_text = logged.charset is None or logged.charset == known.charset
+    same_text = logged.charset in (None, known.charset) or _is_same_charset(logged.charset, known.charset)
     return same_sign and same_text and logged.nullable == known.nullable
+
+
+def _is_same_charset(one: int | None, other: int | None) -> bool:
+    """Whether two collations are of one character set, which is all that a value's bytes depend on."""
+    try:
+        return None not in (one, other) and charset_of(one) == charset_of(other)  # type: ignore[arg-type] # not None
+    except Unsupported:
+        return False
 
 
 def to_json(definition: TableDefinition) -> str:

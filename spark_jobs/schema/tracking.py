@@ -1,8 +1,8 @@
 """A source's tables followed through its log: what each origin tells of a table's columns, and whether they agree.
 
-There are three: statements in the log, the TABLE_MAPs of its rows, and a server that was asked at a position. Every
-table of the source is followed, in scope or not, and nothing stops here: what cannot be known is said so, with the
-reason, until another origin tells it.
+There are four: statements in the log, the TABLE_MAPs of its rows, a server that was asked at a position, and a schema
+dump that was taken at one. Every table of the source is followed, in scope or not, and nothing stops here: what cannot
+be known is said so, with the reason, until another origin tells it.
 
 Put here: what follows from what was told, in order. Not here: reading it off bronze or a server, and keeping it
 (schema_history.py); which rows the lake has (course.py).
@@ -29,13 +29,21 @@ from spark_jobs.schema.alter import (
 )
 from spark_jobs.schema.compare import differences, unknown_types
 from spark_jobs.schema.declared import require_plain, words_of
-from spark_jobs.schema.definitions import as_logged, defaults, listed, with_defaults, with_names, without_defaults
+from spark_jobs.schema.definitions import (
+    as_logged,
+    defaults,
+    fitted,
+    listed,
+    with_defaults,
+    with_names,
+    without_defaults,
+)
 from spark_jobs.schema.renames import like, may_rename, renamed
 from spark_jobs.schema.statements import Effect, Statement
 
-Origin = Literal["ddl", "table_map", "server"]
-_ORDER: dict[Origin, int] = {"server": 0, "table_map": 1, "ddl": 2}
-"""Of what stands at one position: a server was asked before the statement there, and rows stand elsewhere."""
+Origin = Literal["ddl", "table_map", "server", "dump"]
+_ORDER: dict[Origin, int] = {"server": 0, "dump": 0, "table_map": 1, "ddl": 2}
+"""Of what stands at one position: servers were asked and dumps taken before the statement, rows are elsewhere."""
 _TIMESTAMPS = (7, 17)
 _ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
 
@@ -64,9 +72,10 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a server said of its tables.
+    """What a server said of its tables, or a dump of them.
 
-    at: where its log ended before it was asked. is_whole: of all that it has. note: why it does not count.
+    at: where its log ended before it was asked; where the dump was taken, during which nothing changed. is_whole: of
+    all that it has. note: why it does not count. unread: tables that the dump has, and why they cannot be read there.
     """
 
     at: Position
@@ -74,6 +83,8 @@ class Asked:
     variables: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = True
     note: str | None = None
+    origin: Literal["server", "dump"] = "server"
+    unread: tuple[tuple[TableName, str], ...] = ()
 
 
 Fact = Stated | Logged | Asked
@@ -83,7 +94,8 @@ Fact = Stated | Logged | Asked
 class TableVersion:
     """What one origin told of a table at a position, and the definition that it has from there on.
 
-    at: where the statement, or the slice of the TABLE_MAP's rows, begins; where a server's log ended when it was asked.
+    at: where the statement, or the slice of the TABLE_MAP's rows, begins; where a server's log ended when it was asked;
+    where a dump was taken.
     definition: None where it is not known, or there is no table. is_dropped: there is none behind it.
     holds: whether the definition is the table's from here on; a server's that contradicts the log, or was read while
     the table changed, is not. differs: what this origin says otherwise than those before it. note: why the definition
@@ -131,7 +143,10 @@ class Tracker:
     def __init__(self, versions: Iterable[TableVersion] = ()) -> None:
         known = list(versions)
         self._now = as_of(known)
-        self._by_server = as_of(replace(one, holds=True) for one in known if one.origin == "server")
+        self._told = {
+            origin: as_of(replace(one, holds=True) for one in known if one.origin == origin)
+            for origin in ("server", "dump")
+        }
 
     def follow(self, facts: Iterable[Fact]) -> list[TableVersion]:
         """The versions that some facts add; those of one position in the order of the tables' names."""
@@ -145,15 +160,16 @@ class Tracker:
                     added = self._logged(fact)
                 case _:
                     later = [one.statement for one in every[at:] if isinstance(one, Stated)]
-                    added = self._asked(fact, [one for one in later if one.effect in _ABOUT_TABLES])
+                    about = [one for one in later if one.effect in _ABOUT_TABLES]
+                    added = self._asked(fact, about if fact.origin == "server" else [])
             for one in sorted(added, key=lambda each: each.name):
                 if one.name.schema in SYSTEM_SCHEMAS:
                     continue
                 found.append(one)
                 if one.holds:
                     self._now[one.name] = one
-                if one.origin == "server":
-                    self._by_server[one.name] = one
+                if one.origin in self._told:
+                    self._told[one.origin][one.name] = one
         return found
 
     def _known(self, name: TableName) -> TableDefinition | None:
@@ -299,7 +315,7 @@ class Tracker:
             differs = differences(_with_timestamps_of(known, logged), logged, "the log of its rows")
             definition = _told_by_rows(logged, known, is_same=not differs)
         elif known and (told := with_names(logged, known)):
-            definition = told
+            definition = with_defaults(told, known)
         elif known:
             differs = [f"its rows have types ({listed(logged)}), and it is followed as ({listed(known)})"]
         if not differs and known and _is_same(definition, known):
@@ -314,11 +330,12 @@ class Tracker:
         is_whole = fact.is_whole and declared  # to a user without rights a server shows no table
         gone = [name for name in self._now if self._is_there(name) and name not in declared] if is_whole else []
         found += [_missing(fact, name) for name in gone if not _changing(name, later)]
+        found += [TableVersion(name, fact.at, fact.origin, holds=False, note=why) for name, why in fact.unread]
         return [one for one in found if not self._is_said(one)]
 
     def _is_said(self, one: TableVersion) -> bool:
-        """Whether the server said the same the last time, and it changes nothing."""
-        last = self._by_server.get(one.name)
+        """Whether the same origin said the same the last time, and it changes nothing."""
+        last = self._told[one.origin].get(one.name)
         is_news = one.holds and not _is_same(one.definition, self._known(one.name))
         return (
             last is not None
@@ -329,7 +346,7 @@ class Tracker:
 
     def _declared(self, fact: Asked, declared: TableDefinition, later: Sequence[Statement]) -> TableVersion:
         name, known = declared.name, self._known(declared.name)
-        version = TableVersion(name, fact.at, "server", declared, variables=fact.variables)
+        version = TableVersion(name, fact.at, fact.origin, declared, variables=fact.variables)
         strange = unknown_types(declared)
         unknown = f"the type of its column {strange[0]} is not known" if strange else None
         why = fact.note or unknown or _changing(name, later)
@@ -342,10 +359,13 @@ class Tracker:
             return version
         declared = as_logged(known, declared)
         if not known.named():
-            told = with_names(known, declared)
+            fits = declared if fact.origin == "server" else fitted(known, declared)
+            told = with_names(known, fits) if fits else None
+            told = told and with_defaults(told, declared)
             why_not = () if told else (f"its rows have types ({listed(known)})",)
             return replace(version, definition=told or declared, holds=told is not None, differs=why_not)
-        differs = tuple(differences(_with_timestamps_of(known, declared), declared))
+        by = "the server" if fact.origin == "server" else "the schema dump"
+        differs = tuple(differences(_with_timestamps_of(known, declared), declared, by))
         if differs:
             return replace(version, holds=False, differs=differs)
         return replace(version, definition=_told_by_server(declared, known))

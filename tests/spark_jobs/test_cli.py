@@ -173,6 +173,24 @@ def test_check_says_that_all_is_well(run: Run, pipeline: Path) -> None:
         assert (ran.status, ran.out, ran.err) == (0, f"{pipeline}: no problems found\n", "")
 
 
+def test_check_reads_schema_dumps(run: Run, pipeline: Path) -> None:
+    log, place = pipeline.parent / "log", "-- CHANGE MASTER TO MASTER_LOG_FILE='b.000001', MASTER_LOG_POS=4;\n"
+    pipeline.write_text(f"lake: x\nsources: {{shop: {{files: {log}, schema_dump: s.sql}}}}\n")
+    dump = pipeline.parent / "s.sql"
+    assert f"sources.shop.schema_dump: {dump}: it cannot be read: No such file" in run("check", "-c", pipeline).err
+    for text, why in (
+        ("CREATE TABLE d.t (a INT);", "it does not say at which position of the log it was taken"),
+        (f"{place}CREATE TABLE d.t (a WHAT);", "line 2: CREATE TABLE of d.t cannot be read"),
+        (f"{place}CREATE TABLE t (a INT);", "line 2: the statement that begins there cannot be read: CREATE TABLE t"),
+    ):
+        dump.write_text(text)
+        ran = run("check", "-c", pipeline)
+        assert (ran.status, ran.out) == (2, "")
+        assert ran.err.startswith(f"sources.shop.schema_dump: {dump}: {why}")
+    dump.write_text(f"{place}CREATE TABLE d.t (a INT);")
+    assert run("check", "-c", pipeline).status == 0
+
+
 def test_check_with_connect_asks_every_source(run: Run, pipeline: Path) -> None:
     text = "lake: x\nsources:\n  gone: {files: ./gone}\n  down: {mysql: {user: u, port: 1, connect_timeout: 2}}\n"
     pipeline.write_text(text)

@@ -86,6 +86,21 @@ def test_a_place_is_text_without_quotes_too(tmp_path: Path, start: str) -> None:
             {"sources.shop": "needs exactly one of mysql and files"},
         ),
         ("lake: x\nsources: {shop: {mysql: {host: db}}}\n", {"sources.shop.mysql.user": "missing"}),
+        (
+            "lake: x\nsources: {shop: {mysql: {user: u}, schema_dump: s.sql}}\n",
+            {"sources.shop": "schema_dump is for a source of files; a server is asked for its tables itself"},
+        ),
+        (
+            "lake: x\nsources: {shop: {files: x, schema_dump: {at: b.000001:4}}}\n",
+            {"sources.shop.schema_dump.file": "missing"},
+        ),
+        (
+            "lake: x\nsources: {shop: {files: x, schema_dump: {file: s.sql, at: 2026-11-21T08:00:00Z}}}\n",
+            {
+                "sources.shop.schema_dump.at": "must be a position or a GTID set: a time does not tell which "
+                "statements come before it"
+            },
+        ),
         ("lake: x\nsources: {shop: {mysql: {user: u, port: high}}}\n", {"sources.shop.mysql.port": "must be a number"}),
         ("lake: x\nsources: {shop: {mysql: {user: u, port: 0}}}\n", {"sources.shop.mysql.port": "must be at least 1"}),
         ("lake: 5\nsources: {shop: {files: x}}\n", {"lake": "must be text"}),
@@ -433,3 +448,11 @@ def test_a_salt_does_not_print(tmp_path: Path) -> None:
     assert rule is not None
     assert rule.masks["a"].salt == "pepper"
     assert "pepper" not in f"{pipeline!r}{pipeline.filters!r}"
+
+
+@pytest.mark.parametrize("said, at", [("s.sql", None), ({"file": "s.sql", "at": "b.000001:4"}, "b.000001:4")])
+def test_a_schema_dump_is_a_file_or_a_file_and_a_place(tmp_path: Path, said: Any, at: str | None) -> None:
+    keys = {"lake": "x", "sources": {"shop": {"files": "logs", "schema_dump": said}}}
+    found = from_keys(keys, tmp_path / "pipeline.yaml").sources["shop"].schema_dump
+    assert found is not None
+    assert (found.file, found.at) == (tmp_path / "s.sql", at)

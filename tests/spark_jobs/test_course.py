@@ -22,6 +22,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.filters import Action, EventFilter, Filters
 from spark_jobs.position import Position, Range
 from spark_jobs.rules import Scope
+from spark_jobs.schema.definitions import Told
 from spark_jobs.schema.statements import judge
 from spark_jobs.survey import Said, Seen, Survey
 
@@ -677,3 +678,65 @@ def test_a_server_tells_the_defaults_behind_the_last_statement(
     rules = replace(OFTEN, complete=on_server, begun=begun)
     found = steps(*statements, standing=standing, rules=rules)
     assert [step.definition.columns[1].default for step in found if isinstance(step, Rows)] == wanted
+
+
+UNNAMED = definition(replace(ID, name=None), replace(V, name=None))
+
+
+def by_dump(offset: int, known: TableDefinition | None = OLD, why: str | None = None) -> Rules:
+    """Rules with a dump that was taken at an offset, and nothing else that names columns."""
+
+    def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
+        raise TableStopped("nothing names them")
+
+    told = Told(at(offset), known, why)
+    return Rules(complete, nowhere, contents=unknown, by_dump=lambda name, _: told if name == NAME else None)
+
+
+WIDER = definition(ID, V, Column("x", 3))
+ADDED = (500, "ALTER TABLE t ADD x INT")
+BARE_WIDER = replace(WIDER, columns=tuple(replace(one, name=None) for one in WIDER.columns))
+
+
+@pytest.mark.parametrize(
+    "statements, maps, rules, wanted",
+    [
+        ((), ((100, UNNAMED),), by_dump(50), ["10-1000 id,v"]),
+        ((), ((100, UNNAMED),), by_dump(900), ["10-1000 id,v"]),
+        ((ADDED,), ((100, UNNAMED), (600, BARE_WIDER)), by_dump(200),
+         ["10-500 id,v", "at 500 id,v,x", "510-1000 id,v,x"]),
+        ((ADDED,), ((600, BARE_WIDER),), by_dump(200), ["510-1000 id,v,x"]),
+        ((ADDED,), ((600, BARE_WIDER),), by_dump(510, WIDER), ["510-1000 id,v,x"]),
+        ((ADDED,), ((600, BARE_WIDER),), by_dump(500), ["510-1000 id,v,x"]),
+        (((500, "CREATE TABLE IF NOT EXISTS t (y INT)"),), ((600, UNNAMED),), by_dump(200), ["510-1000 id,v"]),
+        (((300, "DROP TABLE t"), (500, "CREATE TABLE t (y INT, z INT)")), ((600, UNNAMED),), by_dump(200),
+         ["510-1000 y,z"]),
+        ((), ((100, OLD),), by_dump(50, None, "it is not asked"), ["10-1000 id,v"]),
+    ],
+)  # fmt: skip
+def test_a_dump_names_columns_from_its_place_on_and_before_it_up_to_a_statement(
+    statements: tuple[tuple[int, str], ...],
+    maps: tuple[tuple[int, TableDefinition], ...],
+    rules: Rules,
+    wanted: list[str],
+) -> None:
+    if rules.by_dump(NAME, at(10)) and maps == ((100, OLD),):
+        rules = replace(rules, complete=as_logged)
+    assert shown(steps(*statements, maps=maps, rules=rules)) == wanted
+
+
+@pytest.mark.parametrize(
+    "statements, maps, rules, why",
+    [
+        ((ADDED,), ((100, UNNAMED), (600, BARE_WIDER)), by_dump(600, WIDER), "ALTER TABLE at b.000001:500 chang"),
+        ((), ((100, BARE_WIDER),), by_dump(50), "dump, at b.000001:50, does not fit: .*@3.* the dump .*id"),
+        ((), ((100, UNNAMED),), by_dump(50, None, "line 9: no"), "the schema dump does not tell them: line 9: no"),
+        ((), ((100, UNNAMED),), by_dump(1001), "nothing names them"),
+        ((ADDED,), ((600, UNNAMED),), by_dump(200), "has types .*@1.* known as .*id"),
+    ],
+)  # fmt: skip
+def test_a_table_that_a_dump_does_not_name_stops(
+    statements: tuple[tuple[int, str], ...], maps: tuple[tuple[int, TableDefinition], ...], rules: Rules, why: str
+) -> None:
+    with pytest.raises(TableStopped, match=why):
+        steps(*statements, maps=maps, rules=rules)

@@ -9,15 +9,15 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from spark_jobs import schema_history
+from spark_jobs import dumped, schema_history
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.config import MySQL
-from spark_jobs.errors import LakeError, TableStopped
+from spark_jobs.config import MySQL, SchemaDump
+from spark_jobs.errors import LakeError, StratalogError, TableStopped
 from spark_jobs.lake import Checkpoint, Lake
 from spark_jobs.position import Position
 from spark_jobs.schema.definitions import ask
 from spark_jobs.schema.tracking import TableVersion
-from spark_jobs.schema_history import ask_server, named, read
+from spark_jobs.schema_history import ask_server, by_dump, named, read, reading_of
 from spark_jobs.source.files import Files
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
@@ -174,3 +174,58 @@ def test_a_server_is_asked_behind_the_position_that_its_word_is_of(
     found = ask_server(Lake(str(tmp_path)), source)
     assert found is not None
     assert found.asked.at < source.log().end
+
+
+DUMPED = TableVersion(NAME, at(300), "dump", KNOWN)
+WIDER = replace(KNOWN, columns=(*KNOWN.columns, Column("more", 3)))
+
+
+def test_what_a_dump_tells_is_moved_on_by_statements(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    new = TableName("shop", "new")
+    store(
+        lake,
+        TableVersion(NAME, at(100), "table_map", UNNAMED),
+        DUMPED,
+        TableVersion(NAME, at(400), "ddl", WIDER),
+        TableVersion(NAME, at(500), "ddl", is_dropped=True, renamed_to=new),
+        TableVersion(new, at(500), "ddl", replace(WIDER, name=new)),
+        TableVersion(TableName("shop", "unread"), at(300), "dump", holds=False, note="line 9: why"),
+        TableVersion(TableName("shop", "other"), at(300), "dump", KNOWN, holds=False, differs=("column a: b",)),
+    )
+    told = by_dump(lake, "shop")
+    for place in (4, 300):
+        found = told(NAME, at(place))
+        assert found is not None
+        assert (found.at, found.definition, found.why) == (at(300), KNOWN, None)
+    for name, place in ((NAME, 450), (new, 550)):
+        found = told(name, at(place))
+        assert found is not None
+        assert (found.at, found.definition, found.why) == (at(place), replace(WIDER, name=name), None)
+    assert told(new, at(4)) is None
+    for table, why in (("unread", "line 9: why"), ("other", "column a: b, and the dump, at 2/mysql-bin.000003:300")):
+        found = told(TableName("shop", table), at(4))
+        assert found is not None
+        assert found.why is not None
+        assert found.why.startswith(why)
+    lost = told(NAME, at(600))
+    assert lost is not None
+    assert lost.why == "what followed from it up to 2/mysql-bin.000003:600 is not known"
+
+
+def test_without_a_dump_nothing_is_told(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    store(lake, TOLD, replace(TOLD, origin="ddl"))
+    assert by_dump(lake, "shop")(NAME, at(300)) is None
+
+
+def test_a_dump_that_the_history_has_is_not_read_again(tmp_path: Path) -> None:
+    lake, source = Lake(str(tmp_path / "lake")), Files("shop", tmp_path)
+    path = tmp_path / "schema.sql"
+    path.write_text("-- CHANGE MASTER TO MASTER_LOG_FILE='bin.000001', MASTER_LOG_POS=4;\nCREATE TABLE d.t (a INT);\n")
+    (tmp_path / "bin.000001").write_bytes(b"")
+    one = SchemaDump(file=path)
+    store(lake, TOLD, dump=dumped.mark(one, path.read_bytes()))
+    assert reading_of(lake, source, one) is None
+    with pytest.raises(StratalogError):  # it is read, and its place is looked for in the log
+        reading_of(lake, source, one.model_copy(update={"at": "bin.000001:5"}))

@@ -13,7 +13,7 @@ from spark_jobs.position import Position
 from spark_jobs.schema import definitions
 from spark_jobs.schema.alter import created
 from spark_jobs.schema.declared import on_server_default
-from spark_jobs.schema.definitions import ask, completed, logs_all
+from spark_jobs.schema.definitions import Told, ask, completed, completed_by_dump, fitted, logs_all
 from spark_jobs.source.server import Server
 
 TYPES = [
@@ -289,7 +289,8 @@ def test_a_table_without_a_definition_stops() -> None:
     with pytest.raises(TableStopped) as refused:
         completed("shop", UNNAMED, None, None)
     assert str(refused.value) == (
-        f"{MISSING}, and no definition was read from a server; SET GLOBAL binlog_row_metadata = 'FULL'"
+        f"{MISSING}, and no definition was read from a server; SET GLOBAL binlog_row_metadata = 'FULL', or name a "
+        "schema dump of known position (schema_dump: of a source of files)"
     )
 
 
@@ -409,3 +410,31 @@ def test_a_default_comes_by_name_and_never_as_a_label_that_values_have_not() -> 
     assert definitions.without_defaults(found) == found, "equal, whatever the defaults"
     assert definitions.defaults(definitions.without_defaults(found)) == [(None, None)] * 3
     assert definitions.from_json(definitions.to_json(found)).columns[1].default == "1"
+
+
+@pytest.mark.parametrize(
+    "logged, known, wanted",
+    [
+        (Column(None, 15, 80, charset=255), Column("v", 15, 80, charset=45), True),
+        (Column(None, 15, 20, charset=8), Column("v", 15, 20, charset=45), False),
+        (Column(None, 15, 80), Column("v", 15, 80, charset=45), True),
+        (Column(None, 15, 80, charset=255), Column("v", 15, 20), True),
+        (Column(None, 15, 80), Column("v", 15, 20), False),
+        (Column(None, 252, 2, charset=8), Column("v", 252, 2), True),
+        (Column(None, 3, unsigned=True), Column("v", 3, unsigned=False), False),
+        (Column(None, 3, unsigned=None), Column("v", 3, unsigned=True), True),
+        (Column(None, 3), Column("v", 8), False),
+    ],
+)
+def test_a_declaration_fits_a_log_by_what_its_bytes_depend_on(logged: Column, known: Column, wanted: bool) -> None:
+    found = fitted(*(TableDefinition(TableName("shop", "t"), (one,)) for one in (logged, known)))
+    assert (found is not None) == wanted
+    if found:
+        assert (found.columns[0].name, found.columns[0].meta) == ("v", logged.meta)
+
+
+def test_text_of_unknown_character_set_stops_a_table() -> None:
+    one = TableDefinition(TableName("shop", "t"), (Column("v", 252, 2),))
+    bare = replace(one, columns=(replace(one.columns[0], name=None),))
+    with pytest.raises(TableStopped, match="neither the log nor the schema dump tells the character set of v"):
+        completed_by_dump(bare, Told(READ_AT, one))

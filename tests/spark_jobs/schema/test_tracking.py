@@ -1,4 +1,4 @@
-"""Tables followed by what three origins tell: their definitions behind each, and what is said where they contradict."""
+"""Tables followed by what four origins tell: their definitions behind each, and what is said where they contradict."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -367,3 +367,54 @@ def require_same_as_on_server(database: Database, seed: int, metadata: str) -> s
     finally:
         database.execute(f"SET GLOBAL binlog_row_metadata = '{kept}'")
     return f"{done} statements, equal at {compared} pauses, the key not known at {unknown}"
+
+
+BARE = TableDefinition(TableName("d", "t"), tuple(replace(one, name=None, charset=None) for one in LOGGED.columns))
+
+
+WHOLE = "(id int not null, a varchar(9), b int not null), key: id"
+
+
+def dumped(offset: int, *definitions: TableDefinition, **told: Any) -> Asked:
+    return Asked(at(offset), definitions, is_whole=False, origin="dump", **told)
+
+
+@pytest.mark.parametrize(
+    "facts, wanted",
+    [
+        ([rows(10, BARE), dumped(50, LOGGED)], WHOLE),
+        (
+            [rows(10, BARE), dumped(50, LOGGED), *said("ALTER TABLE t ADD c INT")],
+            "(id int not null, a varchar(9), b int not null, c int), key: id",
+        ),
+        (
+            [dumped(50, LOGGED), *said("ALTER TABLE t RENAME COLUMN a TO x"), rows(200, BARE)],
+            "(id int not null, x varchar(9), b int not null), key: id",
+        ),
+        ([*said("ALTER TABLE t ADD c INT"), dumped(150, LOGGED)], WHOLE),
+        ([rows(10, BARE), dumped(50, replace(LOGGED, columns=(ID, A)))],
+         "(@1 int not null, @2 varchar(9), @3 int not null), key: unknown"),
+        ([*said(T, "DROP TABLE t"), dumped(150, LOGGED)], "dropped"),
+        ([dumped(50, LOGGED), dumped(60, unread=((LOGGED.name, "line 3"),))], WHOLE),
+    ],
+)  # fmt: skip
+def test_a_dump_tells_from_its_place_on(facts: list[Fact], wanted: str) -> None:
+    assert shown(follow(facts)) == wanted
+
+
+def test_what_a_dump_tells_stays_through_rows_that_say_less() -> None:
+    """Each extraction has the TABLE_MAPs anew; they add no version, and take no default away."""
+    known = replace(LOGGED, columns=(ID, replace(A, default="'x'", computed=False), B))
+    found = follow(dumped(50, known), rows(100, BARE), rows(200, BARE))
+    assert [one.origin for one in found] == ["dump"]
+    assert as_of(found)[LOGGED.name].definition == known
+
+
+def test_a_dump_that_contradicts_rows_or_statements_does_not_hold() -> None:
+    other = replace(LOGGED, columns=(ID, A))
+    for facts in ([rows(10, BARE)], said(T, start=10)):
+        *_, last = follow(facts, dumped(60, other))
+        assert (last.origin, last.holds, last.definition) == ("dump", False, other)
+        assert last.differs
+    (one,) = follow(dumped(60, unread=((LOGGED.name, "line 3"),)))
+    assert (one.holds, one.note, one.definition) == (False, "line 3", None)

@@ -1,0 +1,289 @@
+"""A schema dump as mysqldump, mariadb-dump and their like write it: the tables that it makes, and its position.
+
+Source: client/mysqldump.cc of MySQL and MariaDB; the MySQL manual, "Comments" and "mysql Client Commands" (delimiter).
+
+Put here: cutting the text into statements, and what the session is that each of them is said in. Not here: what a
+statement does to a table (tracking.py), or where in a source's log the dump lies (dumped.py).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from spark_jobs.binlog import Session, TableDefinition, TableName
+from spark_jobs.errors import ConfigError, DecodeError, SourceError, StratalogError, Unsupported
+from spark_jobs.gtid import Gtids, parse_gtids
+from spark_jobs.position import Position
+from spark_jobs.schema.alter import default_charset, dropped, index_made, target
+from spark_jobs.schema.declared import Word, converted, words_of
+from spark_jobs.schema.renames import like
+from spark_jobs.schema.statements import Effect, Statement, judge
+from spark_jobs.schema.tracking import Stated, TableVersion, Tracker
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A table of which a dump's statement cannot be read: in which line that begins, and why."""
+
+    line: int
+    name: TableName
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """What a dump says: its tables, those that cannot be read, and the places in logs that it names, each once."""
+
+    definitions: tuple[TableDefinition, ...]
+    unread: tuple[Unread, ...] = ()
+    positions: tuple[Position, ...] = ()
+    gtids: tuple[Gtids, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A statement without its plain comments, or a comment. line: where it begins, from 1."""
+
+    line: int
+    text: str
+    is_comment: bool = False
+
+
+def read_dump(raw: bytes) -> Dump:
+    """Raises SourceError, with the line, for what is no whole dump, or has a table whose name cannot be read."""
+    text = _decoded(raw)
+    script = _Script()
+    for piece in _pieces(text):
+        script.take(piece)
+    if script.is_dump and not script.is_complete:
+        raise SourceError("it is cut: it does not end with the line '-- Dump completed'; make it again")
+    return script.dump()
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise SourceError(
+            f"line {line}: it is no text in UTF-8; unpack it, or make it with --default-character-set=utf8mb4"
+        ) from error
+
+
+_QUOTED = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|`[^`]*+`"""
+_CONDITIONAL = r"/\*M?!(?!999999\\-)"
+"""What is said to servers of a version on is part of the statement; MariaDB's line of the sandbox is not."""
+_COMMENT = rf"(?P<comment>--(?=\s|$)[^\n]*|\#[^\n]*|(?!{_CONDITIONAL})/\*.*?\*/)"
+_OPEN = r"""(?P<open>['"`]|(?!/\*M?!)/\*)"""
+_DELIMITER = re.compile(r"\s*DELIMITER[ \t]+(\S+)[ \t]*(?:\n|$)", re.IGNORECASE)
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    """The text cut as the mysql client cuts it. Raises SourceError for a statement without an end."""
+    at, line, delimiter = 0, 1, ";"
+    while at < len(text):
+        command = _DELIMITER.match(text, at)
+        if command:
+            delimiter = command[1]
+            line += text.count("\n", at, command.end())
+            at = command.end()
+            continue
+        said, begun = [], None
+        for found in _tokens(delimiter).finditer(text, at):
+            before = text[at : found.start()]
+            said.append(before)
+            begun = begun or _begun(line, before)
+            line += before.count("\n")
+            here, at = line, found.end()
+            line += found[0].count("\n")
+            if found["open"]:
+                raise SourceError(
+                    f"line {begun or here}: what begins with {found[0]} in line {here} has no end; it is cut"
+                )
+            if found["comment"]:
+                yield _Piece(here, found[0], is_comment=True)
+                said.append(" ")
+                if begun is None:
+                    break
+            elif found["end"]:
+                yield _Piece(begun or here, "".join(said))
+                break
+            else:
+                begun = begun or here
+                said.append(found[0])
+        else:
+            rest = text[at:]
+            if rest.strip() or begun:
+                raise SourceError(f"line {begun or _begun(line, rest)}: the statement has no end; the dump is cut")
+            return
+
+
+def _tokens(delimiter: str) -> re.Pattern[str]:
+    end = rf"(?P<end>{re.escape(delimiter)})"
+    return re.compile(f"{end}|{_QUOTED}|{_COMMENT}|{_OPEN}", re.DOTALL)
+
+
+def _begun(line: int, text: str) -> int | None:
+    """The line of the first word of a text that begins in a line; None where it is blank."""
+    bare = text.lstrip()
+    return line + text.count("\n", 0, len(text) - len(bare)) if bare else None
+
+
+_HEADER = re.compile(r"-- (?:MySQL|MariaDB) dump ")
+_COMPLETED = "-- Dump completed"
+_DATABASE = re.compile(r"-- Host: .*\sDatabase: (\S.*?)\s*$")
+_SOURCE = re.compile(r"CHANGE\s+(?:MASTER|REPLICATION\s+SOURCE)\s+(?:'[^']*'\s+)?TO\s.*", re.DOTALL | re.IGNORECASE)
+_FILE = re.compile(r"(?:MASTER|SOURCE)_LOG_FILE\s*=\s*'([^']*)'", re.IGNORECASE)
+_OFFSET = re.compile(r"(?:MASTER|SOURCE)_LOG_POS\s*=\s*(\d+)", re.IGNORECASE)
+_GTIDS = re.compile(r"(?:GTID_PURGED|GTID_SLAVE_POS)\s*=\s*(?:/\*!80000\s*'\+'\s*\*/\s*)?'\+?([^']*)'", re.IGNORECASE)
+_OPENED = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
+_HEAD = re.compile(
+    r"\s*(?:/\*M?!\d*)?\s*([A-Za-z]+)\s*(?:\*/)?\s*(?:/\*M?!\d*\s*)?(?:OR\s+REPLACE\s+)?([A-Za-z]*)", re.IGNORECASE
+)
+_SET = re.compile(r"([@\w.]+)\s*:?=\s*('[^']*'|[@\w.]+)")
+_NAMED_IN_QUOTES = re.compile(
+    r'\s*(?:CREATE|ALTER|DROP)\s+TABLE\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?"|\s*USE\s+"', re.IGNORECASE
+)
+"""A dump by --compact does not say its sql_mode; no text stands where something is named."""
+_INDEXES = ("INDEX", "UNIQUE", "FULLTEXT", "SPATIAL")
+
+_QUOTES = {"ANSI", "ANSI_QUOTES", "DB2", "MAXDB", "MSSQL", "ORACLE", "POSTGRESQL"}
+_WITHOUT_OPTIONS = _QUOTES | {"MYSQL323", "MYSQL40", "NO_FIELD_OPTIONS", "NO_TABLE_OPTIONS"}
+"""Modes in which SHOW CREATE TABLE leaves the table's character set out (sql/sql_show.cc, ``store_create_info``)."""
+_ANSI_QUOTES, _NO_BACKSLASH_ESCAPES = 1 << 2, 1 << 20
+"""Bits of sql_mode (sql/system_variables.h)."""
+_UTF8MB4 = 45
+
+
+class _Script:
+    """The session that carries a dump's statements out one after the other, and what it has made."""
+
+    def __init__(self) -> None:
+        self.database: str | None = None
+        self.modes: frozenset[str] = frozenset()
+        self.saved: dict[str, frozenset[str]] = {}
+        self.charsets: dict[str, str] = {}
+        self.tables: dict[TableName, TableVersion] = {}
+        self.without_charset: set[TableName] = set()
+        self.positions: dict[Position, None] = {}
+        self.gtids: dict[str, Gtids] = {}
+        self.is_dump = self.is_complete = False
+
+    def take(self, piece: _Piece) -> None:
+        """Raises SourceError."""
+        try:
+            if piece.is_comment:
+                self._comment(piece.text)
+            else:
+                self._statement(piece)
+        except (ConfigError, DecodeError, IndexError) as error:
+            said = str(error) if isinstance(error, StratalogError) else "it ends too early"
+            raise SourceError(f"line {piece.line}: the statement that begins there cannot be read: {said}") from error
+
+    def _comment(self, text: str) -> None:
+        self.is_dump = self.is_dump or bool(_HEADER.match(text))
+        self.is_complete = self.is_complete or text.startswith(_COMPLETED)
+        named = _DATABASE.match(text)
+        if named and self.database is None:
+            self.database = named[1]
+        self._place(text)
+
+    def _statement(self, piece: _Piece) -> None:
+        head = _HEAD.match(piece.text)
+        match (head[1].upper(), head[2].upper()) if head else ("", ""):
+            case ("SET" | "CHANGE", _):
+                self._place(piece.text)
+                self._set(_OPENED.sub(r" \1 ", piece.text))
+            case ("USE", _):
+                self.database = words_of(self._judged(piece).plain)[1].text
+            case ("CREATE", "DATABASE" | "SCHEMA"):
+                self._schema(words_of(self._judged(piece).plain))
+            case ("CREATE", "TABLE"):
+                self._create(piece)
+            case ("DROP", "TABLE"):
+                for name in dropped(self._judged(piece).plain, self.database or ""):
+                    self.tables.pop(name, None)
+            case ("ALTER", "TABLE"):
+                judged = self._judged(piece)
+                if judged.effect is not Effect.NONE:
+                    self._change(piece, target(judged.plain, self.database or ""))
+            case ("CREATE" | "DROP", kind) if kind in _INDEXES:
+                self._change(piece, index_made(self._judged(piece).plain, self.database or "")[0])
+            case _:
+                pass  # rows, views, routines: nothing about tables
+
+    def _place(self, text: str) -> None:
+        """Raises ConfigError."""
+        for told in _SOURCE.findall(text):
+            file, offset = _FILE.search(told), _OFFSET.search(told)
+            if file and offset:
+                self.positions[Position.parse(f"{file[1]}:{offset[1]}")] = None
+        for said in _GTIDS.findall(text):
+            if said.strip():
+                self.gtids["".join(said.split())] = parse_gtids(said)
+
+    def _set(self, text: str) -> None:
+        """SET sql_mode, to a text or to what was kept of it in a variable."""
+        for name, value in _SET.findall(text):
+            if name.startswith("@") and not name.startswith("@@"):
+                if _is_mode(value):
+                    self.saved[name.casefold()] = self.modes
+            elif _is_mode(name):
+                said = frozenset(value.strip("'").upper().split(","))
+                self.modes = said if value.startswith("'") else self.saved.get(value.casefold(), frozenset())
+
+    def _schema(self, words: list[Word]) -> None:
+        at = next(k for k, word in enumerate(words) if k > 1 and not word.among("IF", "NOT", "EXISTS"))
+        charset = default_charset(words[at + 1 :])
+        if charset:
+            self.charsets[words[at].text] = charset
+
+    def _session(self, text: str) -> Session:
+        has_quotes = bool(self.modes & _QUOTES) or bool(_NAMED_IN_QUOTES.match(text))
+        bits = _ANSI_QUOTES * has_quotes | _NO_BACKSLASH_ESCAPES * ("NO_BACKSLASH_ESCAPES" in self.modes)
+        return Session(bits, _UTF8MB4)
+
+    def _judged(self, piece: _Piece) -> Statement:
+        return judge(piece.text.strip(), self.database or "", self._session(piece.text))
+
+    def _create(self, piece: _Piece) -> None:
+        plain = self._judged(piece).plain
+        name = target(plain, self.database or "")
+        if not name.schema:
+            raise Unsupported(
+                f"CREATE TABLE {name.table} does not say of which database, and no USE stands before it; make the dump "
+                "with --databases"
+            )
+        self._change(piece, name, like(plain, self.database or ""))
+        if self._session(piece.text).has_ansi_quotes or self.modes & _WITHOUT_OPTIONS:
+            self.without_charset.add(name)
+
+    def _change(self, piece: _Piece, name: TableName, other: TableName | None = None) -> None:
+        """Has a statement make or change a table, of which another one may tell the columns."""
+        known = [self.tables[one] for one in (name, other) if one in self.tables]
+        at = Position("dump.1", piece.line)
+        said = Stated(at, self._judged(piece), self.database or "", self._session(piece.text))
+        for one in Tracker(known).follow([said]):
+            if one.name == name:
+                self.tables[name] = one
+
+    def dump(self) -> Dump:
+        tables = [one for _, one in sorted(self.tables.items()) if not one.is_dropped]
+        return Dump(
+            tuple(self._with_charset(one.definition) for one in tables if one.definition),
+            tuple(Unread(one.at.offset, one.name, str(one.note)) for one in tables if not one.definition),
+            tuple(self.positions),
+            tuple(self.gtids.values()),
+        )
+
+    def _with_charset(self, definition: TableDefinition) -> TableDefinition:
+        """With its database's default where it has no character set, and the dump leaves none out."""
+        charset = self.charsets.get(definition.name.schema)
+        if charset is None or definition.name in self.without_charset:
+            return definition
+        columns = (converted(one, charset) if one.charset is None else one for one in definition.columns)
+        return replace(definition, columns=tuple(columns))
+
+
+def _is_mode(name: str) -> bool:
+    return name.upper().rpartition(".")[2].lstrip("@") == "SQL_MODE"
