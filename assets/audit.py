@@ -151,7 +151,7 @@ def _keys(
     from spark_jobs.audit import NEVER_WHOLE, keys_never_whole, repeated_keys
     from spark_jobs.binlog import TableName
 
-    names = {one.key: TableName(*one.origins[0]) for one in tables}
+    names = {one.key: (TableName(*one.origins[0]), one.name) for one in tables}
     with failing():
         found = repeated_keys(spark.session(), pipeline, lineage.source, list(names.values()))
         unseen = keys_never_whole(pipeline, lineage.source)

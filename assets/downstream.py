@@ -3,6 +3,7 @@
 Put here: the step that merges. Not here: how a table is merged (spark_jobs/merge.py).
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # these import pyspark
     from datetime import datetime
 
     from spark_jobs.lake import Head
+    from spark_jobs.merge import Merged
     from spark_jobs.pipeline import Outcome
     from spark_jobs.routes import Destination
 
@@ -59,20 +61,24 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
                 context, {one.key: SourceTable(lake.downstream(*one.name), source) for one in picked.tables}
             )
             wanted = picked.any and not idle
-            outcome = (
-                merge_source(spark.session(), pipeline, source, compacted, tables=picked.names) if wanted else None
-            )
+            merging = partial(merge_source, tables=picked.names, into=picked.targets)
+            outcome = merging(spark.session(), pipeline, source, compacted) if wanted else None
             done = merged_tables(pipeline, source, outcome) if outcome else {}
         yield from before.events(context, done)
-        stopped_here = {name: why for name, why in stopped(outcome).items() if name not in stopped(compacted)}
-        yield from check_results(context, lineage.downstream, stopped_here, _worked_on(outcome))
+        yield from check_results(context, lineage.downstream, _stopped(outcome, compacted), set(done))
         yield from hand_on(context, MERGED, outcome or compacted)
 
     return merge
 
 
-def _worked_on(outcome: "Outcome | None") -> set[Name]:
-    return {(one.name.schema, one.name.table) for one in outcome.merged} if outcome else set()
+def _stopped(outcome: "Outcome | None", compacted: "Outcome | None") -> dict[dg.AssetKey, list[str]]:
+    """Why downstream tables stopped here; what stopped a source table before has been said of its silver."""
+    said_before = stopped(compacted)
+    found: dict[dg.AssetKey, list[str]] = {}
+    for (origin, into), why in outcome.stopped_into.items() if outcome else ():
+        if (origin.schema, origin.table) not in said_before:
+            found.setdefault(downstream_key(into), []).append(why)
+    return found
 
 
 def merged_tables(
@@ -90,7 +96,7 @@ def merged_tables(
     newest = {entry.name: entry.committed_at for entry in outcome.entries} if is_live else {}
     for one in outcome.merged:
         name = (one.name.schema, one.name.table)
-        into = pipeline.routing.of(source, *name)
+        into = _destination(pipeline, source, one)
         table, key = lake.downstream(*into.name), downstream_key(into.name)
         metadata = checkpoint.of_merged(one, table, lake.silver(source, *name), newest.get(name))
         position, version, stands_with = one.range.stop, None, source
@@ -106,6 +112,13 @@ def merged_tables(
             version = f"{position} version {whole.version}"
         found[key] = Done(position, metadata, version, is_elsewhere=stands_with != source)
     return found
+
+
+def _destination(pipeline: Pipeline, source: str, merged: "Merged") -> "Destination":
+    from spark_jobs.lake import downstream_name
+
+    into, name = downstream_name(merged.target), merged.name
+    return next(one for one in pipeline.routing.of(source, name.schema, name.table) if one.name == into)
 
 
 def _first_source(pipeline: Pipeline, head: "Head") -> str:
@@ -137,9 +150,9 @@ def _watermarks(pipeline: Pipeline, into: Name, head: "Head", outcome: "Outcome"
     own, lake, found = {entry.source for entry in outcome.entries}, lake_of(pipeline), {}
     for source in pipeline.sources:
         entries = outcome.entries if source in own else published.read(lake, source)
-        there = [one for one in entries if one.merged and pipeline.routing.of(source, *one.name).name == into]
-        merged = [Position.parse(one.merged) for one in there if one.merged]
-        reached = [max(at, parts.get((source, *one.name), at)) for at, one in zip(merged, there, strict=True)]
+        there = [one for one in entries if into in {to.name for to in pipeline.routing.of(source, *one.name)}]
+        merged = [(one.name, Position.parse(at)) for one in there if (at := one.reached(into))]
+        reached = [max(at, parts.get((source, *name), at)) for name, at in merged]
         if reached:
             found[source] = str(min(reached))
     return found

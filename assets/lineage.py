@@ -121,7 +121,8 @@ def lineages(pipeline: Pipeline, tables: Iterable[Seen]) -> list[Lineage]:
 def _targets(pipeline: Pipeline, source: str, names: list[Name]) -> dict[Name, list[Name]]:
     found: dict[Name, list[Name]] = {}
     for name in names:
-        found.setdefault(pipeline.routing.of(source, *name).name, []).append(name)
+        for into in pipeline.routing.of(source, *name):
+            found.setdefault(into.name, []).append(name)
     return found
 
 

@@ -85,8 +85,8 @@ def _report(context: dg.OpExecutionContext, pipeline: Pipeline, source: str, don
     from spark_jobs.pipeline import lake_of
 
     lake = lake_of(pipeline)
-    for one in done.outcome.merged:
-        name = (one.name.schema, one.name.table)
+    for one in dict.fromkeys(merged.name for merged in done.outcome.merged):
+        name = (one.schema, one.table)
         silver = lake.silver(source, *name)
         head = silver.head()
         if head and head.position:

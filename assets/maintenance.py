@@ -73,7 +73,7 @@ def _keys(pipeline: Pipeline, lineage: Lineage) -> dict[str, dg.AssetKey]:
 
     lake, names = lake_of(pipeline), [one.name for one in lineage.silver]
     silver = {lake.silver(lineage.source, *name).path: silver_key(lineage.source, name) for name in names}
-    targets = [pipeline.routing.of(lineage.source, *name).name for name in names]
+    targets = [into.name for name in names for into in pipeline.routing.of(lineage.source, *name)]
     downstream = {lake.downstream(*name).path: downstream_key(name) for name in targets}
     return {lake.bronze(lineage.source).path: lineage.bronze} | silver | downstream
 

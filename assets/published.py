@@ -11,7 +11,7 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.checkpoint import Metadata
-from assets.lineage import Lineage, Name
+from assets.lineage import Lineage
 from assets.report import refresh
 from assets.standing import published_position
 from assets.steps import RETRY, Done, Events, Sessions, compared, failing, materialized
@@ -57,19 +57,25 @@ def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
         _say(context, source, merged)
         stopped = [entry for entry in entries if entry.state == "stopped"]
         if stopped:
-            restate(context, lineage, {entry.name for entry in stopped})
+            restate(context, lineage, stopped)
             fail(context, stopped)
 
     return publish
 
 
-def restate(context: dg.OpExecutionContext, lineage: Lineage, stopped: set[Name]) -> None:
+def restate(context: dg.OpExecutionContext, lineage: Lineage, stopped: "Sequence[Entry]") -> None:
     """Says once more where the assets stand that the run had nothing new for.
 
     In a run that fails, Dagster shows every asset as failed that was not materialized, and these did not fail.
     """
-    tables = (*lineage.silver, *lineage.downstream)
-    going = [lineage.bronze, *(one.key for one in tables if not stopped.intersection(one.origins))]
+    by_name = {entry.name: entry for entry in stopped}
+    silver = [one.key for one in lineage.silver if not by_name.keys() & one.origins]
+    downstream = [
+        one.key
+        for one in lineage.downstream
+        if not any(by_name[name].is_stopped_in(one.name) for name in one.origins if name in by_name)
+    ]
+    going = [lineage.bronze, *silver, *downstream]
     wanted = [key for key in going if key in context.selected_asset_keys]
     for materialization in checkpoint.said_before(context.instance, wanted, context.run_id):
         context.log_event(materialization)

@@ -52,7 +52,8 @@ def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
             outcome = compact_source(spark.session(), pipeline, source, tables=picked.names) if wanted else None
             done = _done(pipeline, source, outcome)
         yield from before.events(context, done)
-        yield from check_results(context, lineage.silver, stopped(outcome), _worked_on(outcome))
+        reasons = {silver_key(source, name): [why] for name, why in stopped(outcome).items()}
+        yield from check_results(context, lineage.silver, reasons, set(done))
         yield from hand_on(context, COMPACTED, outcome)
 
     return compact
@@ -61,10 +62,6 @@ def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
 def stopped(outcome: "Outcome | None") -> dict[Name, str]:
     """Why tables stopped, by name."""
     return {(name.schema, name.table): reason for name, reason in outcome.stopped.items()} if outcome else {}
-
-
-def _worked_on(outcome: "Outcome | None") -> set[Name]:
-    return {(one.name.schema, one.name.table) for one in outcome.compacted} if outcome else set()
 
 
 def _done(pipeline: Pipeline, source: str, outcome: "Outcome | None") -> dict[dg.AssetKey, Done]:

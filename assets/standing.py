@@ -29,6 +29,8 @@ class Backlog:
     """Between bronze and the log's end; where another log is to be taken up, that log's, of which bronze has most."""
     reset: bool = False
     """Whether a table is to be done over from bronze, and no run has tried since."""
+    rerouted: bool = False
+    """Whether a table goes to a downstream table by now in which nothing of it is."""
 
     @property
     def moved(self) -> bool:
@@ -39,7 +41,7 @@ class Backlog:
         """Whether bronze holds what no run has carried further: one was cut short, went no further, or is to come."""
         if self.bronze is None:
             return False
-        return self.published is None or self.published < self.bronze or self.reset
+        return self.published is None or self.published < self.bronze or self.reset or self.rerouted
 
 
 def backlog(pipeline: Pipeline, source: str) -> Backlog:
@@ -53,8 +55,10 @@ def backlog(pipeline: Pipeline, source: str) -> Backlog:
     log = endpoints_of(pipeline, source).first(lambda one: glance(one, head), proves=False)
     moves = bronze is not None and bronze.stretch < log.end.stretch
     size = log.bytes_from(log.first if bronze is None or moves else bronze)
-    is_reset = any(entry.state == published.RESET for entry in published.read(lake_of(pipeline), source))
-    return Backlog(log.end, bronze, published_position(pipeline, source), size, is_reset)
+    entries = published.read(lake_of(pipeline), source)
+    is_reset = any(entry.state == published.RESET for entry in entries)
+    at = published_position(pipeline, source)
+    return Backlog(log.end, bronze, at, size, is_reset, _is_rerouted(pipeline, source, entries))
 
 
 def bronze_position(pipeline: Pipeline, source: str) -> Position | None:
@@ -82,13 +86,22 @@ def settled(pipeline: Pipeline, source: str) -> bool:
         return False
     entries = published.read(lake_of(pipeline), source)
     wanted = [entry for entry in entries if pipeline.scope.holds(*entry.name)]
-    return all(entry.holds(str(bronze)) for entry in wanted) and _untouched(pipeline, source, wanted)
+    holds = all(entry.holds(str(bronze)) for entry in wanted) and not _is_rerouted(pipeline, source, wanted)
+    return holds and _untouched(pipeline, source, wanted)
 
 
 def heads(tables: "list[Table]") -> "list[Head | None]":
     """The heads of tables, in their order."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda table: table.head(), tables))
+
+
+def _is_rerouted(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
+    """Whether a table that goes on has a downstream table by routes: in which nothing of it is yet."""
+    going = [one for one in entries if one.state == "current" and one.into and pipeline.scope.holds(*one.name)]
+    return any(
+        {to.name for to in pipeline.routing.of(source, *one.name)} - {to.name for to in one.into} for one in going
+    )
 
 
 def _untouched(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:

@@ -78,6 +78,11 @@ class Chosen:
 
         return None if self.all else frozenset(TableName(*name) for one in self.tables for name in one.origins)
 
+    @property
+    def targets(self) -> frozenset[Name] | None:
+        """The tables of the layer to work on; None for all."""
+        return None if self.all else frozenset(one.name for one in self.tables)
+
 
 def chosen(context: dg.OpExecutionContext, lineage: Lineage, tables: tuple[TableAsset, ...]) -> Chosen:
     """The selected ones among a layer's tables.
@@ -180,7 +185,10 @@ def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, done: Done)
 
 
 def check_results(
-    context: dg.OpExecutionContext, tables: Sequence[TableAsset], stopped: dict[Name, str], touched: set[Name]
+    context: dg.OpExecutionContext,
+    tables: Sequence[TableAsset],
+    stopped: dict[dg.AssetKey, list[str]],
+    touched: set[dg.AssetKey],
 ) -> Iterator[dg.AssetCheckResult]:
     """Failed for tables that stopped, passed for those that were worked on.
 
@@ -188,13 +196,13 @@ def check_results(
     selection in the UI takes them in, and wants a result of each.
     """
     for one in tables:
-        reasons = [stopped[name] for name in one.origins if name in stopped]
+        reasons = stopped.get(one.key, [])
         if one.check and one.check.key in context.selected_asset_check_keys:
             description = "\n".join(reasons) or None
             yield dg.AssetCheckResult(
                 asset_key=one.key, check_name=GOES_ON, passed=not reasons, description=description
             )
-        elif one.check and (reasons or touched.intersection(one.origins)):
+        elif one.check and (reasons or one.key in touched):
             context.log_event(_evaluation(one, reasons))  # type: ignore[arg-type] # taken, though its annotation is older
 
 

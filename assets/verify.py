@@ -7,7 +7,7 @@ The checks are there only where pipeline.yaml says ``verify: true``: each reads 
 Dagster runs an asset's checks whenever somebody materializes it by hand.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -19,6 +19,7 @@ from assets.steps import RETRY, Sessions, failing
 from spark_jobs.config import Pipeline
 
 if TYPE_CHECKING:  # imports pyspark
+    from spark_jobs.pipeline import TableInto
     from spark_jobs.verify import Verdict
 
 EQUALS_SOURCE = "equals_source"
@@ -44,21 +45,28 @@ def verify_checks(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.AssetCh
     def verify(
         context: dg.AssetCheckExecutionContext, spark: dg.ResourceParam[Sessions]
     ) -> Iterator[dg.AssetCheckResult]:
+        from spark_jobs.binlog import TableName
         from spark_jobs.verify import verify_source
 
         selected = {key.asset_key for key in context.selected_asset_check_keys}
         chosen = [one for one in tables if one.key in selected]
-        names = {name: one for one in chosen for name in one.origins}
+        wanted = {(TableName(*one.origins[0]), one.name): one for one in chosen}
+        names, left = {name for name, _ in wanted}, dict(wanted)
         with failing():
-            found = verify_source(spark.session(), pipeline, source, lambda name: (name.schema, name.table) in names)
+            found = verify_source(spark.session(), pipeline, source, names.__contains__, lambda *pair: pair in wanted)
             for verdict in found:
-                one = names.pop((verdict.table.schema, verdict.table.table))
-                yield _result(one, verdict)
-        for one in names.values():
+                yield _result(left.pop(_compared(left, verdict)), verdict)
+        for one in left.values():
             said = "neither the source nor the lake has the table any more"
             yield dg.AssetCheckResult(asset_key=one.key, check_name=EQUALS_SOURCE, passed=True, description=said)
 
     return verify
+
+
+def _compared(wanted: "Iterable[TableInto]", verdict: "Verdict") -> "TableInto":
+    """Which of these tables a verdict is about: of one that goes to several, it names the downstream table."""
+    own = (pair for pair in wanted if pair[0] == verdict.table)
+    return next(pair for pair in own if verdict.into in (None, ".".join(pair[1])))
 
 
 def checked_tables(pipeline: Pipeline, lineage: Lineage) -> list[TableAsset]:

@@ -18,7 +18,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config import Pipeline
 from spark_jobs.lake import Checkpoint, Head, Table
 from spark_jobs.log_files import BinlogFile
-from spark_jobs.pipeline import downstream_of, lake_of
+from spark_jobs.pipeline import TableInto, destinations_of, downstream_of, lake_of
 from spark_jobs.position import FIRST_EVENT
 from spark_jobs.source import Part
 from spark_jobs.stretches import Stretch, stretches
@@ -90,13 +90,14 @@ def _was_passed_over(stretch: Stretch | None, gap: Part) -> bool:
 
 
 def repeated_keys(
-    spark: SparkSession, pipeline: Pipeline, source: str, names: Sequence[TableName]
-) -> dict[TableName, int]:
+    spark: SparkSession, pipeline: Pipeline, source: str, names: Sequence[TableInto]
+) -> dict[TableInto, int]:
     """Of downstream tables, how many keys stand in several rows; those without a key or without a row are left out.
 
-    Reads the columns of keys alone, some tables a Spark job.
+    names: each a source table, and the downstream table that is meant. Reads the columns of keys alone, some tables a
+    Spark job.
     """
-    counted: dict[TableName, int] = {}
+    counted: dict[TableInto, int] = {}
     frames = [(name, frame) for name in names if (frame := _repeated(spark, pipeline, source, name)) is not None]
     for at in range(0, len(frames), _AT_ONCE):
         some = frames[at : at + _AT_ONCE]
@@ -112,19 +113,25 @@ NEVER_WHOLE = (
 """Why downstream lacks keys that silver has."""
 
 
-def keys_never_whole(pipeline: Pipeline, source: str) -> dict[TableName, int]:
-    """By table, the keys that downstream lacks for want of a whole row image, as the last run left them; without a JVM.
+def keys_never_whole(pipeline: Pipeline, source: str) -> dict[TableInto, int]:
+    """The keys that downstream tables lack for want of a whole row image, as the last run left them; without a JVM.
 
     Tables that lack none are left out.
     """
     entries = published.read(lake_of(pipeline), source)
-    return {TableName(*one.name): one.keys_never_whole for one in entries if one.keys_never_whole}
+    return {
+        (TableName(*entry.name), one.name): one.keys_never_whole
+        for entry in entries
+        for one in entry.into
+        if one.keys_never_whole
+    }
 
 
-def _repeated(spark: SparkSession, pipeline: Pipeline, source: str, name: TableName) -> DataFrame | None:
-    lake = lake_of(pipeline)
+def _repeated(spark: SparkSession, pipeline: Pipeline, source: str, named: TableInto) -> DataFrame | None:
+    lake, (name, into) = lake_of(pipeline), named
     origin = lake.silver(source, name.schema, name.table)
-    merged = downstream_of(pipeline, lake, source, name)
+    (found,) = (one for one in destinations_of(pipeline, source, name) if one.name == into)
+    merged = downstream_of(lake, source, name, found)
     pinned, head = origin.head(), merged.head()
     if pinned is None or pinned.checkpoint is None or head is None:
         return None

@@ -290,6 +290,10 @@ def _say_status(one: "SourceStatus", *, everything: bool) -> None:
         ["table", "state", "silver", "downstream", "older rows"],
         [[t.table, t.state, t.silver or "", t.downstream or "", _older_rows(t)] for t in shown],
     )
+    _print_grid(
+        ["table", "into", "downstream"],
+        [[t.table, to["table"] or "", to["downstream"] or ""] for t in shown for to in t.targets or ()],
+    )
     _print_grid(["keys shared", "settled up to"], [[t.table, t.watermark] for t in one.tables if t.watermark])
     _print_grid(
         ["passed over for", "at", "event", "since"],
@@ -329,7 +333,7 @@ def _condition(one: "SourceStatus") -> tuple[str, str]:
     if one.warning:
         return "near to losing log", "red"
     going = [table for table in one.tables if table.state in ("current", "reset")]
-    behind = one.backlog_bytes or any(not _is_at(table, one) for table in going)
+    behind = one.backlog_bytes or any(not table.is_at(one.bronze) for table in going)
     return ("behind", "yellow") if behind else ("up to date", "green")
 
 
@@ -356,13 +360,9 @@ def _span(seconds: float) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
-def _is_at(table: "TableStatus", one: "SourceStatus") -> bool:
-    return table.silver == one.bronze == (table.downstream or one.bronze)
-
-
 def _is_well(table: "TableStatus", one: "SourceStatus") -> bool:
     """Whether there is nothing to look at."""
-    is_current = table.state == "current" and _is_at(table, one) and not table.keys_never_whole
+    is_current = table.state == "current" and table.is_at(one.bronze) and not table.keys_never_whole
     return table.state == "ignored" or (is_current and table.complete is not False)
 
 
@@ -1103,7 +1103,7 @@ def _say_outcome(source: str, outcome: "Outcome") -> None:
     _print_grid(["silver", "left out by", "events"], left)
     merged = [
         [
-            str(one.name),
+            f"{one.name} into {one.into}" if one.into else str(one.name),
             str(one.inserted),
             str(one.updated),
             str(one.deleted),
@@ -1138,7 +1138,7 @@ def _say_verdicts(verdicts: "list[Verdict]", *, values: bool) -> None:
     head = ["table", "state", "rows", "in the lake", "missing", "extra", "different", "older", "changing", "seconds"]
     rows = [
         [
-            str(one.table),
+            one.said,
             one.state,
             *(str(count) for count in (one.source_rows, one.lake_rows, one.missing, one.extra, one.different)),
             *(str(one.older), str(one.changing), f"{one.seconds:.1f}"),

@@ -18,8 +18,10 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     SecretStr,
+    Tag,
     ValidationError,
     field_validator,
     model_validator,
@@ -60,12 +62,12 @@ def _table_pattern(text: str) -> str:
     return _pattern(text)
 
 
-def _one_table(said: object) -> object:
-    if isinstance(said, list):
-        raise ValueError(  # noqa: TRY004 - what pydantic makes a line of its list of
-            "one source table in several downstream tables is not handled yet: name one, and make views of it"
-        )
-    return said
+_ONE, _SEVERAL = "(one)", "(several)"
+"""How a value is written that may be one or a list of them; pydantic puts it into the path of what is wrong there."""
+
+
+def _form(said: object) -> str:
+    return _SEVERAL if isinstance(said, list | tuple) else _ONE
 
 
 def _downstream(text: str) -> str:
@@ -265,15 +267,22 @@ class Source(_Model):
         return tuple(one.server(self.mysql) for one in self.endpoints) or (self.mysql,)
 
 
+_Target = Annotated[str, AfterValidator(_downstream)]
+
+
 class RouteRule(_Model):
     """One line of ``routes:``."""
 
     source: Annotated[str, AfterValidator(_pattern)] = Field(alias="from")
     """A pattern of source tables."""
-    to: Annotated[str, BeforeValidator(_one_table), AfterValidator(_downstream)]
-    """The downstream table that their rows go to. ``{1}``, ``{2}``, … stand for what the ``*`` and ``?`` of ``from``
-    stood for, in order; ``{schema}``, ``{table}``, ``{source}`` for the names. Where several tables may meet in one,
-    each row has ``_source``, ``_schema`` and ``_table`` beside it, which join the key."""
+    to: Annotated[
+        Annotated[_Target, Tag(_ONE)] | Annotated[tuple[_Target, ...], Field(min_length=1), Tag(_SEVERAL)],
+        Discriminator(_form),
+    ]
+    """The downstream table that their rows go to, or a list of several, to each of which they all go. ``{1}``, ``{2}``,
+    … stand for what the ``*`` and ``?`` of ``from`` stood for, in order; ``{schema}``, ``{table}``, ``{source}`` for
+    the names. Where several tables may meet in one, each row has ``_source``, ``_schema`` and ``_table`` beside it,
+    which join the key."""
     sources: tuple[Annotated[str, AfterValidator(_source_pattern)], ...] = ()
     """The sources that it is about, by name or pattern. Without any it is about all, of which one has the table: tables
     of several in one are wanted where several are named, as by ``["*"]``."""
@@ -282,7 +291,8 @@ class RouteRule(_Model):
     that wrote it last, and gone where that one deleted it; the three columns say which one it was."""
 
     def route(self) -> Route:
-        return Route(Pattern.parse(self.source), Pattern.parse(self.to), self.sources, self.keys == "shared")
+        to = (self.to,) if isinstance(self.to, str) else self.to
+        return Route(Pattern.parse(self.source), tuple(map(Pattern.parse, to)), self.sources, self.keys == "shared")
 
 
 def _regex(text: str) -> str:
@@ -626,7 +636,8 @@ def _problems(error: ValidationError) -> dict[str, str]:
     """pydantic's findings under paths as a user writes them, without the input (it may hold a secret)."""
     found: dict[str, str] = {}
     for problem in error.errors(include_input=False, include_url=False):
-        key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
+        path = [part for part in problem["loc"] if part not in (_ONE, _SEVERAL)]
+        key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
         said = _WORDS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
         found[key] = said.format(**problem.get("ctx", {})) if problem["type"] in _WORDS else said
     return found
@@ -730,7 +741,7 @@ def _route(rule: Any) -> Route | None:
         return RouteRule.model_validate(rule).route()
     except ValidationError:
         found = _pattern_text(rule.get("from")) if isinstance(rule, dict) else None
-        return Route(Pattern.parse(found), Pattern("{schema}", "{table}")) if found else None
+        return Route(Pattern.parse(found), (Pattern("{schema}", "{table}"),)) if found else None
 
 
 def _pattern_text(text: Any) -> str | None:

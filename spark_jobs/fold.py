@@ -65,20 +65,16 @@ def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
         return "it is being loaded"
     if head.checkpoint is None or head.checkpoint.kind == ALTERING:
         return "it is between two sets of columns, where a run ended"
-    merged = _downstream(lake, entry)
-    if isinstance(merged, SharedPart):
+    merged = [view(Table(one.path, lake.plain), (entry.source, *entry.name)) for one in entry.into]
+    if any(isinstance(one, SharedPart) for one in merged):
         return "it has keys in common with other sources' tables, whose older changes its deletes have to outdo"
-    return None if _is_merged(lake, entry, head, merged) else "downstream has not got all of it yet"
+    is_merged = bool(merged) and all(_is_merged(lake, entry, head, one) for one in merged)
+    return None if is_merged else "downstream has not got all of it yet"
 
 
-def _downstream(lake: Lake, entry: Entry) -> Table | None:
-    found = Table(entry.downstream, lake.plain) if entry.downstream else None
-    return found and view(found, (entry.source, *entry.name))
-
-
-def _is_merged(lake: Lake, entry: Entry, head: Head, table: Table | None) -> bool:
+def _is_merged(lake: Lake, entry: Entry, head: Head, table: Table) -> bool:
     """Whether downstream has what silver has: no window, and no window done again, is still to come by."""
-    merged = table.head() if table else None
+    merged = table.head()
     if merged is None or merged.checkpoint is None:
         return False
     since = lake.silver(entry.source, *entry.name).since(int(merged.checkpoint.notes["silver_version"]))

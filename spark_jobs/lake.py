@@ -150,6 +150,12 @@ class Lake:
         return Table("/".join([self.root, *map(_folder, names)]), self.plain)
 
 
+def downstream_name(path: str) -> tuple[str, str]:
+    """Schema and table of the downstream table at a path."""
+    schema, table = path.rsplit("/", 2)[1:]
+    return schema, table
+
+
 def _folder(name: str) -> str:
     """A name as one folder. Raises TableStopped for one that no path holds as it is.
 

@@ -254,7 +254,7 @@ class _Work:
             raise TableStopped(f"is {why or 'not in scope; add it to tables: in the configuration'}")
         if name in before.stopped:
             raise TableStopped(f"cannot be loaded while it is stopped: {before.stopped[name]}")
-        if self.pipeline.routing.of(self.source, name.schema, name.table).is_shared:
+        if any(into.is_shared for into in self.pipeline.routing.of(self.source, name.schema, name.table)):
             raise TableStopped(
                 "cannot be loaded while it has keys in common with other sources' tables (keys: shared): nothing tells "
                 "when its rows were written, and so which of two is the newer one"

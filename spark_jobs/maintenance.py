@@ -27,7 +27,7 @@ from spark_jobs.fold import Folded, fold, why_not
 from spark_jobs.lake import MAINTENANCE, Head, Lake, Table, patiently
 from spark_jobs.parts import view
 from spark_jobs.pipeline import lake_of
-from spark_jobs.published import Entry
+from spark_jobs.published import Entry, Target
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
     yield lake.bronze(source), None
     yield lake.schema(source), None
     yield lake.clock(source), None
-    downstream = {entry.downstream for entry in entries if entry.downstream}
+    downstream = {one.path for entry in entries for one in entry.into}
     opened = published.versions(lake)
     for entry in entries:
         if entry.silver_version is not None:
@@ -119,10 +119,10 @@ def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
 
 
 def _merged(lake: Lake, entry: Entry) -> list[int]:
-    """The silver version that was merged last: a merge after a backfill compares with it."""
+    """The silver version that each downstream table merged last: a merge after a backfill compares with it."""
     owner = (entry.source, *entry.name)
-    head = view(Table(entry.downstream, lake.plain), owner).head() if entry.downstream else None
-    return [int(head.checkpoint.notes["silver_version"])] if head and head.checkpoint else []
+    heads = (view(Table(one.path, lake.plain), owner).head() for one in entry.into)
+    return [int(head.checkpoint.notes["silver_version"]) for head in heads if head and head.checkpoint]
 
 
 def _folding(lake: Lake, source: str) -> dict[str, Entry]:
@@ -203,9 +203,14 @@ def _publish(spark: SparkSession, lake: Lake, source: str, done: dict[str, Maint
 
 
 def _renewed(entry: Entry, lake: Lake, done: dict[str, Maintained]) -> Entry:
-    silver, downstream = done.get(lake.silver(entry.source, *entry.name).path), done.get(entry.downstream or "")
+    silver = done.get(lake.silver(entry.source, *entry.name).path)
     if silver and entry.silver_version == silver.version_before:
         entry = replace(entry, silver_version=silver.version_after)
-    if downstream and entry.downstream_version == downstream.version_before:
-        entry = replace(entry, downstream_version=downstream.version_after)
-    return entry
+    targets = [_rewritten(one, done.get(one.path)) for one in entry.into]
+    return entry.with_targets(targets) if targets else entry
+
+
+def _rewritten(target: Target, done: Maintained | None) -> Target:
+    if done is None or target.version != done.version_before:
+        return target
+    return replace(target, version=done.version_after)

@@ -22,7 +22,7 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import Content, Standing, Turn
 from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.lake import Head, Lake
-from spark_jobs.pipeline import Planner, downstream_of, is_complete, lake_of
+from spark_jobs.pipeline import Planner, destinations_of, downstream_of, is_complete, lake_of
 from spark_jobs.position import Position
 from spark_jobs.published import RESET, Entry
 from spark_jobs.schema.statements import Effect, Statement, judge
@@ -155,8 +155,8 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
                 f"stratalog load --source {source} --table {table} reads them from the server behind the next run"
             }
         )
-    into = downstream_of(pipeline, lake, source, name)
-    rows = into.held(spark).count() if into.head() else 0
+    into = [downstream_of(lake, source, name, one) for one in destinations_of(pipeline, source, name)]
+    rows = sum(one.held(spark).count() for one in into if one.head())
     return Reset(entry, planner.oldest, rows, lost)
 
 

@@ -15,7 +15,8 @@ that were **loaded**: they count as older than all that the log says behind wher
 
 Where silver was **renewed** (by other rules about its columns, or about which statements empty the table, or because
 the table was begun anew), all of silver is folded and replaces the target, columns and all, in one commit: once silver
-is where the target is, so that nobody sees the table go back.
+is where the target is, so that nobody sees the table go back. The same is done where windows that the target has not
+got were folded into one, while no route led to it.
 
 A **part** of a table of several (parts.py) is merged as a table by itself, its marks beside each row and in the key.
 The columns are the union of all parts', so statements are not carried out on it: where one changed values of rows, the
@@ -73,6 +74,8 @@ class Merged:
     seconds: float = 0.0
     unseen: int = 0
     """Keys that the table lacks because no row image of theirs was whole."""
+    into: str | None = None
+    """The downstream table's name, where the source table goes to several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +300,9 @@ def _news(work: Work, head: Head) -> News:
     changes = [one for version, one in reversed(new) if version > altered and one.kind == silver.CHANGE]
     redone = [] if merged < 0 else [pair for one in found if one.kind == REDO for pair in one.notes["ranges"]]
     again = () if merged < 0 else work.again
-    is_renewed = merged >= 0 and any(one.notes.get(silver.RENEWED) for one in found)
-    here, there = head.position, work.pinned.position
+    here, there, floor = head.position, work.pinned.position, silver.folded(work.pinned)
+    is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
+    is_renewed = merged >= 0 and (is_folded_since or any(one.notes.get(silver.RENEWED) for one in found))
     return News(
         windows=sum(one.kind != silver.CHANGE or silver.CARRIED in one.notes for one in found),
         steps=[step for one in changes for step in one.notes["steps"]],

@@ -7,11 +7,12 @@ Not here: the work on one table (compact.py, merge.py), or who asked for it (cli
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -30,7 +31,8 @@ from spark_jobs.merge import Work as MergeWork
 from spark_jobs.overlay import UNSEEN
 from spark_jobs.parts import PartTable, SharedPart
 from spark_jobs.position import Position, Range
-from spark_jobs.published import Entry
+from spark_jobs.published import Entry, Target
+from spark_jobs.routes import Destination, Name
 from spark_jobs.schema.declared import on_server_default
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema_history import by_dump, follow, named, reading_of
@@ -52,11 +54,15 @@ _TABLES_AT_ONCE = 4
 Result = TypeVar("Result")
 
 
+TableInto = tuple[TableName, Name]
+"""A source table, and a downstream table that its rows go to."""
+
+
 class Named(Protocol):
-    """Work on one table."""
+    """Work on one table, and what it is known by: the table, or where it goes too."""
 
     @property
-    def name(self) -> TableName: ...
+    def name(self) -> TableName | TableInto: ...
 
 
 Item = TypeVar("Item", bound=Named)
@@ -71,6 +77,8 @@ class Outcome:
     compacted: list[Compacted] = field(default_factory=list)
     merged: list[Merged] = field(default_factory=list)
     stopped: dict[TableName, str] = field(default_factory=dict)
+    stopped_into: dict[TableInto, str] = field(default_factory=dict)
+    """Of the tables that stopped on their way downstream, why, by downstream table too: others of theirs may go on."""
     new: set[seen.Seen] = field(default_factory=set)
 
 
@@ -78,15 +86,19 @@ def lake_of(pipeline: Pipeline) -> Lake:
     return Lake(pipeline.lake, plain=pipeline.compat == "plain")
 
 
-def downstream_of(pipeline: Pipeline, lake: Lake, source: str, name: TableName) -> Table:
-    """Where a source table's rows are merged to: a table, or its part of one of several.
-
-    Raises TableStopped where routes do not tell.
-    """
+def destinations_of(pipeline: Pipeline, source: str, name: TableName) -> tuple[Destination, ...]:
+    """The downstream tables that a source table's rows are merged to. Raises TableStopped where routes do not tell."""
     try:
-        into = pipeline.routing.of(source, name.schema, name.table)
+        return pipeline.routing.of(source, name.schema, name.table)
     except ConfigError as error:
         raise TableStopped(f"{source}: {name}: {error}") from error
+
+
+def downstream_of(lake: Lake, source: str, name: TableName, into: Destination) -> Table:
+    """A downstream table as a source table has it: the table, or its part of one of several.
+
+    Raises TableStopped where the lake has no place for it.
+    """
     table = lake.downstream(*into.name)
     if into.is_shared:
         return SharedPart(table, (source, name.schema, name.table))
@@ -156,18 +168,20 @@ def compact_source(
     return Outcome(after, planner.end, compacted=done, stopped=planned.stopped, new=new)
 
 
-def merge_source(
+def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     spark: SparkSession,
     pipeline: Pipeline,
     name: str,
     before: Outcome | None = None,
     *,
     tables: frozenset[TableName] | None = None,
+    into: frozenset[Name] | None = None,
     again: Mapping[TableName, tuple[Range, ...]] | None = None,
 ) -> Outcome:
     """Silver -> downstream for every table in scope (of ``tables``, where given), up to silver's checkpoint.
 
-    again: windows of tables whose keys are merged although silver has not replaced them.
+    into: the downstream tables to merge into; all without it. again: windows of tables whose keys are merged although
+    silver has not replaced them.
     """
     lake = lake_of(pipeline)
     entries = before.entries if before else published.read(lake, name)
@@ -175,14 +189,23 @@ def merge_source(
     stopped = dict(before.stopped) if before else {}
     chosen = [one for one in entries if scope.holds(*one.name) and one.position and _is_in(tables, one)]
     names = [TableName(*one.name) for one in chosen]
+    legs = {one: _destinations(pipeline, name, one, stopped) for one in names}
     turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
-    targets = [Target(spark, pipeline, lake, name, one, turns, (again or {}).get(one, ())) for one in names]
-    brought = _at_one_version({one.name: one for one in each_table(targets, Target.bring, stopped)})
-    after = [_after_merge(entry, brought.get(TableName(*entry.name)), stopped) for entry in entries]
+    deliveries = [
+        Delivery(spark, lake, name, origin, one, len(found) > 1, turns, (again or {}).get(origin, ()))
+        for origin, found in legs.items()
+        for one in found
+        if into is None or one.name in into
+    ]
+    stopped_into: dict[TableInto, str] = {}
+    brought = _at_one_version({one.name: one for one in each_table(deliveries, Delivery.bring, stopped_into)})
+    stopped |= _by_table(stopped_into)
+    arrivals = _Arrivals(lake, legs, brought, stopped_into, stopped)
     done = [one.merged for one in brought.values() if one.merged]
     position = before.position if before else published.surveyed(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
-    return Outcome(after, position, compacted=compacted, merged=done, stopped=stopped, new=new)
+    after = [arrivals.after(one) for one in entries]
+    return Outcome(after, position, compacted, done, stopped, stopped_into, new)
 
 
 def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome) -> None:
@@ -390,9 +413,9 @@ class Planner:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """A table after its merge: the heads of both layers, and what was merged where anything was."""
+    """A table after a merge into one downstream table: the heads of both layers, and what was merged if anything."""
 
-    name: TableName
+    name: TableInto
     target: Table
     silver: Head | None
     downstream: Head | None
@@ -402,21 +425,37 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A source table on its way downstream."""
+class Delivery:
+    """A source table on its way to one downstream table."""
 
     spark: SparkSession
-    pipeline: Pipeline
     lake: Lake
     source: str
-    name: TableName
+    origin: TableName
+    into: Destination
+    is_one_of_several: bool
+    """Whether the source table goes to others too."""
     turns: dict[str, threading.Lock]
     """By path: parts of one table are merged one after the other."""
     again: tuple[Range, ...] = ()
 
+    @property
+    def name(self) -> TableInto:
+        return self.origin, self.into.name
+
     def bring(self) -> Brought:
         """Merges what is new. Raises TableStopped, LakeError, LostRace."""
-        into = downstream_of(self.pipeline, self.lake, self.source, self.name)
+        if not self.is_one_of_several:
+            return self._bring()
+        try:
+            return self._bring()
+        except StratalogError as error:
+            where = f"{self.source}: {self.origin}"
+            said = str(error).removeprefix(f"{where}: ")
+            raise type(error)(f"{where} into {self.into}: {said}") from error
+
+    def _bring(self) -> Brought:
+        into = downstream_of(self.lake, self.source, self.origin, self.into)
         if not isinstance(into, PartTable):
             return self._brought(into)
         with self.turns[into.path]:
@@ -424,15 +463,16 @@ class Target:
             return patiently(lambda: self._brought(into), wait=1.0)
 
     def _brought(self, into: Table) -> Brought:
-        origin = self.lake.silver(self.source, self.name.schema, self.name.table)
+        origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
             return Brought(self.name, into, None, None, None)
         columns = silver.stored_columns(origin, pinned)
-        work = MergeWork(self.source, self.name, columns, origin, pinned, into, self.again)
+        work = MergeWork(self.source, self.origin, columns, origin, pinned, into, self.again)
         merged = merge_shared(self.spark, self.lake, work) if isinstance(into, SharedPart) else merge(self.spark, work)
         head = merged.head if merged else into.head()
         unseen = head.checkpoint.notes.get(UNSEEN) if head and head.checkpoint else None
+        merged = replace(merged, into=str(self.into)) if merged and self.is_one_of_several else merged
         return Brought(self.name, into, pinned, head, merged, unseen)
 
 
@@ -453,7 +493,27 @@ def _is_in(tables: frozenset[TableName] | None, entry: Entry) -> bool:
     return tables is None or TableName(*entry.name) in tables
 
 
-def _at_one_version(brought: dict[TableName, Brought]) -> dict[TableName, Brought]:
+def _destinations(
+    pipeline: Pipeline, source: str, name: TableName, stopped: dict[TableName, str]
+) -> tuple[Destination, ...]:
+    """None where routes do not tell, which stops the table."""
+    try:
+        return destinations_of(pipeline, source, name)
+    except TableStopped as error:
+        log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
+        stopped[name] = str(error)
+        return ()
+
+
+def _by_table(stopped: Mapping[TableInto, str]) -> dict[TableName, str]:
+    """Why tables stopped, those of one source table together."""
+    found: dict[TableName, str] = {}
+    for (origin, _), why in stopped.items():
+        found[origin] = f"{found[origin]}\n{why}" if origin in found else why
+    return found
+
+
+def _at_one_version(brought: dict[TableInto, Brought]) -> dict[TableInto, Brought]:
     """With the newest version of each table of several for all its parts: it holds all of them as they are now."""
     newest: dict[str, Head] = {}
     for one in brought.values():
@@ -462,23 +522,50 @@ def _at_one_version(brought: dict[TableName, Brought]) -> dict[TableName, Brough
     return {name: replace(one, downstream=newest.get(one.target.path)) for name, one in brought.items()}
 
 
-def _after_merge(entry: Entry, one: Brought | None, stopped: dict[TableName, str]) -> Entry:
-    if TableName(*entry.name) in stopped:
-        return replace(entry, state="stopped", reason=stopped[TableName(*entry.name)])
-    if one is None or one.silver is None or one.downstream is None:
-        return entry
-    return replace(
-        entry,
-        merged=entry.position,
-        silver_version=one.silver.version,
-        downstream=one.target.path,
-        downstream_version=one.downstream.version,
-        complete=is_complete(one.silver),
-        keys_never_whole=one.unseen,
-    )
+@dataclass(frozen=True, slots=True)
+class _Arrivals:
+    """What a run's merges did: into which tables rows came, and why which stopped."""
+
+    lake: Lake
+    legs: Mapping[TableName, tuple[Destination, ...]]
+    """By source table all the downstream tables that it goes to."""
+    brought: Mapping[TableInto, Brought]
+    stopped_into: Mapping[TableInto, str]
+    stopped: Mapping[TableName, str]
+
+    def after(self, entry: Entry) -> Entry:
+        """A table's row behind them. One that stopped somewhere has stopped; where it goes on is told all the same."""
+        name = TableName(*entry.name)
+        legs = self.legs.get(name, ())
+        if name in self.stopped:
+            entry = replace(entry, state="stopped", reason=self.stopped[name])
+            if not legs[1:] or all((name, one.name) not in self.stopped_into for one in legs):
+                return replace(entry, targets=tuple(replace(one, reason=None) for one in entry.targets))
+        landed = [self.brought.get((name, one.name)) for one in legs]
+        pinned = next((one.silver for one in landed if one and one.silver and one.downstream), None)
+        if pinned:
+            entry = replace(entry, silver_version=pinned.version, complete=is_complete(pinned))
+        elif name not in self.stopped:
+            return entry
+        targets = list(self._targets(entry, legs))
+        return entry.with_targets(targets) if targets else entry
+
+    def _targets(self, entry: Entry, legs: Sequence[Destination]) -> Iterator[Target]:
+        known = {one.name: one for one in entry.into}
+        for into in (one.name for one in legs):
+            with suppress(TableStopped):  # the lake has no place for it; the row's reason says so
+                path, name = self.lake.downstream(*into).path, (TableName(*entry.name), into)
+                target = replace(known.get(into, Target(path)), path=path, reason=self.stopped_into.get(name))
+                yield _reached(target, entry, self.brought.get(name))
 
 
-def each_table(work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[TableName, str]) -> list[Result]:
+def _reached(target: Target, entry: Entry, one: Brought | None) -> Target:
+    if one is None or one.downstream is None:
+        return target
+    return replace(target, merged=entry.position, version=one.downstream.version, keys_never_whole=one.unseen)
+
+
+def each_table(work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[Any, str]) -> list[Result]:
     """Runs the work of several tables side by side; what one table raises stops that table.
 
     Raises LostRace, once the others are done, where another run moved a table first: nothing is wrong with that one.

@@ -7,15 +7,16 @@ up to where it has looked at bronze already: every table that bronze has shown b
 scope or not. The source has a row of its own, without a table: which version of bronze holds the position.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch, patiently, quoted
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, downstream_name, new_batch, patiently, quoted
 from spark_jobs.parts import view
 from spark_jobs.position import Position
 
@@ -24,8 +25,30 @@ RESET = "reset"
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """One downstream table of a source table: up to where it is merged there, and which version holds that.
+
+    reason: why it stopped there, while other targets of the table may go on. keys_never_whole: as the Entry has it.
+    """
+
+    path: str
+    merged: str | None = None
+    version: int | None = None
+    reason: str | None = None
+    keys_never_whole: int | None = None
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return downstream_name(self.path)
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """One source table. ``position`` is up to where it is compacted, ``merged`` up to where it is merged downstream."""
+    """One source table. ``position`` is up to where it is compacted, ``merged`` up to where it is merged downstream.
+
+    Of a table that goes to several downstream tables ``downstream`` and its version are the first one's, ``merged`` is
+    the least of all, and ``targets`` names each.
+    """
 
     source: str
     schema: str
@@ -51,6 +74,8 @@ class Entry:
     """Keys that downstream lacks because no row image of theirs was whole; null where there is none."""
     resets: int | None = None
     """How often the table was reset: a position of before it counts no more, nor does a run that read it."""
+    targets: tuple[Target, ...] = ()
+    """Its downstream tables where it goes to several; null in the table where it goes to one."""
 
     @property
     def name(self) -> tuple[str, str]:
@@ -65,17 +90,57 @@ class Entry:
         """Whether the table was reset, and no run has done it over to the log's end since."""
         return bool(self.resets) and self.position is None
 
+    @property
+    def into(self) -> tuple[Target, ...]:
+        """Its downstream tables, whether several or one; none where nothing of it was merged yet."""
+        if self.targets or self.downstream is None:
+            return self.targets
+        return (Target(self.downstream, self.merged, self.downstream_version, None, self.keys_never_whole),)
+
+    def reached(self, name: tuple[str, str]) -> str | None:
+        """Up to where it is merged into one of its downstream tables; None where nothing of it is there."""
+        if not self.targets:
+            return self.merged
+        return next((one.merged for one in self.targets if one.name == name), None)
+
+    def is_stopped_in(self, name: tuple[str, str]) -> bool:
+        """Whether a downstream table of its own does not go on; where nothing says which does not, none does."""
+        failing = {one.name for one in self.targets if one.reason}
+        return self.state == "stopped" and (not failing or name in failing)
+
+    def with_targets(self, targets: Sequence[Target]) -> "Entry":
+        """As it is where it goes to these downstream tables, one at least."""
+        first, reached = targets[0], [Position.parse(one.merged) for one in targets if one.merged]
+        lacking = [one.keys_never_whole for one in targets if one.keys_never_whole]
+        return replace(
+            self,
+            merged=str(min(reached)) if len(reached) == len(targets) else None,
+            downstream=first.path,
+            downstream_version=first.version,
+            keys_never_whole=max(lacking, default=None),
+            targets=tuple(targets) if len(targets) > 1 else (),
+        )
+
     def holds(self, position: str) -> bool:
         """Whether both layers have all of the table up to a position; downstream has none where silver has none."""
         merged = self.silver_version is None or self.merged == self.position
         return self.state == "current" and self.position == position and merged
 
 
-_SPARK: dict[object, str] = {int | None: "BIGINT", datetime | None: "TIMESTAMP", bool | None: "BOOLEAN"}
+_TARGETS = {"path": "STRING", "merged": "STRING", "version": "BIGINT", "reason": "STRING", "keys_never_whole": "BIGINT"}
+_SPARK: dict[object, str] = {
+    int | None: "BIGINT",
+    datetime | None: "TIMESTAMP",
+    bool | None: "BOOLEAN",
+    tuple[Target, ...]: f"ARRAY<STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _TARGETS.items())}>>",
+}
 _ARROW: dict[object, pa.DataType] = {
     int | None: pa.int64(),
     datetime | None: pa.timestamp("us", "UTC"),
     bool | None: pa.bool_(),
+    tuple[Target, ...]: pa.list_(
+        pa.struct([(name, pa.int64() if kind == "BIGINT" else pa.string()) for name, kind in _TARGETS.items()])
+    ),
 }
 COLUMNS = {field.name: _SPARK.get(field.type, "STRING") for field in fields(Entry)}
 _SCHEMA = pa.schema([(field.name, _ARROW.get(field.type, pa.string())) for field in fields(Entry)])
@@ -89,10 +154,9 @@ def read(lake: Lake, source: str) -> list[Entry]:
 def versions(lake: Lake) -> dict[str, int]:
     """By path of a downstream table, the oldest version of it that is published, of whatever source."""
     found: dict[str, int] = {}
-    for row in lake.published().rows():
-        path, version = row["downstream"], row["downstream_version"]
-        if path is not None and version is not None:
-            found[path] = min(version, found.get(path, version))
+    for one in (target for row in lake.published().rows() for target in _entry(row).into):
+        if one.version is not None:
+            found[one.path] = min(one.version, found.get(one.path, one.version))
     return found
 
 
@@ -103,7 +167,15 @@ def surveyed(lake: Lake, source: str) -> Position | None:
 
 
 def _stored(lake: Lake, source: str) -> list[Entry]:
-    return [Entry(**row) for row in lake.published().rows([("source", "=", source)])]
+    return [_entry(row) for row in lake.published().rows([("source", "=", source)])]
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    return Entry(**row | {"targets": tuple(Target(**one) for one in row.get("targets") or ())})
+
+
+def _row(entry: Entry) -> dict[str, object]:
+    return asdict(entry) | {"targets": [asdict(one) for one in entry.targets] or None}
 
 
 def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], position: Position) -> None:
@@ -117,7 +189,7 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
         _require_no_further(lake, source, position)
         reset = {one.name: one for one in read(lake, source) if one.resets}
         kept = [reset[one.name] if _is_reset_since(one, reset.get(one.name)) else one for one in entries]
-        return [*map(asdict, kept), _row_of_source(lake, source, position)]
+        return [*map(_row, kept), _row_of_source(lake, source, position)]
 
     _put(spark, lake, f"source = '{source}'", rows, Checkpoint(position, new_batch(), notes={"source": source}))
 
@@ -136,7 +208,7 @@ def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry
     def rows() -> list[dict[str, object]]:
         now = next((one for one in read(lake, entry.source) if one.name == entry.name), entry)
         found.append(replace(change(now), published_at=datetime.now(UTC)))
-        return [asdict(found[-1])]
+        return [_row(found[-1])]
 
     position = surveyed(lake, entry.source)
     assert position is not None
@@ -191,7 +263,9 @@ class PublishedTable:
 
     entry: Entry
     rows: DataFrame | None
-    """None where nothing of it was merged yet."""
+    """None where nothing of it was merged yet; the first downstream table's where it goes to several."""
+    targets: dict[tuple[str, str], DataFrame]
+    """Its rows in each of its downstream tables, by the names of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +292,7 @@ def consistent(spark: SparkSession, lake: Lake, source: str) -> Consistent:
     position = max((Position.parse(one.surveyed) for one in stored if one.surveyed), default=None)
     if position is None:
         raise LakeError(f"{source}: nothing was published yet; stratalog run publishes what it leaves")
-    tables = {entry.name: PublishedTable(entry, _rows(spark, entry)) for entry in stored if _is_kept(entry)}
+    tables = {entry.name: _opened(spark, entry) for entry in stored if _is_kept(entry)}
     return Consistent(source, position, tables)
 
 
@@ -226,8 +300,12 @@ def _is_kept(entry: Entry) -> bool:
     return bool(entry.table) and entry.state != "ignored"
 
 
-def _rows(spark: SparkSession, entry: Entry) -> DataFrame | None:
-    if entry.downstream is None or entry.downstream_version is None:
-        return None
+def _opened(spark: SparkSession, entry: Entry) -> PublishedTable:
     owner = (entry.source, entry.schema, entry.table)
-    return view(Table(entry.downstream, plain=False), owner).read(spark, entry.downstream_version)
+    found = {
+        one.name: view(Table(one.path, plain=False), owner).read(spark, one.version)
+        for one in entry.into
+        if one.version is not None
+    }
+    first = next((one.name for one in entry.into if one.path == entry.downstream), None)
+    return PublishedTable(entry, found.get(first) if first else None, found)

@@ -115,7 +115,7 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
     names = [entry.name for entry in published.read(lake, name) if pipeline.scope.holds(*entry.name)]
     bronze = commits(lake.bronze(name), ())
     silver = _of_all([lake.silver(name, *one) for one in names], _SILVER)
-    targets = dict.fromkeys(pipeline.routing.of(name, *one).name for one in names)
+    targets = dict.fromkeys(into.name for one in names for into in pipeline.routing.of(name, *one))
     merged = _of_all([lake.downstream(*one) for one in targets], _DOWNSTREAM)
     charts = [
         Chart.of("Time between runs that found something new", _gaps(bronze), "minutes"),
@@ -181,5 +181,5 @@ def _rows(found: Sequence[Commit]) -> list[tuple[datetime, float]]:
 def _layers(one: SourceStatus) -> list[Layer]:
     tables = [table for table in one.tables if table.state != "ignored"]
     silver = sum(table.silver == one.bronze for table in tables)
-    merged = sum(table.downstream in (None, one.bronze) and table.silver == one.bronze for table in tables)
+    merged = sum(table.is_at(one.bronze) for table in tables)
     return [Layer("silver", silver, len(tables)), Layer("downstream", merged, len(tables))]

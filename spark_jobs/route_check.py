@@ -24,8 +24,8 @@ def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[Table
     for source, definitions in tables.items():
         for one in sorted(definitions, key=lambda definition: definition.name):
             if pipeline.scope.holds(one.name.schema, one.name.table):
-                into = pipeline.routing.of(source, one.name.schema, one.name.table)
-                meeting.setdefault(into, []).append((source, one))
+                for into in pipeline.routing.of(source, one.name.schema, one.name.table):
+                    meeting.setdefault(into, []).append((source, one))
     found = {}
     for into, several in meeting.items():
         said = list(_of_several(pipeline, several, into) if into.is_merged else _of_one(several))

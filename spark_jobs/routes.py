@@ -1,5 +1,8 @@
 """Where the rows of a source table go downstream: routes with captures, and which tables are of several source tables.
 
+A route leads a table to one downstream table or to several, each by a leg of its own. What several source tables do in
+one downstream table is asked of legs, so that it does not matter whether they meet by one route or by two.
+
 Put here: what ``routes:`` means, by names alone. Not here: how it is written in pipeline.yaml (config.py), or how
 several source tables are kept in one (parts.py).
 
@@ -10,7 +13,7 @@ as it can, from the left. Debezium's ByLogicalTableRouter and canal have regular
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -46,29 +49,16 @@ class Destination:
 
 
 @dataclass(frozen=True)
-class Route:
-    """Rows of the tables that match ``tables``, of the sources that match ``sources``, go to ``to``.
-
-    sources: patterns; none means all, and does not mean that tables of several are to meet. is_shared: equal keys of
-    the tables that meet are one row.
-    """
+class Leg:
+    """A route's way to one of its targets: rows of the tables that match ``tables`` go to ``to``."""
 
     tables: Pattern
     to: Pattern
     sources: tuple[str, ...] = ()
     is_shared: bool = False
 
-    def takes(self, source: str, schema: str, table: str) -> bool:
-        return self.tables.matches(schema, table) and self.is_about(source)
-
     def is_about(self, source: str) -> bool:
         return not self.sources or any(Pattern(one, "").matches(source, "") for one in self.sources)
-
-    def meets(self, other: "Route") -> bool:
-        """Whether some table of some source matches both."""
-        is_same = not self.sources or not other.sources
-        pairs = ((Pattern(one, ""), Pattern(two, "")) for one in self.sources for two in other.sources)
-        return (is_same or any(one.meets(two) for one, two in pairs)) and self.tables.meets(other.tables)
 
     def target(self, source: str, schema: str, table: str) -> Name:
         """Where a table that it takes goes."""
@@ -85,6 +75,11 @@ class Route:
         plain = {"schema": self.tables.schema, "table": self.tables.table, "source": alone}
         schema, table = (_filled(part, lambda name: plain.get(name, "*")) for part in (self.to.schema, self.to.table))
         return Pattern(schema, table)
+
+    def is_same(self, other: "Leg") -> bool:
+        """Whether both lead each table to the same one, be it by other words for its name."""
+        is_one = not any(map(_WILD.search, (other.targets.schema, other.targets.table)))
+        return self.to == other.to or (is_one and self.targets == other.targets)
 
     @property
     def is_merging(self) -> bool:
@@ -128,39 +123,81 @@ class Route:
 
 
 @dataclass(frozen=True)
+class Route:
+    """Rows of the tables that match ``tables``, of the sources that match ``sources``, go to each table of ``to``.
+
+    sources: patterns; none means all, and does not mean that tables of several are to meet. is_shared: equal keys of
+    the tables that meet are one row.
+    """
+
+    tables: Pattern
+    to: tuple[Pattern, ...]
+    sources: tuple[str, ...] = ()
+    is_shared: bool = False
+
+    @cached_property
+    def legs(self) -> tuple[Leg, ...]:
+        """In the order of ``to``."""
+        return tuple(Leg(self.tables, one, self.sources, self.is_shared) for one in self.to)
+
+    def takes(self, source: str, schema: str, table: str) -> bool:
+        return self.tables.matches(schema, table) and self.legs[0].is_about(source)
+
+    def overlaps(self, other: "Route") -> bool:
+        """Whether some table of some source matches both."""
+        is_same = not self.sources or not other.sources
+        pairs = ((Pattern(one, ""), Pattern(two, "")) for one in self.sources for two in other.sources)
+        return (is_same or any(one.meets(two) for one, two in pairs)) and self.tables.meets(other.tables)
+
+
+@dataclass(frozen=True)
 class Routes:
     """All routes of a pipeline."""
 
     routes: tuple[Route, ...] = ()
 
-    def of(self, source: str, schema: str, table: str) -> Destination:
-        """The downstream table of a source table: its route's, or that of its own name. Raises ConfigError on two."""
+    def of(self, source: str, schema: str, table: str) -> tuple[Destination, ...]:
+        """The downstream tables of a source table, each once: its route's in order, or that of its own name.
+
+        Raises ConfigError where two routes are about it.
+        """
         found = [one for one in self.routes if one.takes(source, schema, table)]
         if len(found) > 1:
-            raise ConfigError(f"{schema}.{table} matches {len(found)} routes; a table has at most one")
-        into = found[0].target(source, schema, table) if found else (schema, table)
+            raise ConfigError(f"{schema}.{table} matches {len(found)} routes; {_AT_MOST_ONE}")
+        legs = found[0].legs if found else ()
+        names = dict.fromkeys(one.target(source, schema, table) for one in legs) or {(schema, table): None}
+        return tuple(self._destination(into, is_shared=any(one.is_shared for one in found)) for into in names)
+
+    def _destination(self, into: Name, *, is_shared: bool) -> Destination:
         is_merged = any(one.targets.matches(*into) for one in self._merging)
-        return Destination(*into, is_merged=is_merged, is_shared=is_merged and any(one.is_shared for one in found))
+        return Destination(*into, is_merged=is_merged, is_shared=is_merged and is_shared)
 
     def shares(self, source: str) -> bool:
         """Whether tables of a source may have keys in common with others."""
-        return any(one.is_shared and one.is_about(source) for one in self.routes)
+        return any(one.is_shared and one.is_about(source) for one in self._legs)
 
     def is_shared_by(self, source: str, into: Name) -> bool:
         """Whether tables of a source may go to a downstream table, where equal keys are one row."""
-        return any(one.is_shared and one.is_about(source) and one.targets.matches(*into) for one in self.routes)
+        return any(one.is_shared and one.is_about(source) and one.targets.matches(*into) for one in self._legs)
 
-    def leads_alone(self, route: Route) -> bool:
-        """Whether no two source tables can meet where a route leads."""
-        return route not in self._merging
+    def leads_alone(self, leg: Leg) -> bool:
+        """Whether no two source tables can meet where a leg leads."""
+        return leg not in self._merging
 
     @cached_property
-    def _merging(self) -> tuple[Route, ...]:
-        """The routes to tables of several: by themselves, or because another one's tables may go there too."""
+    def _legs(self) -> tuple[Leg, ...]:
+        return tuple(leg for one in self.routes for leg in one.legs)
+
+    @cached_property
+    def _merging(self) -> tuple[Leg, ...]:
+        """The legs to tables of several: by themselves, or because another one's tables may go there too."""
         meeting = {
-            route for pair in combinations(self.routes, 2) if pair[0].targets.meets(pair[1].targets) for route in pair
+            leg for pair in combinations(self._legs, 2) if pair[0].targets.meets(pair[1].targets) for leg in pair
         }
-        return tuple(one for one in self.routes if one.is_merging or one in meeting)
+        return tuple(one for one in self._legs if one.is_merging or one in meeting)
+
+
+_AT_MOST_ONE = "a table has at most one route, which may list several targets: to: [a.t, b.t]"
 
 
 def problems_of_routes(routes: Mapping[str, Route], sources: Sequence[str]) -> dict[str, str]:
@@ -168,22 +205,36 @@ def problems_of_routes(routes: Mapping[str, Route], sources: Sequence[str]) -> d
     found: dict[str, str] = {}
     together = Routes(tuple(routes.values()))
     for at, (key, one) in enumerate(routes.items()):
-        if one.problem:
-            found[f"{key}.to"] = one.problem
+        found |= dict(_problems_of_targets(key, one))
         for nth, pattern in enumerate(one.sources):
             if not any(Pattern(pattern, "").matches(name, "") for name in sources):
                 found[f"{key}.sources[{nth}]"] = f"no source is called {pattern}"
         for earlier, other in list(routes.items())[:at]:
-            if one.meets(other):
-                found[f"{key}.from"] = f"a table can match {earlier}.from too; a table has at most one route"
-            if one.is_shared != other.is_shared and one.targets.meets(other.targets):
+            if one.overlaps(other):
+                found[f"{key}.from"] = f"a table can match {earlier}.from too; {_AT_MOST_ONE}"
+            if one.is_shared != other.is_shared and _meet(one, other):
                 found[f"{key}.keys"] = f"{earlier} may lead to the same table, and says otherwise of its keys"
-        if one.is_shared and not one.problem and together.leads_alone(one):
+        if one.is_shared and any(not leg.problem and together.leads_alone(leg) for leg in one.legs):
             found[f"{key}.keys"] = (
                 "shared is about tables of several, and by routes: each of these is of one source table; say which "
                 'sources: meet there, as ["*"], or leave a * of from out of to'
             )
     return found
+
+
+def _problems_of_targets(key: str, route: Route) -> Iterator[tuple[str, str]]:
+    for nth, leg in enumerate(route.legs):
+        place = f"{key}.to[{nth}]" if len(route.to) > 1 else f"{key}.to"
+        if leg.problem:
+            yield place, leg.problem
+            continue
+        first = next(at for at, other in enumerate(route.legs) if other.is_same(leg))
+        if first < nth:
+            yield place, f"is {key}.to[{first}] once more; a table goes to another once"
+
+
+def _meet(one: Route, other: Route) -> bool:
+    return any(leg.targets.meets(further.targets) for leg in one.legs for further in other.legs)
 
 
 def _filled(template: str, value: Callable[[str], str]) -> str:

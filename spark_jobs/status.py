@@ -17,7 +17,7 @@ from spark_jobs.lake import Head, Lake, Table
 from spark_jobs.margin import Margin, margin
 from spark_jobs.pipeline import endpoints_of
 from spark_jobs.position import Position
-from spark_jobs.published import Entry
+from spark_jobs.published import Entry, Target
 from spark_jobs.routes import Name
 from spark_jobs.source import Source
 from spark_jobs.source.endpoints import Endpoints, Health
@@ -35,6 +35,8 @@ class TableStatus:
     rows that the server estimates, and why it was stopped. keys_never_whole: keys that downstream lacks because row
     images left columns out and none held the row whole, null where there is none. watermark: of a downstream table in
     which source tables have keys in common, up to when it has all that they wrote; null where that is not known.
+    targets: of a table that goes to several downstream tables each one (table, downstream, reason, watermark), and null
+    of others; ``downstream``, ``keys_never_whole`` and ``watermark`` are then the least or most of all.
     """
 
     table: str
@@ -46,6 +48,12 @@ class TableStatus:
     load: dict[str, Any] | None = None
     keys_never_whole: int | None = None
     watermark: str | None = None
+    targets: list[dict[str, str | None]] | None = None
+
+    def is_at(self, position: str | None) -> bool:
+        """Whether every layer has the table up to a position; downstream has none where silver has none."""
+        reached = [one["downstream"] for one in self.targets] if self.targets else [self.downstream or position]
+        return all(one == position for one in (self.silver, *reached))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,18 +234,29 @@ def _lag(table: Table, backlog: int | None) -> float | None:
 
 def _tables(pipeline: Pipeline, lake: Lake, name: str) -> list[TableStatus]:
     entries = sorted(published.read(lake, name), key=lambda one: one.name)
-    shared = {one.name: into for one in entries if (into := _shared(pipeline, name, one))}
-    reached = {into: watermark(pipeline, lake, into) for into in set(shared.values())}
-    times = {one: at.isoformat() for one, into in shared.items() if (at := reached[into])}
-    return [replace(_table(lake, one), watermark=times.get(one.name)) for one in entries]
+    shared = {one.name: _shared(pipeline, name, one) for one in entries}
+    reached = {into: watermark(pipeline, lake, into) for into in {into for some in shared.values() for into in some}}
+    return [_with_times(_table(lake, one), one, {into: reached[into] for into in shared[one.name]}) for one in entries]
 
 
-def _shared(pipeline: Pipeline, source: str, entry: Entry) -> Name | None:
-    """The downstream table of a source table, where it has keys in common with others there."""
+def _shared(pipeline: Pipeline, source: str, entry: Entry) -> list[Name]:
+    """The downstream tables of a source table in which it has keys in common with others."""
     if entry.state == "ignored" or not pipeline.routing.shares(source):
-        return None
-    into = pipeline.routing.of(source, *entry.name)
-    return into.name if into.is_shared else None
+        return []
+    return [into.name for into in pipeline.routing.of(source, *entry.name) if into.is_shared]
+
+
+def _with_times(table: TableStatus, entry: Entry, reached: dict[Name, datetime | None]) -> TableStatus:
+    """With its downstream tables. reached: of those in which keys are shared, up to when they are settled."""
+    known = [at for at in reached.values() if at]
+    settled = min(known).isoformat() if known and len(known) == len(reached) else None
+    return replace(table, watermark=settled, targets=[_target(one, reached) for one in entry.targets] or None)
+
+
+def _target(one: Target, reached: dict[Name, datetime | None]) -> dict[str, str | None]:
+    at = reached.get(one.name)
+    said = {"table": ".".join(one.name), "downstream": one.merged, "reason": one.reason}
+    return said | {"watermark": at.isoformat() if at else None}
 
 
 def _table(lake: Lake, entry: Entry) -> TableStatus:

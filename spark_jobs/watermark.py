@@ -37,7 +37,7 @@ def _of_source(
     """What the source's order times had reached where its tables that go there are merged up to."""
     own = entries if entries is not None else published.read(lake, source)
     there = [one for one in own if pipeline.scope.holds(*one.name) and _goes(pipeline, source, one, into)]
-    reached = [one.position if one.silver_version is None else one.merged for one in there]
+    reached = [one.position if one.silver_version is None else one.reached(into) for one in there]
     surveyed = published.surveyed(lake, source) if entries is None else None
     places = [Position.parse(one) for one in reached if one is not None] + ([surveyed] if surveyed else [])
     if len(reached) != sum(one is not None for one in reached) or not places:
@@ -46,4 +46,4 @@ def _of_source(
 
 
 def _goes(pipeline: Pipeline, source: str, one: Entry, into: Name) -> bool:
-    return pipeline.routing.of(source, *one.name).name == into
+    return any(to.name == into for to in pipeline.routing.of(source, *one.name))

@@ -11,7 +11,7 @@ one (compare.py), or how a verdict is printed (spark_jobs/cli.py).
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,7 @@ from spark_jobs.parts import PARTS, SharedPart
 from spark_jobs.pipeline import (
     Outcome,
     compact_source,
+    destinations_of,
     downstream_of,
     endpoints_of,
     extract_source,
@@ -37,6 +38,7 @@ from spark_jobs.pipeline import (
 )
 from spark_jobs.position import Position
 from spark_jobs.published import Entry
+from spark_jobs.routes import Destination, Name
 from spark_jobs.schema.alter import target as table_of
 from spark_jobs.source.connection import error_number
 from spark_jobs.source.server import Server
@@ -89,6 +91,13 @@ class Verdict:
     differences: tuple[Difference, ...] = ()
     reason: str | None = None
     seconds: float = 0.0
+    into: str | None = None
+    """The downstream table that was compared, where the source table goes to several."""
+
+    @property
+    def said(self) -> str:
+        """What was compared."""
+        return f"{self.table} into {self.into}" if self.into else str(self.table)
 
     @property
     def is_right(self) -> bool:
@@ -107,18 +116,18 @@ class Verdict:
             key = ", ".join(f"{name}={value}" for name, value in one.key.items())
             unlike = (_unlike(name, *pair, values=values) for name, pair in one.columns.items())
             columns = ", ".join(unlike)
-            yield f"{self.table} {one.kind} {key}{': ' if columns else ''}{columns}"
+            yield f"{self.said} {one.kind} {key}{': ' if columns else ''}{columns}"
 
     def remarks(self) -> Iterator[str]:
         """What else there is to be said of the table."""
         if self.reason:
             yield self.reason
         if self.unread:
-            yield f"{self.table}: {self.unread} more rows differ by their hashes; they were not read again one by one"
+            yield f"{self.said}: {self.unread} more rows differ by their hashes; they were not read again one by one"
         if self.older:
-            yield f"{self.table}: {self.older} rows are older than the log, which lacks the table's CREATE too"
+            yield f"{self.said}: {self.older} rows are older than the log, which lacks the table's CREATE too"
         if self.changing:
-            yield f"{self.table}: {self.changing} rows changed whenever they were read; verify again when it is quieter"
+            yield f"{self.said}: {self.changing} rows changed whenever they were read; verify again when it is quieter"
 
     def to_json(self) -> dict[str, Any]:
         said = asdict(self) | {"table": str(self.table), "position": self.position and str(self.position)}
@@ -146,12 +155,16 @@ def require_live(pipeline: Pipeline, name: str) -> Server:
 
 
 def verify_source(
-    spark: SparkSession, pipeline: Pipeline, name: str, wanted: Callable[[TableName], bool] | None = None
+    spark: SparkSession,
+    pipeline: Pipeline,
+    name: str,
+    wanted: Callable[[TableName], bool] | None = None,
+    into: Callable[[TableName, Name], bool] | None = None,
 ) -> Iterator[Verdict]:
     """Compares the tables of a source in scope, after bringing the lake up to the end of its log as a run does.
 
-    wanted: which tables; all by default. Raises ConfigError for a source without a server; SourceError, DecodeError,
-    LakeError.
+    wanted: which tables; all by default. into: which of their downstream tables; all by default. Raises ConfigError for
+    a source without a server; SourceError, DecodeError, LakeError.
     """
     server = require_live(pipeline, name)
     with Session(server) as session:
@@ -159,11 +172,9 @@ def verify_source(
         begun = checking.end()
         checking.catch_up(begun)
         names = [one for one in checking.names() if wanted is None or wanted(one)]
-        for one in names:
-            verdict = checking.verdict(one, begun)
-            log.info(
-                "%s: %s: %s, %s rows in %.1f s", name, one, verdict.state, f"{verdict.source_rows:,}", verdict.seconds
-            )
+        for verdict in (found for one in names for found in checking.verdicts(one, begun, into)):
+            rows = f"{verdict.source_rows:,}"
+            log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.said, verdict.state, rows, verdict.seconds)
             yield verdict
 
 
@@ -213,23 +224,37 @@ class _Source:
         listed = {TableName(*name) for name in self.session.tables()} | self.entries.keys()
         return sorted(one for one in listed if self.pipeline.scope.holds(one.schema, one.table))
 
-    def verdict(self, name: TableName, begun: Position) -> Verdict:
+    def verdicts(
+        self, name: TableName, begun: Position, wanted: Callable[[TableName, Name], bool] | None
+    ) -> Iterator[Verdict]:
+        """One of each downstream table that the table goes to and that is wanted."""
+        try:
+            every = destinations_of(self.pipeline, self.name, name)
+        except TableStopped as error:
+            yield Verdict(self.name, name, NOT_COMPARED, self.held, reason=str(error))
+            return
+        for one in every:
+            if wanted is None or wanted(name, one.name):
+                verdict = self.verdict(name, one, begun)
+                yield replace(verdict, into=str(one)) if len(every) > 1 else verdict
+
+    def verdict(self, name: TableName, into: Destination, begun: Position) -> Verdict:
         began = time.monotonic()
         try:
             with about(f"{self.name}: {name}"):
-                found = self._found(name, begun)
+                found = self._found(name, into, begun)
         except TableStopped as error:
             found = {"state": NOT_COMPARED, "reason": str(error)}
         return Verdict(self.name, name, position=self.held, seconds=time.monotonic() - began, **found)
 
-    def _found(self, name: TableName, begun: Position) -> dict[str, Any]:
+    def _found(self, name: TableName, into: Destination, begun: Position) -> dict[str, Any]:
         try:
-            return _Table(self, name).verdict(begun)
+            return _Table(self, name, into).verdict(begun)
         except SourceError as error:
             if error_number(error.__cause__) not in _CHANGED:
                 raise
         log.info("%s: %s was altered while it was compared; beginning anew", self.name, name)
-        return _Table(self, name).verdict(begun)
+        return _Table(self, name, into).verdict(begun)
 
     def has_all(self, name: TableName) -> bool:
         """Whether no row of a table can be missing for being older than the log: it was loaded, or made in it."""
@@ -258,14 +283,15 @@ def _made(said: Said) -> TableName | None:
 
 
 class _Table:
-    """One table of a source, as the three layers and the server have it."""
+    """One table of a source, as the server, silver and one downstream table have it."""
 
-    def __init__(self, source: _Source, name: TableName) -> None:
+    def __init__(self, source: _Source, name: TableName, into: Destination) -> None:
         self.source = source
         self.name = name
         lake = source.lake
         self.silver = lake.silver(source.name, name.schema, name.table)
-        self.downstream: Table = downstream_of(source.pipeline, lake, source.name, name)
+        self.into = into
+        self.downstream: Table = downstream_of(lake, source.name, name, into)
         self._layout: Layout | None = None
 
     # What compare.Lag asks for.
@@ -275,9 +301,7 @@ class _Table:
 
     def caught_up(self, position: Position) -> LakeRows:
         self.source.catch_up(position)
-        entry = self.source.entries.get(self.name)
-        if entry and entry.state == "stopped":
-            raise TableStopped(entry.reason or "it has stopped")
+        self._require_going()
         return LakeRows(self.source.spark, self.downstream, self.layout)
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
@@ -325,9 +349,7 @@ class _Table:
             raise TableStopped(
                 "shares its keys with other source tables, which may have written rows last: not compared"
             )
-        entry = self.source.entries.get(self.name)
-        if entry and entry.state == "stopped":
-            raise TableStopped(entry.reason or "it has stopped")
+        self._require_going()
         is_there = bool(self.source.session.columns(self.name.schema, self.name.table))
         head = self.downstream.head()
         if not is_there:
@@ -342,6 +364,11 @@ class _Table:
         if not self.layout.key:
             return self._counted(begun)
         return self._compared(begun)
+
+    def _require_going(self) -> None:
+        entry = self.source.entries.get(self.name)
+        if entry and entry.is_stopped_in(self.into.name):
+            raise TableStopped(entry.reason or "it has stopped")
 
     def _require_own(self, head: Head) -> None:
         assert head.checkpoint is not None

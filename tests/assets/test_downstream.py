@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from assets import standing
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Insert
 
@@ -30,6 +32,48 @@ def test_a_routed_table_is_materialized_under_its_target(routed: CodeLocation) -
     again = routed.run()
     assert again.checks["downstream/sales/all_orders"] == (True, None)
     assert routed.latest("downstream/sales/all_orders")["binlog/end"] == again.materialized["bronze/shop"]["binlog/end"]
+
+
+FAN = [{"from": "shop.orders", "to": ["sales.orders", "audit.orders"]}]
+
+
+@pytest.mark.dagster
+@pytest.mark.spark
+def test_a_table_that_goes_to_two_is_an_asset_a_downstream_table(tmp_path: Path, spark: SparkSession) -> None:
+    both = ["downstream/sales/orders", "downstream/audit/orders"]
+    with location(tmp_path, spark, routes=FAN[:0]) as made:
+        made.write(1, Insert("shop.orders", (1, "a")))
+        assert made.run().success
+        # Routes that were changed are news, though the log has none.
+        made.keys["routes"] = FAN
+        assert standing.backlog(made.pipeline, "shop").left_behind
+        ran = made.run()
+        assert ran.success
+        assert {one: ran.materialized[one]["rows/inserted"] for one in both} == dict.fromkeys(both, 1)
+        assert [ran.checks[one] for one in both] == [(True, None)] * 2
+        assert not standing.backlog(made.pipeline, "shop").left_behind
+        # One of them alone; the other one follows in the next whole run.
+        made.write(2, Insert("shop.orders", (2, "b")))
+        alone = made.run(assets=["bronze/shop", "silver/shop/shop/orders", both[0]])
+        assert alone.success
+        assert both[0] in alone.materialized
+        assert both[1] not in alone.materialized
+        after = made.run()
+        assert after.materialized[both[1]]["rows/inserted"] == 1
+        assert {made.latest(one)["binlog/end"] for one in both} == {made.latest("bronze/shop")["binlog/end"]}
+        graph = made.defs().resolve_asset_graph()
+        for one in both:
+            parents = graph.get(dg.AssetKey(one.split("/"))).parent_keys
+            assert parents == {dg.AssetKey(["silver", "shop", "shop", "orders"])}
+        # What stops one of them fails its check alone.
+        spark.sql(f"ALTER TABLE delta.`{tmp_path}/lake/downstream/audit/orders` ADD COLUMN mine INT")
+        made.write(3, Insert("shop.orders", (3, "c")))
+        stopped = made.run()
+        assert not stopped.success
+        assert stopped.checks[both[0]] == (True, None)
+        assert stopped.checks[both[1]][0] is False
+        assert both[0] in stopped.materialized
+        assert both[1] not in stopped.materialized
 
 
 TWO_SOURCES = {

@@ -49,6 +49,18 @@ def test_a_route_joins_tables_in_one_downstream_asset() -> None:
     assert (joined.name, joined.origins) == (SHOP, (("shop", "orders_1"), ("shop", "orders_2")))
 
 
+def test_a_route_to_several_tables_makes_an_asset_of_each() -> None:
+    routes = (RouteRule.model_validate({"from": "shop.orders*", "to": ["{schema}.{table}", "audit.all"]}),)
+    one, _ = graph(("one", "shop", "orders_1"), ("one", "shop", "orders_2"), routes=routes)
+    first, second = ("shop", "orders_1"), ("shop", "orders_2")
+    assert {made.name: made.origins for made in one.downstream} == {
+        first: (first,),
+        second: (second,),
+        ("audit", "all"): (first, second),
+    }
+    assert len({made.output for made in one.downstream}) == len(one.downstream)
+
+
 def test_a_downstream_table_of_two_sources_stands_with_the_first() -> None:
     one, two = graph(("two", *SHOP), ("one", *SHOP), ("two", *LINES))
     assert names(one.downstream) == [SHOP]

@@ -8,10 +8,10 @@ import pytest
 from assets import standing
 from assets.standing import Backlog
 from spark_jobs import published
-from spark_jobs.config import Pipeline, Source
+from spark_jobs.config import Pipeline, RouteRule, Source
 from spark_jobs.errors import SourceError
 from spark_jobs.position import Position
-from spark_jobs.published import Entry
+from spark_jobs.published import Entry, Target
 from tests.code_location import ORDERS
 from tests.segment_spec import Insert, SegmentSpec
 
@@ -40,6 +40,7 @@ def test_a_backlog(
     found = Backlog(end, bronze, done, 0)
     assert (found.moved, found.left_behind) == (moved, left_behind)
     assert replace(found, reset=True).left_behind is (bronze is not None), "a table is to be done over"
+    assert replace(found, rerouted=True).left_behind is (bronze is not None), "a table goes to another one too"
 
 
 def test_a_source_never_read_is_behind_by_all_its_bytes(tmp_path: Path) -> None:
@@ -98,3 +99,32 @@ class Version:
 
     def __init__(self, version: int) -> None:
         self.version = version
+
+
+THERE, TOO = "/lake/downstream/shop/orders", "/lake/downstream/audit/orders"
+MERGED = replace(WHOLE, downstream=THERE, downstream_version=2)
+BOTH = MERGED.with_targets([Target(TOO, AT_END, 1), Target(THERE, AT_END, 1)])
+
+
+@pytest.mark.parametrize(
+    "entry, to, expected",
+    [
+        (MERGED, "shop.orders", False),
+        (MERGED, "audit.orders", True),
+        (MERGED, ["shop.orders", "audit.orders"], True),
+        (
+            MERGED.with_targets([Target(TOO, AT_END, 1), Target(THERE, AT_END, 1)]),
+            ["shop.orders", "audit.orders"],
+            False,
+        ),
+        (BOTH, "audit.orders", False),
+        (replace(MERGED, state="stopped"), "audit.orders", False),  # a run has tried, or will with the next news
+        (WHOLE, "audit.orders", False),  # nothing of it was merged anywhere
+    ],
+)
+def test_a_table_is_rerouted_where_a_downstream_table_has_nothing_of_it(
+    tmp_path: Path, entry: Entry, to: str | list[str], expected: bool
+) -> None:
+    routes = (RouteRule.model_validate({"from": "shop.orders", "to": to}),)
+    pipeline = a_pipeline(tmp_path).model_copy(update={"routes": routes})
+    assert standing._is_rerouted(pipeline, "shop", [entry]) is expected

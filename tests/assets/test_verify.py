@@ -44,7 +44,8 @@ def test_tables_of_live_sources_are_checked_where_it_is_asked_for_and_by_no_othe
 def test_a_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
-    def verdicts(_: Any, __: Any, source: str, wanted: Any) -> Iterator[Verdict]:
+    def verdicts(_: Any, __: Any, source: str, wanted: Any, into: Any) -> Iterator[Verdict]:
+        asked.append(into(TableName("shop", "orders"), ("shop", "orders")))
         asked.extend(wanted(TableName("shop", name)) for name in ("orders", "lines", "other"))
         unlike = (Difference("different", {"id": "7"}, {"note": ("a", "b")}),)
         at = Position("bin.000001", 4)
@@ -56,7 +57,7 @@ def test_a_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ran = code.run("verify", defs=shown(code))
         key = dg.AssetCheckKey(dg.AssetKey(["downstream", "shop", "orders"]), "equals_source")
         (record,) = code.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
-    assert asked == [True, True, False]
+    assert asked == [True, True, True, False]
     assert ran.checks == {
         "downstream/shop/orders": (False, "differs: shop.orders"),
         "downstream/shop/lines": (True, "neither the source nor the lake has the table any more"),
@@ -64,3 +65,24 @@ def test_a_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     said: Any = record.event and record.event.dagster_event
     metadata = said.asset_check_evaluation_data.metadata
     assert (metadata["rows/different"].value, metadata["verify/keys"].value) == (1, "shop.orders different id=7: note")
+
+
+def test_each_downstream_table_of_one_source_table_has_a_check_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verdicts(_: Any, __: Any, source: str, wanted: Any, into: Any) -> Iterator[Verdict]:
+        orders, lines = TableName("shop", "orders"), TableName("shop", "lines")
+        yield Verdict(source, orders, "differs", into="audit.orders", missing=1)
+        yield Verdict(source, orders, "equal", into="shop.orders")
+        yield Verdict(source, lines, "equal")
+
+    monkeypatch.setattr("spark_jobs.verify.verify_source", verdicts)
+    routes = [{"from": "shop.orders", "to": ["shop.orders", "audit.orders"]}]
+    with location(tmp_path, sources=SOURCES, verify=True, routes=routes) as code:
+        monkeypatch.setattr("tests.code_location.Given.session", lambda _: None)
+        ran = code.run("verify", defs=shown(code))
+    assert {key: passed for key, (passed, _) in ran.checks.items()} == {
+        "downstream/shop/orders": True,
+        "downstream/audit/orders": False,
+        "downstream/shop/lines": True,
+    }

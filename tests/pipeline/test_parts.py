@@ -15,6 +15,7 @@ from spark_jobs.maintenance import maintain_source
 from spark_jobs.parts import MARKS, Owner, PartTable, parts_of
 from spark_jobs.pipeline import lake_of, run_source
 from spark_jobs.position import Position
+from spark_jobs.status import status
 from tests.segment_spec import Change, Delete, Insert, SegmentSpec, Statement, Update
 from tests.segment_spec import Table as Logged
 from tests.segment_types import DOUBLE, FLOAT, INT, VARCHAR
@@ -48,9 +49,9 @@ class Two:
         outcomes = [run_source(self.spark, pipeline, one)[1] for one in sources or ("eu", "us")]
         return [why for outcome in outcomes for why in outcome.stopped.values()]
 
-    def rows(self, table: str = "orders") -> list[tuple[Any, ...]]:
+    def rows(self, table: str = "orders", schema: str = "world") -> list[tuple[Any, ...]]:
         """Source first, the columns of sources behind it."""
-        found = lake_of(self.pipeline()).downstream("world", table).read(self.spark)
+        found = lake_of(self.pipeline()).downstream(schema, table).read(self.spark)
         names = [name for name in found.columns if name not in (*MARKS, *merge.ADDED)]
         return sorted(map(tuple, found.select("_source", *names).collect()), key=repr)
 
@@ -128,6 +129,24 @@ def test_keys_in_common_live_through_ddl_and_are_not_set_apart_again(two: Two) -
     ]  # fmt: skip
     apart = two.run(two.pipeline(*MERGED))
     assert ["with the keys of its source tables shared" in why for why in apart] == [True, True]
+
+
+@pytest.mark.long
+def test_keys_in_common_are_so_in_each_target(two: Two) -> None:
+    route = MERGED[0] | {"to": ["world.{1}", "copy.{1}"], "keys": "shared"}
+    pipeline = two.pipeline(route)
+    two.write("eu", 1, [ORDERS], Insert("shop.orders", (1, "eu1")), Insert("shop.orders", (2, "eu2")))
+    two.write("us", 1, [ORDERS], Insert("shop.orders", (2, "us2")))
+    assert two.run(pipeline) == []
+    two.write("eu", 2, [ORDERS], Delete("shop.orders", (1, "eu1")))
+    assert two.run(pipeline) == []
+    assert two.rows() == two.rows(schema="copy") == [("us", 2, "us2")]
+    for source in ("eu", "us"):
+        (table,) = status(pipeline, lake_of(pipeline), source).tables
+        assert table.watermark
+        assert [(one["table"], one["watermark"]) for one in table.targets or ()] == [
+            ("world.orders", table.watermark), ("copy.orders", table.watermark)
+        ]  # fmt: skip
 
 
 EU: Owner = ("eu", "shop", "orders")

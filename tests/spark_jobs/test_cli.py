@@ -547,6 +547,21 @@ def test_status_says_where_the_layers_are_in_a_readers_units(capsys: pytest.Capt
     assert err == "a.b stopped: an ALTER\n"
 
 
+def test_status_lists_each_downstream_table_of_one_that_goes_to_several(capsys: pytest.CaptureFixture[str]) -> None:
+    targets = [
+        {"table": name, "downstream": place, "reason": None, "watermark": None}
+        for name, place in (("a.a", END), ("b.a", None))
+    ]
+    _say_status(at(END, tables=[table("a.a", END, targets=targets)]), everything=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "shop: behind", "one of them has nothing of it yet"
+    assert [line.split() for line in lines[-3:]] == [
+        ["table", "into", "downstream"],
+        ["a.a", "a.a", END],
+        ["a.a", "b.a"],
+    ]
+
+
 def test_of_many_tables_status_lists_those_that_need_a_look(capsys: pytest.CaptureFixture[str]) -> None:
     well = [table(f"a.t{number}", END, complete=True) for number in range(30)]
     odd = [table("b.behind", "b.000001:4"), table("b.stopped", END, "stopped"), table("b.older", END, complete=False)]
@@ -596,6 +611,7 @@ def verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Verdict("shop", TableName("shop", "lines"), "equal", Position("bin.000001", 4), 3, 3),
         Verdict("shop", TableName("shop", "orders"), "differs", None, 9, 8, 1, 0, 1, differences=differences, unread=2),
         Verdict("shop", TableName("shop", "bag"), "not compared", reason="shop: shop.bag: stopped"),
+        Verdict("shop", TableName("shop", "copied"), "differs", older=1, into="audit.copied"),
     ]
     monkeypatch.setattr("spark_jobs.cli._spark", lambda _: nullcontext())
     monkeypatch.setattr(
@@ -611,13 +627,15 @@ def test_verify_lists_what_differs(run: Run, verdicts: Path) -> None:
     lines = [line.split() for line in ran.out.splitlines()]
     assert ran.status == 1
     assert lines[1] == ["shop.lines", "equal", "3", "3", "0", "0", "0", "0", "0", "0.0"]
-    assert ran.out.splitlines()[4:] == [
+    assert lines[4][:4] == ["shop.copied", "into", "audit.copied", "differs"]
+    assert ran.out.splitlines()[5:] == [
         "shop.orders different id=7, code=a: price is 0.42 and should be 0.37, note is x and should be NULL",
         "shop.orders missing id=8, code=b",
     ]
     assert ran.err.splitlines() == [
         "shop.orders: 2 more rows differ by their hashes; they were not read again one by one",
         "shop: shop.bag: stopped",
+        "shop.copied into audit.copied: 1 rows are older than the log, which lacks the table's CREATE too",
     ]
     assert "shop.orders different id=7, code=a: price, note\n" in run("verify", "-c", verdicts).out
 
@@ -626,7 +644,7 @@ def test_verify_says_it_in_json_and_by_its_status(run: Run, verdicts: Path) -> N
     ran = run("verify", "-c", verdicts, "--json", "--table", "shop.orders")
     said = json.loads(ran.out)
     assert (ran.status, said["table"], said["state"], said["position"]) == (1, "shop.orders", "differs", None)
-    assert said["equal"] == 5
+    assert (said["equal"], said["into"]) == (5, None)
     assert said["differences"][0] == {
         "kind": "different",
         "key": {"id": "7", "code": "a"},

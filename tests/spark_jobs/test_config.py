@@ -41,7 +41,8 @@ routes:
 tabels: [shop.*]
 """
     assert problems(tmp_path, text) == {
-        "routes[1].from": "a table can match routes[0].from too; a table has at most one route",
+        "routes[1].from": "a table can match routes[0].from too; a table has at most one route, which may list "
+        "several targets: to: [a.t, b.t]",
         "routes[1].to": "'shop.*' must be one table, without * or ?; {1} is what the first of them in from stands for",
         "sources.2nd": "a source's name is made of letters, digits and _, and begins with no digit",
         "sources.shop.mysql.password": "the environment has no variable SHOP_PASSWORD",
@@ -110,9 +111,17 @@ def test_a_place_is_text_without_quotes_too(tmp_path: Path, start: str) -> None:
         (f"{LEAST}routes: [{{source: a.b, to: a.c}}]\n", {
             "routes[0].from": "missing", "routes[0].source": "no such key"
         }),
-        (f"{LEAST}routes: [{{from: a.b, to: [a.c, a.d]}}]\n", {
-            "routes[0].to": "one source table in several downstream tables is not handled yet: name one, and make "
-            "views of it"
+        (f"{LEAST}routes: [{{from: a.b, to: []}}]\n", {"routes[0].to": "must hold at least one"}),
+        (f"{LEAST}routes: [{{from: a.b, to: 5}}, {{from: a.c, to: [a.c, 5, a.d, 'a.*']}}]\n", {
+            "routes[0].to": "must be text",
+            "routes[1].to[1]": "must be text",
+            "routes[1].to[3]": "'a.*' must be one table, without * or ?; {1} is what the first of them in from stands "
+            "for",
+        }),
+        (f"{LEAST}routes: [{{from: a.b, to: [a.c, a.d, a.c]}}, {{from: 'b.*', to: ['a.{{1}}', 'a.{{2}}']}}]\n", {
+            "routes[0].to[2]": "is routes[0].to[0] once more; a table goes to another once",
+            "routes[1].to[1]": "{2} stands for nothing: from has 1 of * and ?; there are {source}, {schema}, {table} "
+            "too",
         }),
         (f"{LEAST}routes: [{{from: a.b, to: a.c, keys: shared}}]\n", {
             "routes[0].keys": "shared is about tables of several, and by routes: each of these is of one source table; "
@@ -276,7 +285,7 @@ def test_scope_and_routes_are_those_of_the_file(tmp_path: Path) -> None:
     found = load(written(tmp_path, text), {})
     assert found.scope.holds("shop", "orders")
     assert not found.scope.holds("shop", "audit_1")
-    assert found.routing.of("shop", "shop_1", "orders_2") == Destination("shop", "all.orders", is_merged=True)
+    assert found.routing.of("shop", "shop_1", "orders_2") == (Destination("shop", "all.orders", is_merged=True),)
 
 
 def test_working_tables_of_tools_are_left_out_unless_the_file_says_otherwise(tmp_path: Path) -> None:

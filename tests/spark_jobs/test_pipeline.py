@@ -9,10 +9,11 @@ from spark_jobs.compact import Compacted
 from spark_jobs.config import Pipeline, load
 from spark_jobs.course import Rules
 from spark_jobs.errors import DecodeError, LostRace, TableStopped
-from spark_jobs.lake import Checkpoint, Head
-from spark_jobs.pipeline import Plan, Planner, each_table, lake_of
+from spark_jobs.lake import Checkpoint, Head, Lake, Table
+from spark_jobs.pipeline import Brought, Plan, Planner, _Arrivals, each_table, lake_of
 from spark_jobs.position import Position, Range
-from spark_jobs.published import Entry
+from spark_jobs.published import Entry, Target
+from spark_jobs.routes import Destination
 from spark_jobs.survey import Survey
 
 ORDERS, LINES, AUDIT = (TableName("shop", table) for table in ("orders", "lines", "audit"))
@@ -146,3 +147,60 @@ def test_tables_that_were_not_chosen_stay_where_they_were(tmp_path: Path) -> Non
     orders, lines = planner(tmp_path, frozenset({ORDERS})).after(Plan(before, [], {}), [compacted(ORDERS)])
     assert orders.position == str(END)
     assert lines == replace(before[1], surveyed=str(END))
+
+
+HERE, THERE, NOWHERE = Destination("shop", "orders"), Destination("audit", "orders"), Destination("a/b", "orders")
+OLD = Target("lake/downstream/audit/orders", str(BEGIN), 3)
+
+
+def arrivals(brought: list[Destination], stopped: dict[Destination, str], *legs: Destination) -> _Arrivals:
+    """What merges of ORDERS did: silver was at version 5, downstream tables are at 7 now."""
+    pinned, landed = Head(5, 2, Checkpoint(END, "batch", notes={"complete": True})), Head(7, 4, None)
+    lake = Lake("lake")
+    came = {
+        (ORDERS, one.name): Brought((ORDERS, one.name), lake.downstream(*one.name), pinned, landed, None)
+        for one in brought
+    }
+    why = {(ORDERS, one.name): said for one, said in stopped.items()}
+    reasons = {ORDERS: "\n".join(stopped.values())} if stopped else {}
+    return _Arrivals(lake, {ORDERS: legs}, came, why, reasons)
+
+
+def at(table: Table | str, merged: Position | None, version: int | None, reason: str | None = None) -> Target:
+    path = table if isinstance(table, str) else table.path
+    return Target(path, str(merged) if merged else None, version, reason)
+
+
+def test_a_table_with_one_target_is_where_it_was_merged_to() -> None:
+    before = entry(ORDERS, position=str(END))
+    after = arrivals([HERE], {}, HERE).after(before)
+    assert (after.state, after.merged, after.downstream_version, after.silver_version) == ("current", str(END), 7, 5)
+    assert (after.downstream, after.targets, after.complete) == ("lake/downstream/shop/orders", (), True)
+    for one in (before, after):
+        assert arrivals([], {HERE: "why"}, HERE).after(one) == replace(one, state="stopped", reason="why")
+
+
+def test_of_several_targets_each_is_where_it_was_merged_to_and_the_least_counts() -> None:
+    before = entry(ORDERS, position=str(END), downstream=OLD.path, merged=OLD.merged, downstream_version=3)
+    here = at("lake/downstream/shop/orders", END, 7)
+    both = arrivals([HERE, THERE], {}, HERE, THERE).after(before)
+    assert both.targets == (here, at(OLD.path, END, 7))
+    assert both.holds(str(END))
+    stopped = arrivals([HERE], {THERE: "why"}, HERE, THERE).after(before)
+    assert (stopped.state, stopped.reason, stopped.merged) == ("stopped", "why", str(BEGIN))
+    assert stopped.targets == (here, at(OLD.path, BEGIN, 3, "why"))
+    chosen = arrivals([HERE], {}, HERE, THERE).after(before)
+    assert (chosen.state, chosen.targets, chosen.holds(str(END))) == ("current", (here, OLD), False)
+    new = arrivals([HERE], {}, HERE, THERE).after(entry(ORDERS, position=str(END)))
+    assert (new.targets, new.merged) == ((here, at(OLD.path, None, None)), None)
+    away = arrivals([HERE], {}, HERE).after(both)
+    assert (away.targets, away.downstream) == ((), here.path)
+
+
+def test_a_target_without_a_place_and_a_silver_that_stopped_leave_the_rest_as_it_was() -> None:
+    before = entry(ORDERS, position=str(END), downstream=OLD.path, merged=OLD.merged, downstream_version=3)
+    odd = arrivals([THERE], {NOWHERE: "no place"}, THERE, NOWHERE).after(before)
+    assert (odd.state, odd.merged, odd.downstream_version) == ("stopped", str(END), 7)
+    assert arrivals([], {NOWHERE: "no place"}, NOWHERE, Destination("a", "%")).after(before).downstream == OLD.path
+    silver = replace(arrivals([HERE, THERE], {}, HERE, THERE), stopped={ORDERS: "an ALTER"})
+    assert silver.after(before) == replace(before, state="stopped", reason="an ALTER")

@@ -6,9 +6,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import LakeError
-from spark_jobs.lake import Lake
+from spark_jobs.lake import Checkpoint, Lake, new_batch
 from spark_jobs.position import Position
-from spark_jobs.published import COLUMNS, Consistent, Entry, amend, consistent, read, surveyed, write
+from spark_jobs.published import (
+    COLUMNS,
+    Consistent,
+    Entry,
+    Target,
+    amend,
+    consistent,
+    read,
+    surveyed,
+    versions,
+    write,
+)
 from tests.logs import SOURCE, Logs
 from tests.segment_spec import Commit, Insert, Statement, Update
 
@@ -41,6 +52,9 @@ def test_columns_have_types() -> None:
     others = {name: kind for name, kind in COLUMNS.items() if not name.endswith(("_version", "_at", "resets"))}
     assert others.pop("complete") == "BOOLEAN"
     assert others.pop("keys_never_whole") == "BIGINT"
+    assert others.pop("targets") == (
+        "ARRAY<STRUCT<path: STRING, merged: STRING, version: BIGINT, reason: STRING, keys_never_whole: BIGINT>>"
+    )
     assert set(others.values()) == {"STRING"}
 
 
@@ -63,6 +77,54 @@ def test_an_entrys_checkpoint_is_its_position() -> None:
 )
 def test_a_table_holds_a_position_when_both_layers_do(entry: Entry, whole: bool) -> None:
     assert entry.holds("b.000002:100") is whole
+
+
+HERE, THERE = Target(FULL.downstream or "", str(AT), 7), Target("/lake/downstream/audit/orders", "b.000001:4", 2)
+
+
+def test_of_several_downstream_tables_the_least_counts_and_the_first_is_named() -> None:
+    assert (FULL.into, BARE.into) == ((HERE,), ())
+    assert [one.name for one in (HERE, THERE)] == [("shop", "orders"), ("audit", "orders")]
+    both = FULL.with_targets([HERE, replace(THERE, keys_never_whole=2)])
+    assert (both.merged, both.downstream, both.downstream_version) == ("b.000001:4", HERE.path, 7)
+    assert (both.keys_never_whole, both.holds(str(AT))) == (2, False)
+    assert [both.reached(one.name) for one in (HERE, THERE)] == [HERE.merged, THERE.merged]
+    assert (FULL.reached(HERE.name), both.reached(("no", "such"))) == (str(AT), None)
+    assert FULL.with_targets([HERE, replace(THERE, merged=None)]).merged is None
+    assert both.with_targets([HERE]) == FULL
+
+
+@pytest.mark.parametrize(
+    "state, reasons, stopped",
+    [
+        ("current", (None, None), [False, False]),
+        ("stopped", (None, "why"), [False, True]),
+        ("stopped", (None, None), [True, True]),  # its silver is
+    ],
+)
+def test_a_stop_is_of_the_downstream_tables_that_it_names(
+    state: str, reasons: tuple[str | None, ...], stopped: list[bool]
+) -> None:
+    targets = [replace(one, reason=why) for one, why in zip((HERE, THERE), reasons, strict=True)]
+    entry = replace(FULL, state=state).with_targets(targets)
+    assert [entry.is_stopped_in(one.name) for one in targets] == stopped
+
+
+@pytest.mark.spark
+def test_targets_are_read_as_they_were_written_beside_rows_from_before_there_were_any(
+    spark: SparkSession, lake: Path
+) -> None:
+    whole = Lake(str(lake))
+    old = {name: kind for name, kind in COLUMNS.items() if name != "targets"}
+    table = whole.published()
+    row = spark.createDataFrame([tuple(getattr(FULL, name) for name in old)], ", ".join(map(" ".join, old.items())))
+    table.append(row, table.new(old, {}), Checkpoint(AT, new_batch(), notes={"source": "shop"}))
+    assert read(whole, "shop") == [FULL]
+    both = replace(FULL.with_targets([replace(HERE, keys_never_whole=1), replace(THERE, reason="why")]), source="crm")
+    write(spark, whole, "crm", [both, replace(BARE, source="crm")], AT)
+    assert read(whole, "crm") == [both, replace(BARE, source="crm")]
+    assert read(whole, "shop") == [FULL]
+    assert versions(whole) == {HERE.path: 7, THERE.path: 2}
 
 
 @pytest.mark.spark

@@ -49,6 +49,10 @@ PLAIN = table("shop_1.orders", id=INT, made=DATE)
             "routes to shop_1.orders": "shop_1.orders of eu, shop_1.orders of us meet in it, and by routes: it is of "
             'one table; use {source} in to, or say sources: ["*"] of a route that leads all of them there'
         }),
+        ('routes: [{from: "a.x", to: [c.x, b.x]}]\n', [table("a.x", id=INT), table("b.x", id=INT)], [], {
+            "routes to b.x": "a.x of eu, b.x of eu meet in it, and by routes: it is of one table; use {source} in to, "
+            'or say sources: ["*"] of a route that leads all of them there'
+        }),
         ('routes: [{from: "a.x", to: b.x}]\n', [table("a.x", id=INT), table("b.x", id=INT)], [], {
             "routes to b.x": "a.x of eu, b.x of eu meet in it, and by routes: it is of one table; use {source} in to, "
             'or say sources: ["*"] of a route that leads all of them there'

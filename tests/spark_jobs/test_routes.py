@@ -6,7 +6,8 @@ from spark_jobs.rules import Pattern
 
 
 def route(tables: str, to: str, *sources: str, is_shared: bool = False) -> Route:
-    return Route(Pattern.parse(tables), Pattern.parse(to), sources, is_shared)
+    """to: one target or several, with a blank between two."""
+    return Route(Pattern.parse(tables), tuple(map(Pattern.parse, to.split())), sources, is_shared)
 
 
 ROUTES = Routes(
@@ -43,7 +44,7 @@ ROUTES = Routes(
 def test_a_table_goes_where_its_route_says_or_keeps_its_name(
     name: tuple[str, str, str], into: str, is_merged: bool
 ) -> None:
-    found = ROUTES.of(*name)
+    (found,) = ROUTES.of(*name)
     assert (str(found), found.is_merged) == (into, is_merged)
 
 
@@ -63,29 +64,51 @@ def test_a_table_goes_where_its_route_says_or_keeps_its_name(
         ([route("a.t", "x.t"), route("b.*", "x.{1}")], True),
         ([route("a.t", "x.t"), route("b.*", "x.b_{1}")], False),
         ([route("a.t", "{source}.t", "one"), route("a.t", "{source}.t", "two")], False),
+        ([route("a.*", "x.{1} y.all")], False),
+        ([route("a.*", "y.all x.{1}")], True),
+        ([route("a.*", "x.{1} y.{1}")], False),
+        ([route("a.*", "x.{1} {1}.all")], True),
+        ([route("*.t", "x.{1} {1}.x")], True),
+        ([route("a.t", "x.t y.t"), route("b.t", "y.t z.t")], False),
+        ([route("a.t", "y.t x.t"), route("b.t", "y.t z.t")], True),
     ],
 )
 def test_a_table_is_of_several_where_several_may_meet_in_it(routes: list[Route], is_merged: bool) -> None:
     source = (routes[0].sources or ("one",))[0].replace("*", "one")
-    assert Routes(tuple(routes)).of(source, "a", "t").is_merged is is_merged
+    assert Routes(tuple(routes)).of(source, "a", "t")[0].is_merged is is_merged
+
+
+def test_a_table_goes_to_each_target_of_its_route_once() -> None:
+    routes = Routes((route("a.*", "x.{1} y.all", "s"), route("*_*.t", "y.{1} y.{2}")))
+    names = (("s", "a", "t"), ("s", "b_c", "t"), ("s", "b_b", "t"), ("other", "a", "t"))
+    into = [[(str(one), one.is_merged) for one in routes.of(*name)] for name in names]
+    assert into == [
+        [("x.t", False), ("y.all", True)],
+        [("y.b", True), ("y.c", True)],
+        [("y.b", True)],  # two of its targets are one for this table, and each has several tables for that
+        [("a.t", False)],
+    ]
+
+
+AT_MOST_ONE = "a table has at most one route, which may list several targets: to: [a.t, b.t]"
 
 
 def test_a_table_with_two_routes_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         Routes((*ROUTES.routes, route("*.orders_7", "x.y"))).of("a", "shop_1", "orders_7")
-    assert str(refused.value) == "shop_1.orders_7 matches 2 routes; a table has at most one"
+    assert str(refused.value) == f"shop_1.orders_7 matches 2 routes; {AT_MOST_ONE}"
 
 
 def test_keys_are_shared_where_the_route_says_so_and_its_sources_are_known() -> None:
     routes = Routes((route("a.t", "x.t", "e*", "us", is_shared=True), route("b.*", "y.{1}", "*")))
-    assert routes.of("eu", "a", "t") == Destination("x", "t", is_merged=True, is_shared=True)
-    assert routes.of("eu", "b", "t") == Destination("y", "t", is_merged=True)
+    assert routes.of("eu", "a", "t") == (Destination("x", "t", is_merged=True, is_shared=True),)
+    assert routes.of("eu", "b", "t") == (Destination("y", "t", is_merged=True),)
     assert [routes.shares(source) for source in ("eu", "us", "asia")] == [True, True, False]
     assert [routes.is_shared_by("us", into) for into in (("x", "t"), ("y", "t"))] == [True, False]
 
 
 def test_a_star_takes_as_much_as_it_can_from_the_left() -> None:
-    found = Routes((route("a.*_*", "{1}.{2}"),)).of("s", "a", "x_y_z")
+    (found,) = Routes((route("a.*_*", "{1}.{2}"),)).of("s", "a", "x_y_z")
     assert found == Destination("x_y", "z")
 
 
@@ -93,7 +116,7 @@ ALONE = (
     "shared is about tables of several, and by routes: each of these is of one source table; say which sources: meet "
     'there, as ["*"], or leave a * of from out of to'
 )
-SAME = "a table can match routes[0].from too; a table has at most one route"
+SAME = f"a table can match routes[0].from too; {AT_MOST_ONE}"
 
 
 @pytest.mark.parametrize(
@@ -117,6 +140,14 @@ SAME = "a table can match routes[0].from too; a table has at most one route"
         ([route("a.*", "x.{1}", is_shared=True)], {"routes[0].keys": ALONE}),
         ([route("a.t", "x.t", "one", is_shared=True), route("b.*", "x.{1}", "two")], {"routes[1].keys":
           "routes[0] may lead to the same table, and says otherwise of its keys"}),
+        ([route("a.*", "x.all y.all", is_shared=True)], {}),
+        ([route("a.*", "x.all y.{1}", is_shared=True)], {"routes[0].keys": ALONE}),
+        ([route("a.*", "x.all y.all", is_shared=True), route("b.t", "z.t y.all", "*")], {"routes[1].keys":
+          "routes[0] may lead to the same table, and says otherwise of its keys"}),
+        ([route("a.t", "x.{1} y.t")], {"routes[0].to[0]": "{1} stands for nothing: from has neither * nor ?; there are "
+          "{source}, {schema}, {table} too"}),
+        ([route("a.t", "x.t y.t x.{table}")], {"routes[0].to[2]": "is routes[0].to[0] once more; a table goes to "
+          "another once"}),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told(routes: list[Route], problems: dict[str, str]) -> None:

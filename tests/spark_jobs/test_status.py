@@ -12,7 +12,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.lake import Checkpoint, Lake
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
-from spark_jobs.published import Entry
+from spark_jobs.published import Entry, Target
 from spark_jobs.status import SourceStatus, TableStatus, require_readable, status
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
@@ -133,6 +133,18 @@ def test_tables_are_listed_by_name_with_what_stopped_them(pipeline: Pipeline) ->
     assert of(pipeline).tables == [
         TableStatus("shop.t", "current", "b.000002:100", "b.000001:300", None),
         TableStatus("shop.u", "stopped", "b.000001:100", None, "why"),
+    ]
+
+
+def test_each_downstream_table_is_shown_of_one_that_goes_to_several(pipeline: Pipeline) -> None:
+    here, there = Target("lake/downstream/shop/t", "b.000002:100", 3), Target("lake/downstream/audit/t", reason="why")
+    entry = Entry("shop", "shop", "t", "stopped", "why", position="b.000002:100", silver_version=1)
+    publish(lake_of(pipeline), entry.with_targets([here, there]))
+    (found,) = of(pipeline).tables
+    assert (found.downstream, found.is_at("b.000002:100")) == (None, False)
+    assert found.targets == [
+        {"table": "shop.t", "downstream": "b.000002:100", "reason": None, "watermark": None},
+        {"table": "audit.t", "downstream": None, "reason": "why", "watermark": None},
     ]
 
 
