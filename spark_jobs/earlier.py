@@ -91,7 +91,7 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
     """
     table = lake_of(pipeline).bronze(name)
     head = table.head()
-    if head is None or head.checkpoint is None or back_to >= bronze.oldest(head.checkpoint):
+    if head is None or head.checkpoint is None or back_to >= bronze.complete_from(head.checkpoint):
         return []
     with about(name):
         wanted = Earlier(table, head, origins_of(pipeline, name, archive))

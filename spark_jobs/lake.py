@@ -32,7 +32,7 @@ from spark_jobs.session import own_session
 APPLICATION = "stratalog"
 MAINTENANCE = "maintenance"
 """Kind of a commit that changes how rows are stored and no row."""
-_STANDING = ("oldest", "uuid", "stretches", "folded")
+_STANDING = ("oldest", "removed_to", "uuid", "stretches", "folded")
 """Notes that stay true of a table until a commit says otherwise."""
 _NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
 _CONFLICT = re.compile(r"Concurrent\w*Exception|DELTA_CONCURRENT_\w+|DELTA_PROTOCOL_CHANGED|METADATA_CHANGED")
