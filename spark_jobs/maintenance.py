@@ -203,17 +203,25 @@ def _hours(table: Table, needed: int | None, kept: timedelta) -> int:
 
 
 def _publish(spark: SparkSession, lake: Lake, source: str, done: dict[str, Maintained]) -> None:
-    """Names the versions after maintenance where those before it are published; they hold the same rows."""
-    entries, position = published.read(lake, source), published.surveyed(lake, source)
-    after = [_renewed(entry, lake, done) for entry in entries]
-    if position and after != entries:
-        published.write(spark, lake, source, after, position)
+    """Names the versions after maintenance where those before it are published; they hold the same rows.
+
+    Also after maintenance that was killed before it did; and as others have published meanwhile.
+    """
+    published.renew(spark, lake, source, lambda entry: _renewed(entry, lake, done))
 
 
 def _renewed(entry: Entry, lake: Lake, done: dict[str, Maintained]) -> Entry:
-    silver, downstream = done.get(lake.silver(entry.source, *entry.name).path), done.get(entry.downstream or "")
-    if silver and entry.silver_version == silver.version_before:
-        entry = replace(entry, silver_version=silver.version_after)
-    if downstream and entry.downstream_version == downstream.version_before:
-        entry = replace(entry, downstream_version=downstream.version_after)
-    return entry
+    silver = done.get(lake.silver(entry.source, *entry.name).path)
+    downstream = done.get(entry.downstream or "")
+    return replace(
+        entry,
+        silver_version=_newest(lake, silver, entry.silver_version),
+        downstream_version=_newest(lake, downstream, entry.downstream_version),
+    )
+
+
+def _newest(lake: Lake, one: Maintained | None, published: int | None) -> int | None:
+    """The newest version of a table with the rows of the one that is published."""
+    if one is None or published is None or published >= one.version_after:
+        return published
+    return _after(Table(one.path, lake.plain), published)
