@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import catchup, decoding, hot, readers, start
+from benchmarks import catchup, decoding, folding, hot, readers, start
 from benchmarks.logs import Log, write
 from benchmarks.told import say
 from spark_jobs.config import Spark
@@ -18,7 +18,7 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.session import spark_session
 
 Reader = Callable[[Log], tuple[int, float]]
-PARTS = ("decode", "start", "whole", "catchup", "hot")
+PARTS = ("decode", "start", "whole", "catchup", "hot", "fold")
 
 
 def main() -> None:
@@ -29,6 +29,7 @@ def main() -> None:
     arguments.add_argument("--transactions", type=int, default=60_000, help="whole: of the OLTP log (default 60000)")
     arguments.add_argument("--megabytes", type=int, default=100, help="catchup: of each of ten files (default 100)")
     arguments.add_argument("--changes", type=int, default=1_000_000, help="hot: of one table (default 1000000)")
+    arguments.add_argument("--folded", type=int, default=5_120_000, help="fold: rows of silver (default 5120000)")
     chosen = arguments.parse_args()
     if unknown := set(chosen.parts) - set(PARTS):
         arguments.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
@@ -41,6 +42,8 @@ def main() -> None:
                 start.measure()
             elif part == "hot":
                 hot.measure(spark_session(Spark(master="local[*]")), folder / "hot", chosen.changes)
+            elif part == "fold":
+                folding.measure(spark_session(Spark(master="local[*]")), folder / "fold", chosen.folded)
             elif part == "catchup":
                 catchup.measure(folder / "catchup", chosen.megabytes * 1_000_000)
             else:

@@ -29,7 +29,7 @@ from spark_jobs.survey import Said, Survey, look, survey
 
 @dataclass(frozen=True)
 class Ancestry:
-    """Of the tables of one source, by a bronze table at one version, of which ``oldest`` is where it begins.
+    """Of the tables of one source, by a bronze table at one version, which lacks nothing from ``oldest`` on.
 
     by_log: silver is taken only where the log does not have a table from its beginning on.
     """

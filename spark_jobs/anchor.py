@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from spark_jobs.errors import LakeError, SourceError
-from spark_jobs.gtid import Gtids, MysqlGtids, parse_gtids
-from spark_jobs.held import held_gtids
+from spark_jobs.gtid import DomainGtids, Gtids, MysqlGtids, parse_gtids
+from spark_jobs.held import held_gtids, seen_gtids
 from spark_jobs.lake import Checkpoint, Table
 from spark_jobs.position import Position
 from spark_jobs.source import Log, Part
@@ -124,23 +124,37 @@ def passed(source: str, found: Progress, bronze: Table, reached: Position) -> Po
                 "was, or another one"
             )
         return found.read_to
-    since = known[found.read_to.stretch - 1 :]
-    before, now = (one.endpoint or one.uuid or f"stretch {one.number}" for one in (since[0], since[-1]))
-    if any(_is_same_server(*pair) for pair in pairwise(since)):
+    later = known[found.read_to.stretch - 1 :]
+    before, now = (one.endpoint or one.uuid or f"stretch {one.number}" for one in (later[0], later[-1]))
+    if any(_is_same_server(*pair) for pair in pairwise(later)):
         raise Outrun(f"was read from {before}, and a log of the source has been begun anew since; load it again")
     if found.gtids is None:
         raise Outrun(
             f"was read from {before}, and bronze has gone on with the log of {now}: without GTIDs nobody can tell "
             "whether that has all that was read; load it again"
         )
-    shown, there = parse_gtids(found.gtids), held_gtids(bronze, version, since[-1])
-    missing = shown - there if type(shown) is type(there) else shown  # type: ignore[operator] # both are of one type
+    missing = _missing(parse_gtids(found.gtids), bronze, version, known, found.since)
     if missing:
         raise Outrun(
             f"was read from {before}, which had {missing}, and bronze has gone on with the log of {now} without that; "
             "load it again"
         )
     return reached
+
+
+def _missing(shown: Gtids, bronze: Table, version: int, known: Sequence[Stretch], since: Position) -> Gtids:
+    """Of the transactions that rows may show those that bronze lacks; ``since``: what came before, it has.
+
+    Of MariaDB's, the last of each domain is looked for itself: its number may have been given again by another server.
+    """
+    there = held_gtids(bronze, version, known[-1])
+    if isinstance(shown, MysqlGtids):
+        return shown - there if isinstance(there, MysqlGtids) else shown
+    if not isinstance(there, DomainGtids):
+        return shown
+    unlike = DomainGtids({domain: last for domain, last in shown.last.items() if there.last.get(domain) != last})
+    seen = seen_gtids(bronze, version, known, since, unlike) if unlike else unlike
+    return DomainGtids({domain: last for domain, last in unlike.last.items() if domain not in seen.last})
 
 
 def _at(source: str, bronze: Table, position: Position) -> tuple[Sequence[Stretch], int]:

@@ -496,7 +496,7 @@ def backfill_source(
     if replaces:
         held = Held.of(lake, name)
         _require_end(held, wanted)
-        if wanted.start < bronze.oldest(held.checkpoint) and not _are_folded(lake, name, names, wanted):
+        if wanted.start < bronze.complete_from(held.checkpoint) and not _are_folded(lake, name, names, wanted):
             _bring(spark, pipeline, name, wanted.start, manner)
     done: list[Redone] = []
     stopped: dict[TableName, str] = {}
@@ -623,13 +623,14 @@ def _work(
     touched = touched or _Touched(())
     begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
     oldest, skips = bronze.oldest(held.checkpoint), filters.skips_alone
-    if begin < oldest:
+    complete_from = bronze.complete_from(held.checkpoint)
+    if begin < complete_from:
         raise _Begun(begin)
     onward = Range(begin, head.position)
     slices, seen = look(spark, held.table, held.version, onward, oldest)
     with about(f"{held.source}: {name}"):
         told = schema_history.by_dump(lake, held.source)
-        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, oldest, True, skips, told)
+        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, complete_from, True, skips, told)
         rules = Rules(
             lambda logged, last: schema_history.named(lake, held.source, logged, last),
             first_rows(slices, filters.skipped),
@@ -726,7 +727,7 @@ def _touched(
         return _Touched((wanted,)) if head else None
     begin, oldest = bronze.earliest(held.checkpoint), bronze.oldest(held.checkpoint)
     floor = silver.folded(head)
-    oldest = max(oldest, floor or oldest)
+    oldest, complete_from = max(oldest, floor or oldest), bronze.complete_from(held.checkpoint)
     every = windows(spark, table, head, Range(begin, max(head.position, begin)), stretches(held.checkpoint))
     is_ruled = is_ruled or RULES in (head.checkpoint.notes if head.checkpoint else {})
     looked_for = head.position if is_ruled else bronze.begin(held.checkpoint)
@@ -735,7 +736,7 @@ def _touched(
     between = tuple(one for one in gaps if one.overlaps(wanted))
     if not is_ruled:
         return _Touched(touched, between) if touched or between else None
-    is_all = len(touched) + len(between) == len(every) + len(gaps) and all(one.start >= oldest for one in every)
+    is_all = len(touched) + len(between) == len(every) + len(gaps) and all(one.start >= complete_from for one in every)
     is_whole = is_all and floor is None
     return _Touched(touched, between, is_whole) if touched or between else None
 

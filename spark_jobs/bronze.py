@@ -122,6 +122,15 @@ def oldest(checkpoint: Checkpoint) -> Position:
     return Position.parse(said) if said else begin(checkpoint)
 
 
+def complete_from(checkpoint: Checkpoint) -> Position:
+    """From where on bronze holds all that was logged: where it begins, or the end of what gc removed last.
+
+    Nothing lies between the two. Where the log was read up to the very end of a file, what came next counts from there.
+    """
+    said = checkpoint.notes.get("removed_to")
+    return min(oldest(checkpoint), Position.parse(said)) if said else oldest(checkpoint)
+
+
 def removed(checkpoint: Checkpoint) -> Range | None:
     """The part of the log that gc has removed; None where it has not removed any."""
     if "oldest" not in checkpoint.notes:
@@ -132,7 +141,7 @@ def removed(checkpoint: Checkpoint) -> Range | None:
 
 def require_held(source: str, checkpoint: Checkpoint, start: Position) -> None:
     """Raises LakeError where the log from a position on was removed by gc."""
-    if start < oldest(checkpoint):
+    if start < complete_from(checkpoint):
         raise LakeError(f"{source}: {gone(source, Range(start, oldest(checkpoint)))}")
 
 
@@ -159,6 +168,11 @@ class HeldFile:
     def place(self) -> tuple[int, int]:
         """What files are ordered by."""
         return self.stretch, file_number(self.file)
+
+    @property
+    def end(self) -> Position:
+        """Where its last byte held ends."""
+        return Position(self.file, self.stop, self.stretch)
 
 
 def files(spark: SparkSession, bronze: Table, version: int) -> list[HeldFile]:

@@ -131,7 +131,7 @@ def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None)
     before = head.checkpoint if head else None
     notes: dict[str, Any] = before.notes if before else {_BEGIN: str(oldest), _REACHED: None, _LATE: False}
     since = before.position if before else oldest
-    if since < oldest and since < end:
+    if since < bronze.complete_from(held.checkpoint) and since < end:
         raise TableStopped(
             f"{source}: its order times are known up to {since}, and {bronze.gone(source, Range(since, oldest))}"
         )

@@ -91,7 +91,7 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
     Raises LakeError that names the files that nobody has, before anything is landed; LostRace.
     """
     held = Held.any(lake_of(pipeline), name)
-    if held is None or back_to >= bronze.oldest(held.checkpoint):
+    if held is None or back_to >= bronze.complete_from(held.checkpoint):
         return []
     with about(name):
         wanted = Earlier(held, origins_of(pipeline, name, archive))

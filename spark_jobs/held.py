@@ -6,15 +6,15 @@ read off its slices. Where there is no such file, the stretch's own beginning sa
 Put here: the set, and where it ends. Not here: what follows from it (follow.py), or what a GTID is (gtid.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
 import pyarrow.compute as pc
 
-from spark_jobs.binlog import MAGIC, FormatDescription, read_commits, read_head
+from spark_jobs.binlog import MAGIC, Commits, FormatDescription, read_commits, read_head
 from spark_jobs.errors import SourceError
-from spark_jobs.gtid import Gtids, parse_gtids, union
+from spark_jobs.gtid import DomainGtids, Gtids, parse_gtids, union
 from spark_jobs.lake import Table
 from spark_jobs.position import Position, file_number
 from spark_jobs.source.start import gtids_of
@@ -39,8 +39,27 @@ def held_gtids(bronze: Table, version: int, stretch: Stretch) -> Gtids:
             "from its first byte on that names them"
         )
     newer = [file for file in files if not whole or file_number(file) >= file_number(whole)]
-    found += _gtids(bronze, version, stretch, newer)
+    found += _gtids(bronze, version, stretch, newer, gtids_of)
     return reduce(union, (one for one in found if one is not None))
+
+
+def seen_gtids(
+    bronze: Table, version: int, known: Sequence[Stretch], since: Position, wanted: DomainGtids
+) -> DomainGtids:
+    """Those of MariaDB's GTIDs that bronze has by domain, server and number, as its log tells from a place's file on.
+
+    A domain's number alone does not say so: where a server was lost with its last transactions, others give their
+    numbers again. Raises SourceError where transactions there have no GTID.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for stretch in known[since.stretch - 1 :]:
+        is_first = stretch.number == since.stretch
+        files = [file for file in _files(bronze, version, stretch) if not is_first or file_number(file) >= since.number]
+        heads = (_previous(bronze, version, stretch, file) for file in files if stretch.holds_whole(file))
+        said = [stretch.gtids, *heads, *_gtids(bronze, version, stretch, files, lambda one: one.among(wanted))]
+        each = (pair for one in said if isinstance(one, DomainGtids) for pair in one.last.items())
+        found |= {domain: last for domain, last in each if wanted.last.get(domain) == last}
+    return DomainGtids(found)
 
 
 def ends_file(bronze: Table, version: int, end: Position) -> bool:
@@ -79,17 +98,19 @@ def _previous(bronze: Table, version: int, stretch: Stretch, file: str) -> Gtids
     return read_head([payload for payloads in found for payload in payloads], file).previous
 
 
-def _gtids(bronze: Table, version: int, stretch: Stretch, files: list[str]) -> Iterator[Gtids]:
-    """Those of the transactions that end in the slices of some files."""
+def _gtids(
+    bronze: Table, version: int, stretch: Stretch, files: list[str], of: Callable[[Commits], Gtids]
+) -> Iterator[Gtids]:
+    """Those of the transactions that end in the slices of some files; ``of``: what is asked of several."""
     numbers = [file_number(file) for file in files]
     condition = _in(stretch) & pc.field("number").isin(numbers) & (pc.field("transactions") > 0)
     names = ["file", "start", "transactions", "gtid", "context", "payload"]
     for batch in bronze.scan(version, names, condition, rows=_ROWS):
         for at in range(batch.num_rows):
-            yield from _gtids_of({name: batch.column(name)[at].as_py() for name in names})
+            yield from _gtids_of({name: batch.column(name)[at].as_py() for name in names}, of)
 
 
-def _gtids_of(cells: dict[str, Any]) -> Iterator[Gtids]:
+def _gtids_of(cells: dict[str, Any], of: Callable[[Commits], Gtids]) -> Iterator[Gtids]:
     """A slice that one transaction ends in names it, and may hold its end alone; others hold all of several."""
     place = f"{cells['file']}:{cells['start']}"
     if cells["gtid"] is None:
@@ -102,7 +123,7 @@ def _gtids_of(cells: dict[str, Any]) -> Iterator[Gtids]:
     for commits in read_commits([cells["payload"]], cells["file"], cells["start"], description):
         if len(commits.nameless()):
             raise SourceError(_nameless(place))
-        yield gtids_of(commits)
+        yield of(commits)
 
 
 def _nameless(place: str) -> str:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 APPLICATION = "stratalog"
 MAINTENANCE = "maintenance"
 """Kind of a commit that changes how rows are stored and no row."""
-_STANDING = ("oldest", "uuid", "stretches", "folded")
+_STANDING = ("oldest", "removed_to", "uuid", "stretches", "folded")
 """Notes that stay true of a table until a commit says otherwise."""
 _TRIES = 5
 _NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")

@@ -427,7 +427,8 @@ class _Work:
         skips = with_skips(Filters(), self.lake, self.source)
         oldest = bronze.oldest(_checkpoint(held))
         slices, found = look(session_over(self.spark, 0), held, version, whole, oldest)
-        ancestry = Ancestry(self.spark, self.lake, self.source, held, version, oldest, filters=skips)
+        place = (held, version, bronze.complete_from(_checkpoint(held)))
+        ancestry = Ancestry(self.spark, self.lake, self.source, *place, filters=skips)
         rules = Rules(
             self._complete,
             first_rows(slices, skips.skipped),

@@ -27,7 +27,7 @@ from spark_jobs.fold import Folded, fold, why_not
 from spark_jobs.lake import MAINTENANCE, Head, Lake, Table, patiently
 from spark_jobs.parts import view
 from spark_jobs.pipeline import lake_of
-from spark_jobs.published import Entry, Target
+from spark_jobs.published import Entry
 
 log = logging.getLogger(__name__)
 
@@ -195,22 +195,22 @@ def _hours(table: Table, needed: int | None, kept: timedelta) -> int:
 
 
 def _publish(spark: SparkSession, lake: Lake, source: str, done: dict[str, Maintained]) -> None:
-    """Names the versions after maintenance where those before it are published; they hold the same rows."""
-    entries, position = published.read(lake, source), published.surveyed(lake, source)
-    after = [_renewed(entry, lake, done) for entry in entries]
-    if position and after != entries:
-        published.write(spark, lake, source, after, position)
+    """Names the versions after maintenance where those before it are published; they hold the same rows.
+
+    Also after maintenance that was killed before it did; and as others have published meanwhile.
+    """
+    published.renew(spark, lake, source, lambda entry: _renewed(entry, lake, done))
 
 
 def _renewed(entry: Entry, lake: Lake, done: dict[str, Maintained]) -> Entry:
     silver = done.get(lake.silver(entry.source, *entry.name).path)
-    if silver and entry.silver_version == silver.version_before:
-        entry = replace(entry, silver_version=silver.version_after)
-    targets = [_rewritten(one, done.get(one.path)) for one in entry.into]
+    targets = [replace(one, version=_newest(lake, done.get(one.path), one.version)) for one in entry.into]
+    entry = replace(entry, silver_version=_newest(lake, silver, entry.silver_version))
     return entry.with_targets(targets) if targets else entry
 
 
-def _rewritten(target: Target, done: Maintained | None) -> Target:
-    if done is None or target.version != done.version_before:
-        return target
-    return replace(target, version=done.version_after)
+def _newest(lake: Lake, one: Maintained | None, published: int | None) -> int | None:
+    """The newest version of a table with the rows of the one that is published."""
+    if one is None or published is None or published >= one.version_after:
+        return published
+    return _after(Table(one.path, lake.plain), published)

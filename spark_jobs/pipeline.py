@@ -262,6 +262,10 @@ class Planner:
     def oldest(self) -> Position:
         return bronze.oldest(self.checkpoint)
 
+    @property
+    def complete_from(self) -> Position:
+        return bronze.complete_from(self.checkpoint)
+
     def plan(self, spark: SparkSession, entries: list[Entry]) -> Plan:
         start = min([self.surveyed or self.begin, *map(self._since, self._in_scope(entries))])
         by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is done over from bronze alone
@@ -270,7 +274,7 @@ class Planner:
         slices, found = look(spark, self.bronze, self.head.version, Range(start, self.end), self.oldest)
         found = self._with_beginnings(spark, found, entries, start)
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
-        place = (self.bronze, self.head.version, self.oldest)
+        place = (self.bronze, self.head.version, self.complete_from)
         ancestry = Ancestry(
             spark, self.lake, self.source, *place, by_log, filters.skips_alone, by_dump(self.lake, self.source)
         )
@@ -336,7 +340,7 @@ class Planner:
     def _work(self, found: Survey, entry: Entry, rules: Rules) -> Work | None:
         name = TableName(*entry.name)
         seen_here = found.tables.get(name)
-        behind = self._since(entry) < self.oldest
+        behind = self._since(entry) < self.complete_from
         since = self._since(entry)
         said = found.about(name, since) or found.indexes(name, since) or found.xa.unknown
         if seen_here is None and not behind and not said and not entry.is_reset:
@@ -353,7 +357,7 @@ class Planner:
             since = own
         if since > self.end:
             raise self._overtaken(f"{name} is compacted up to {since}")
-        if since < self.oldest:
+        if since < self.complete_from:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
         whole = Range(since, self.end)
         filters = filters_of(rules.filters, self.source, name)

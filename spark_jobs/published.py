@@ -198,6 +198,22 @@ def _is_reset_since(entry: Entry, there: Entry | None) -> bool:
     return there is not None and (there.resets or 0) > (entry.resets or 0)
 
 
+def renew(spark: SparkSession, lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None:
+    """Puts what the rows of a source's tables, as they are now, are changed to in their place, in one commit.
+
+    Nothing is written where that is what they are. Raises LostRace where other writers keep winning.
+    """
+    position, entries = surveyed(lake, source), read(lake, source)
+    if position is None or [*map(change, entries)] == entries:
+        return
+
+    def rows() -> list[dict[str, object]]:
+        now = surveyed(lake, source) or position
+        return [*(asdict(change(one)) for one in read(lake, source)), _row_of_source(lake, source, now)]
+
+    _put(spark, lake, f"source = '{source}'", rows, Checkpoint(position, new_batch(), notes={"source": source}))
+
+
 def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
     """Puts what a table's row, as it is now, is changed to in its place, in one commit; returns that.
 

@@ -208,7 +208,7 @@ class _Work:
         for files in _batches(planned.going):
             done += len(files)
             oldest = planned.oldest_after(done)
-            notes = planned.checkpoint.notes | {"oldest": str(oldest)}
+            notes = planned.checkpoint.notes | {"oldest": str(oldest), "removed_to": str(files[-1].end)}
             checkpoint = Checkpoint(planned.checkpoint.position, new_batch(), GC, notes)
             head = self._delete_before(oldest, head, checkpoint)
             log.info("%s: removed %s to %s", self.source, files[0].file, files[-1].file)

@@ -3,7 +3,7 @@
 Not here: what a test does to them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ from pyspark.sql import SparkSession
 from spark_jobs import bronze
 from spark_jobs.config import Pipeline, load
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.gtid import MysqlGtids
+from spark_jobs.errors import ConfigError
+from spark_jobs.gtid import DomainGtids, MysqlGtids
 from spark_jobs.held import held_gtids
 from spark_jobs.lake import Checkpoint, Head
 from spark_jobs.pipeline import lake_of, run_source
 from spark_jobs.stretches import stretches
 from tests.fix_pipeline import rows
+from tests.servers import build_of
 
 SOURCE = "shop"
 
@@ -35,6 +37,39 @@ def execute(server: MySQLServer, *statements: str) -> tuple[tuple[Any, ...], ...
 
 
 @dataclass(frozen=True)
+class Flavor:
+    """How servers of a kind replicate by GTID, and are asked for the transactions that they have.
+
+    await_all: takes a set in braces, and gives 0 once all of it is there.
+    """
+
+    server: str
+    by_gtid: str
+    executed: str
+    await_all: str
+    of: type[MysqlGtids] | type[DomainGtids]
+    options: Mapping[str, object]
+
+
+MYSQL = Flavor(
+    "mysql-8.0",
+    "MASTER_AUTO_POSITION=1, MASTER_SSL=1",
+    "@@gtid_executed",
+    "WAIT_FOR_EXECUTED_GTID_SET('{}', 60)",
+    MysqlGtids,
+    {},
+)
+MARIADB = Flavor(
+    "mariadb-11.4",
+    "MASTER_USE_GTID=slave_pos, MASTER_SSL=0",
+    "@@gtid_binlog_pos",
+    "MASTER_GTID_WAIT('{}', 60)",
+    DomainGtids,
+    {"log_slave_updates": "ON", "ssl": "OFF"},
+)
+
+
+@dataclass(frozen=True)
 class Pair:
     """A primary and a replica that has its transactions by GTID, and a pipeline that may read either."""
 
@@ -42,6 +77,7 @@ class Pair:
     primary: MySQLServer
     replica: MySQLServer
     folder: Path
+    flavor: Flavor = MYSQL
 
     def pipeline(self, *servers: MySQLServer, **keys: Any) -> Pipeline:
         listed = [
@@ -62,14 +98,14 @@ class Pair:
         execute(
             replica,
             f"CHANGE MASTER TO MASTER_HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='{primary.user}', "
-            f"MASTER_PASSWORD='{primary.password}', MASTER_AUTO_POSITION=1, MASTER_SSL=1",
+            f"MASTER_PASSWORD='{primary.password}', {self.flavor.by_gtid}",
             "START SLAVE",
         )
 
     def await_all(self, replica: MySQLServer, primary: MySQLServer) -> None:
         """Until a replica has what its primary has."""
-        ((wanted,),) = execute(primary, "SELECT @@gtid_executed")
-        ((late,),) = execute(replica, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{wanted}', 60)")
+        ((wanted,),) = execute(primary, f"SELECT {self.flavor.executed}")
+        ((late,),) = execute(replica, f"SELECT {self.flavor.await_all.format(wanted)}")
         assert not late
 
     def head(self, pipeline: Pipeline) -> tuple[Head, Checkpoint]:
@@ -94,10 +130,11 @@ class Pair:
         lake = lake_of(pipeline)
         head, checkpoint = self.head(pipeline)
         found = held_gtids(lake.bronze(SOURCE), head.version, stretches(checkpoint)[-1])
-        assert found == MysqlGtids.parse(execute(server, "SELECT @@gtid_executed")[0][0])
+        assert found == self.flavor.of.parse(execute(server, f"SELECT {self.flavor.executed}")[0][0])
+        if not isinstance(found, MysqlGtids):
+            return
         slices = bronze.read_all(self.spark, lake.bronze(SOURCE), head.version)
         landed = slices.selectExpr("sum(transactions)").head()
-        assert isinstance(found, MysqlGtids)
         assert landed is not None
         assert landed[0] == sum(stop - start for some in found.intervals.values() for start, stop in some)
 
@@ -114,13 +151,26 @@ WRITTEN = (
 
 
 @pytest.fixture
-def pair(spark: SparkSession, tmp_path: Path) -> Iterator[Pair]:
-    appliers: dict[str, object] = {"slave_parallel_type": "LOGICAL_CLOCK", "slave_parallel_workers": 4}
+def pair(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Of MySQL, or of the flavor that a test names by ``parametrize("pair", FLAVORS, indirect=True)``."""
+    flavor: Flavor = getattr(request, "param", MYSQL)
+    try:
+        build = build_of(flavor.server)
+    except ConfigError as why:
+        pytest.skip(str(why))
     with (
-        MySQLServer(tmp_path / "primary") as primary,
-        MySQLServer(tmp_path / "replica", appliers | {"server_id": 2, "log_bin": "other-bin"}) as replica,
+        MySQLServer(tmp_path / "primary", flavor.options, build) as primary,
+        MySQLServer(tmp_path / "replica", _replicating(flavor), build) as replica,
     ):
-        made = Pair(spark, primary, replica, tmp_path)
+        made = Pair(spark, primary, replica, tmp_path, flavor)
         made.follow(replica, primary)
         execute(primary, *WRITTEN)
         yield made
+
+
+FLAVORS = [pytest.param(one, id=one.server) for one in (MYSQL, MARIADB)]
+
+
+def _replicating(flavor: Flavor) -> dict[str, object]:
+    appliers = {"slave_parallel_type": "LOGICAL_CLOCK"} if flavor is MYSQL else {}
+    return {**flavor.options, **appliers, "slave_parallel_workers": 4, "server_id": 2, "log_bin": "other-bin"}

@@ -107,6 +107,15 @@ class Commits:
             found[domain] = int(self._column(kernels.TX_LOW)[highest]), int(self.number[highest])
         return DomainGtids(dict(sorted(found.items())))
 
+    def among(self, wanted: DomainGtids) -> DomainGtids:
+        """Those of the wanted last GTIDs that are transactions here, by domain, server and number."""
+        found: dict[int, tuple[int, int]] = {}
+        for domain, rows in self._by_domain():
+            server, number = wanted.last.get(domain, (-1, 0))
+            here = (self._column(kernels.TX_LOW)[rows] == server) & (self.number[rows] == np.uint64(number))
+            found |= {domain: (server, number)} if here.any() else {}
+        return DomainGtids(found)
+
     def nameless(self) -> NDArray[np.intp]:
         """Rows of the transactions that have no GTID."""
         return np.flatnonzero(self._column(kernels.TX_GTID) == kernels.GTID_NONE)

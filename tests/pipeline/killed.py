@@ -1,7 +1,7 @@
-"""Runs a pipeline and dies by SIGKILL at one commit: ``killed.py CONFIG LAYER before|after``. Started by test_faults.
+"""Runs a pipeline, or maintains it, and dies by SIGKILL at one commit. Started by test_faults and test_fold.
 
-The commits of a layer are told by the table's path. The process is gone as a machine without power is: no exit handler,
-no clean-up, no last word.
+``killed.py CONFIG LAYER before|after [maintain]``. The commits of a layer, or of one table, are told by the table's
+path. The process is gone as a machine without power is: no exit handler, no clean-up, no last word.
 """
 
 import os
@@ -14,11 +14,12 @@ from typing import Any
 from spark_jobs import lake
 from spark_jobs.config import load
 from spark_jobs.lake import Checkpoint, Head, Table
+from spark_jobs.maintenance import maintain_source
 from spark_jobs.pipeline import run_source
 from spark_jobs.session import spark_session
 
 
-def main(path: str, layer: str, moment: str) -> None:
+def main(path: str, layer: str, moment: str, verb: str = "run") -> None:
     commit = Table._commit
 
     def fatal(self: Table, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
@@ -31,7 +32,8 @@ def main(path: str, layer: str, moment: str) -> None:
 
     lake.Table._commit = fatal  # type: ignore[method-assign]
     pipeline = load(Path(path))
-    run_source(spark_session(pipeline.spark), pipeline, next(iter(pipeline.sources)))
+    do: Callable[..., Any] = maintain_source if verb == "maintain" else run_source
+    do(spark_session(pipeline.spark), pipeline, next(iter(pipeline.sources)))
 
 
 if __name__ == "__main__":

@@ -3,19 +3,15 @@
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.backfill import backfill_source
 from spark_jobs.changes import changes_of_bronze, wanted_tables
 from spark_jobs.config import Pipeline
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.errors import AnotherLog, ConfigError, SourceError
+from spark_jobs.errors import AnotherLog, SourceError
 from spark_jobs.export import Exported, export
-from spark_jobs.gtid import DomainGtids
-from spark_jobs.held import held_gtids
 from spark_jobs.pipeline import endpoints_of, extract_source, lake_of
 from spark_jobs.position import Range
 from spark_jobs.source.open import open_sources
@@ -23,9 +19,8 @@ from spark_jobs.source.server import Server
 from spark_jobs.status import status
 from spark_jobs.store import Store
 from spark_jobs.stretches import stretches
-from tests.fix_pair import SOURCE, WRITTEN, Pair, execute
+from tests.fix_pair import MARIADB, SOURCE, Pair, execute
 from tests.proxy import Proxy
-from tests.servers import build_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
@@ -208,40 +203,23 @@ def until(holds: Callable[[], bool]) -> None:
     assert holds()
 
 
-def test_a_mariadb_primary_with_two_domains_is_killed(spark: SparkSession, tmp_path: Path) -> None:
-    try:
-        build = build_of("mariadb-11.4")
-    except ConfigError as why:
-        pytest.skip(str(why))
-    options: dict[str, object] = {"log_slave_updates": "ON", "ssl": "OFF"}
-    with (
-        MySQLServer(tmp_path / "primary", options, build) as primary,
-        MySQLServer(tmp_path / "replica", options | {"server_id": 2, "log_bin": "other-bin"}, build) as replica,
-    ):
-        pair = Pair(spark, primary, replica, tmp_path)
-        execute(
-            replica,
-            f"CHANGE MASTER TO MASTER_HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='{primary.user}', "
-            f"MASTER_PASSWORD='{primary.password}', MASTER_USE_GTID=slave_pos, MASTER_SSL=0",
-            "START SLAVE",
-        )
-        execute(primary, *WRITTEN, *_in_domains(range(100, 110)))
-        pipeline = pair.pipeline()
-        extract_source(spark, pipeline, SOURCE)
-        execute(primary, *_in_domains(range(110, 116)))
-        ((reached,),) = execute(primary, "SELECT @@gtid_binlog_pos")
-        assert execute(replica, f"SELECT MASTER_GTID_WAIT('{reached}', 60)") == ((0,),)
-        primary.kill()
-        execute(replica, "STOP SLAVE", "INSERT INTO shop.notes VALUES (200, 'of the replica')")
-        extract_source(spark, pipeline, SOURCE)
-        assert [one.number for one in stretches(pair.head(pipeline)[1])] == [1, 2]
-        lines = changes_of_bronze(spark, lake_of(pipeline), SOURCE, None, None, wanted_tables([]))
-        found = [json.loads(line) for line in lines]
-        ids = [one["after"].get("id", one["after"].get("@1")) for one in found if one["table"] == "notes"]
-        assert sorted(ids) == [1, *range(100, 116), 200]
-        head, checkpoint = pair.head(pipeline)
-        held = held_gtids(lake_of(pipeline).bronze(SOURCE), head.version, stretches(checkpoint)[-1])
-        assert held == DomainGtids.parse(execute(replica, "SELECT @@gtid_binlog_pos")[0][0])
+@pytest.mark.parametrize("pair", [MARIADB], ids=[MARIADB.server], indirect=True)
+def test_a_mariadb_primary_with_two_domains_is_killed(pair: Pair) -> None:
+    primary, replica = pair.primary, pair.replica
+    execute(primary, *_in_domains(range(100, 110)))
+    pipeline = pair.pipeline()
+    extract_source(pair.spark, pipeline, SOURCE)
+    execute(primary, *_in_domains(range(110, 116)))
+    pair.await_all(replica, primary)
+    primary.kill()
+    execute(replica, "STOP SLAVE", "INSERT INTO shop.notes VALUES (200, 'of the replica')")
+    extract_source(pair.spark, pipeline, SOURCE)
+    assert [one.number for one in stretches(pair.head(pipeline)[1])] == [1, 2]
+    lines = changes_of_bronze(pair.spark, lake_of(pipeline), SOURCE, None, None, wanted_tables([]))
+    found = [json.loads(line) for line in lines]
+    ids = [one["after"].get("id", one["after"].get("@1")) for one in found if one["table"] == "notes"]
+    assert sorted(ids) == [1, *range(100, 116), 200]
+    pair.require_each_once(pipeline, replica)
 
 
 def _in_domains(numbers: range) -> list[str]:

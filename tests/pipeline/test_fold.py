@@ -1,11 +1,17 @@
 """Old windows folded, of every kind of table that a server logs. Not here: one kind alone (spark_jobs/test_fold.py)."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from spark_jobs import silver
+from spark_jobs import published, silver
 from spark_jobs.backfill import backfill_source
 from spark_jobs.config import Pipeline
 from spark_jobs.lake import Head
@@ -14,6 +20,7 @@ from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Range
 from spark_jobs.retention import gc_source
 from tests.fix_pipeline import SOURCE, Shop, require_same, rows
+from tests.fix_spark import LIGHT
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
@@ -109,3 +116,67 @@ def test_every_kind_of_table_is_what_it_was_and_goes_on(shop: Shop) -> None:
     done = backfill_source(shop.spark, pipeline, SOURCE, Range(head.position, end.position), lambda _: True)
     assert done.stopped == {}
     require_all(shop, pipeline)
+
+
+def everything(pipeline: Pipeline, shop: Shop) -> dict[str, list[str]]:
+    """Every row of every layer, added columns and all."""
+    lake, db = lake_of(pipeline), shop.database.name
+    tables = {"bronze": lake.bronze(SOURCE)}
+    for name in PLAIN:
+        tables |= {f"silver/{name}": lake.silver(SOURCE, db, name), f"downstream/{name}": lake.downstream(db, name)}
+    return {name: sorted(map(repr, table.read(shop.spark).collect())) for name, table in tables.items()}
+
+
+def require_newest_published(pipeline: Pipeline, shop: Shop) -> None:
+    """Readers are led to the tables as maintenance left them, so that what it replaced can go from the disk."""
+    lake, db = lake_of(pipeline), shop.database.name
+    for entry in published.read(lake, SOURCE):
+        heads = [lake.silver(SOURCE, db, entry.table).head(), lake.downstream(db, entry.table).head()]
+        assert [entry.silver_version, entry.downstream_version] == [head.version for head in heads if head], entry.table
+
+
+PLAIN = ("keyed", "tail")
+
+
+def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undisturbed_fold(
+    shop: Shop, tmp_path: Path
+) -> None:
+    """Copies of one lake: one folded undisturbed, one by maintenance that dies at the fold and where it publishes."""
+    shop.execute(*(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)" for name in PLAIN))
+    brief = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
+    said: dict[str, Any] = {"retention": {"bronze": "1d", "fold": True}, "spark": {"master": "local[2]", "conf": brief}}
+    first = shop.pipeline(lake=str(tmp_path / "shaken"), **said)
+    for run in range(1, 4):
+        for name in PLAIN:
+            shop.execute(
+                f"REPLACE INTO {name} VALUES ({run}, {run}), (9, {run})", f"DELETE FROM {name} WHERE id < {run}"
+            )
+        shop.execute("FLUSH BINARY LOGS")
+        shop.run(first)
+    gc_source(shop.spark, first, SOURCE, now=datetime.now(UTC) + timedelta(days=9))
+    shutil.copytree(tmp_path / "shaken", tmp_path / "undisturbed")
+    undisturbed = shop.pipeline(lake=str(tmp_path / "undisturbed"), **said)
+    shop.run(undisturbed)  # the lake learns where it is
+    folded = maintain_source(shop.spark, undisturbed, SOURCE)
+    assert {one.folded.name.table for one in folded.done if one.folded} == set(PLAIN)
+
+    shaken = shop.pipeline(lake=str(tmp_path / "shaken"), **said)
+    table = f"silver/{SOURCE}/{shop.database.name}/{PLAIN[1]}"
+    for layer, moment in ((table, "before"), (table, "after"), ("published", "before")):
+        command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(shaken.path), layer, moment]
+        ended = subprocess.run(
+            [*command, "maintain"], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": "."}, check=False
+        )
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        head = lake_of(shaken).silver(SOURCE, shop.database.name, PLAIN[1]).head()
+        assert (silver.folded(head) is None) == ((layer, moment) == (table, "before"))
+    again = maintain_source(shop.spark, shaken, SOURCE)
+    assert (again.stopped, [one for one in again.done if one.folded]) == ({}, [])
+    assert everything(shaken, shop) == everything(undisturbed, shop)
+    for pipeline in (shaken, undisturbed):
+        require_newest_published(pipeline, shop)
+        shop.execute("UPDATE tail SET v = v + 10 WHERE id = 9", "INSERT INTO keyed VALUES (50, 5)")
+        assert shop.run(pipeline)[1].stopped == {}
+        for name in PLAIN:
+            require_same(shop, pipeline, name)
+        shop.execute("DELETE FROM keyed WHERE id = 50")

@@ -17,7 +17,7 @@ from spark_jobs.load import Loaded, load_source
 from spark_jobs.pipeline import extract_source, lake_of
 from spark_jobs.position import Position
 from spark_jobs.staging import READ, READING, STOPPED, Progress, progress
-from tests.fix_pair import SOURCE, Pair, execute
+from tests.fix_pair import FLAVORS, SOURCE, Pair, execute
 from tests.fix_pipeline import rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
@@ -44,6 +44,7 @@ def is_complete(pipeline: Pipeline, table: str) -> bool | None:
     return next(one.complete for one in published.read(lake_of(pipeline), SOURCE) if one.table == table)
 
 
+@pytest.mark.parametrize("pair", FLAVORS, indirect=True)
 def test_a_load_through_moves_between_a_primary_and_its_replica(pair: Pair) -> None:
     numbers = ", ".join(f"({n}, {n})" for n in range(40))
     for table in MORE:
@@ -113,6 +114,7 @@ class Moves:
                 self.write("UPDATE shop.notes SET text = 'seen by no query' WHERE id = 1")
             if found.state == READ:
                 self.pair.replica.kill()
+                execute(self.pair.primary, "INSERT INTO shop.notes VALUES (3, 'behind all that was read')")
 
         done = self.load("notes", losing)
         one, two = self.ends
@@ -152,13 +154,14 @@ class Moves:
         self.back()
 
     def a_row_that_no_other_server_has(self) -> None:
-        """It was read, and the server lost before it gave the row to anybody."""
+        """It was read, and the server lost before it gave the row away; others went on, by numbers like its own."""
 
         def writing(found: Progress) -> None:
             if found.state == READING and found.chunks == 0:
                 execute(self.pair.replica, "STOP SLAVE", "INSERT INTO shop.lost VALUES (999, 999)")
             if found.state == READ:
                 self.pair.replica.kill()
+                execute(self.pair.primary, *(f"INSERT INTO shop.notes VALUES ({n}, 'went on')" for n in (4, 5)))
 
         (why,) = self.load("lost", writing).stopped.values()
         one, two = self.ends
@@ -175,6 +178,7 @@ class Moves:
         self.pair.await_all(self.pair.replica, self.pair.primary)
 
 
+@pytest.mark.parametrize("pair", FLAVORS, indirect=True)
 def test_a_log_that_its_server_begins_anew_amid_a_load(pair: Pair) -> None:
     """GTIDs are given again, so that they tell nothing."""
     primary = pair.primary
@@ -191,6 +195,8 @@ def test_a_log_that_its_server_begins_anew_amid_a_load(pair: Pair) -> None:
         load(pair, alone, "notes")
     execute(primary, "FLUSH BINARY LOGS")
     done = load(pair, alone, "notes")
-    assert (done.stopped, [one.since for one in done.tables.values()]) == ({}, [Position("mysql-bin.000002", 4, 2)])
+    assert done.stopped == {}
+    (since,) = (one.since for one in done.tables.values())
+    assert since >= Position("mysql-bin.000002", 4, 2), "MariaDB tells the place of a snapshot, behind the file's head"
     extract_source(pair.spark, alone, SOURCE)
     require_same(pair, alone, "notes", primary)

@@ -1,5 +1,6 @@
 """Where a load stands when bronze has gone on, told without a server. Whole moves: pipeline/test_load_moves.py."""
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -8,7 +9,7 @@ from spark_jobs import anchor
 from spark_jobs.anchor import Anchor, Outrun, passed
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import LakeError, SourceError
-from spark_jobs.gtid import MysqlGtids
+from spark_jobs.gtid import DomainGtids, MysqlGtids
 from spark_jobs.lake import Checkpoint, Table
 from spark_jobs.position import Position
 from spark_jobs.source import Part, Switch
@@ -71,6 +72,30 @@ def test_what_was_read_is_in_bronze_or_never_will_be(
             passed("shop", read(gtids), bronze, reached)
     with pytest.raises(LakeError, match=r"no commit of bronze's that ended at bin\.000009:4 is there any more"):
         passed("shop", read(gtids), bronze, Position("bin.000009", 4))
+
+
+@pytest.mark.parametrize(
+    "shown, there, seen, missing",
+    [
+        ("0-1-40", "0-1-40", "", None),
+        ("0-1-40,3-1-7", "0-1-44,3-1-7", "0-1-40", None),
+        ("0-2-41", "0-1-40", "", "0-2-41"),
+        ("0-2-41", "0-1-41", "", "0-2-41"),  # lost with its server, and the number given again
+        ("0-2-41,3-1-7", "0-1-44,3-1-9", "3-1-7", "0-2-41"),
+    ],
+)
+def test_of_mariadb_the_very_transactions_count_and_not_their_numbers(
+    monkeypatch: pytest.MonkeyPatch, shown: str, there: str, seen: str, missing: str | None
+) -> None:
+    monkeypatch.setattr(anchor, "held_gtids", lambda *_: DomainGtids.parse(there))
+    monkeypatch.setattr(anchor, "seen_gtids", lambda *_: DomainGtids.parse(seen))
+    reached = Position("bin.000008", 4, 2)
+    bronze = cast(Table, Bronze(reached, replace(ONE, uuid=None), replace(TWO, uuid=None)))
+    if missing is None:
+        assert passed("shop", read(shown), bronze, reached) == reached
+    else:
+        with pytest.raises(Outrun, match=f"which had {missing}, and bronze has gone on"):
+            passed("shop", read(shown), bronze, reached)
 
 
 class Asked:

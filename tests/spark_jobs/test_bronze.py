@@ -35,6 +35,22 @@ def test_it_begins_where_the_first_extraction_did() -> None:
     assert bronze.begin(checkpoint) == Position("b.000003", 77)
 
 
+@pytest.mark.parametrize(
+    "notes, place",
+    [
+        ({}, "b.000001:4"),
+        ({"oldest": "b.000003:4"}, "b.000003:4"),
+        ({"oldest": "b.000003:4", "removed_to": "b.000002:900"}, "b.000002:900"),
+        ({"oldest": "2/b.000001:700", "removed_to": "b.000009:50"}, "b.000009:50"),
+        ({"oldest": "b.000002:4", "removed_to": "b.000002:900"}, "b.000002:4"),  # a file was brought back since
+    ],
+)
+def test_between_what_gc_removed_and_where_it_begins_it_lacks_nothing(notes: dict[str, str], place: str) -> None:
+    checkpoint = Checkpoint(Position("b.000009", 4), "x", notes={"begin": "b.000001:4"} | notes)
+    assert bronze.complete_from(checkpoint) == Position.parse(place)
+    bronze.require_held("shop", checkpoint, Position.parse(place))
+
+
 PLACES = ["b.999999:4", "b.999999:500", "b.1000000:0", "b.1000000:300", "2/b.000001:0"]
 
 

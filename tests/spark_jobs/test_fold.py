@@ -5,7 +5,9 @@ Put here: random rows beside a plain twin, and described logs. Not here: a real 
 
 import shutil
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -267,3 +269,57 @@ def test_a_table_waits_where_something_is_still_to_come_by(
     monkeypatch.setattr(Table, "replace", overtaken)
     found = maintained(logs)
     assert (folds(found), found.unfolded) == ({}, {SHOP: "downstream has not got all of it yet"}), "a window came first"
+
+
+def run_again(logs: Logs) -> None:
+    logs.write(7, Insert("shop.orders", (7, "new")), Commit())
+    assert logs.run(keeping(logs)).stopped == {}
+
+
+def done_again(logs: Logs) -> None:
+    """A window above the floor, of which silver and downstream had something else."""
+    later = since(logs, 6)
+    for table in (logs.lake.silver(SOURCE, *NAME), logs.lake.downstream(*NAME)):
+        corrupted(logs, table, "id = 6")
+    done = backfill_source(logs.spark, keeping(logs), SOURCE, later, lambda name: name == SHOP)
+    assert (done.stopped, len(done.compacted)) == ({}, 1)
+
+
+def between(patched: pytest.MonkeyPatch, table: Table, do: Callable[[], object]) -> list[str]:
+    """Has something done just before the first commit of a kind to a table; gives the tables where it was."""
+    right = Table.replace
+    done: list[str] = []
+
+    def overtaken(self: Table, *given: Any, **more: Any) -> Head:
+        if self.path == table.path and not done:
+            done.append(self.path)
+            do()
+        return right(self, *given, **more)
+
+    patched.setattr(Table, "replace", overtaken)
+    return done
+
+
+@pytest.mark.long
+def test_maintenance_beside_a_run_a_backfill_and_other_maintenance(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer comes between what maintenance has planned and its commit, at the fold and where it publishes."""
+    first = Logs(spark, tmp_path / "first")
+    first.folder.mkdir()
+    written(first)
+    gc_source(spark, keeping(first), SOURCE, now=day(6.9))
+    others: list[Callable[[Logs], object]] = [maintained, run_again, done_again, done_again]
+    for at, other in enumerate(others):
+        logs = first.copied(tmp_path / str(at))
+        table = logs.lake.published() if at == 3 else logs.lake.silver(SOURCE, *NAME)
+        with monkeypatch.context() as patched:
+            came = between(patched, table, partial(other, logs))
+            maintained(logs)
+        assert came
+        assert folds(maintained(logs)) == {}, "what lost was planned anew"
+        assert logs.rows("orders") == TRUTH + ([(7, "new")] if other is run_again else [])
+        (entry,) = (one for one in published.read(logs.lake, SOURCE) if one.table == "orders")
+        heads = head(logs.lake.silver(SOURCE, *NAME)), head(logs.lake.downstream(*NAME))
+        assert silver.folded(heads[0]) is not None
+        assert [entry.silver_version, entry.downstream_version] == [one.version for one in heads]

@@ -1,11 +1,13 @@
 """Which transactions bronze holds; how a move uses it is in test_follow.py."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from spark_jobs.errors import SourceError
-from spark_jobs.held import held_gtids
+from spark_jobs.gtid import DomainGtids
+from spark_jobs.held import held_gtids, seen_gtids
 from spark_jobs.lake import Lake, Table
 from spark_jobs.source import Source
 from spark_jobs.source.files import Files
@@ -54,3 +56,24 @@ def test_where_nothing_tells_what_came_before_it_is_refused(tmp_path: Path) -> N
     unknown = Stretch(1, stretch.begin)
     with pytest.raises(SourceError, match=r"^which transactions came before b\.000001:\d+, where bronze begins"):
         held_gtids(bronze, version, unknown)
+
+
+MARIADB = Path("tests/recorded/mariadb-11.4-transactions.000001")
+
+
+@pytest.mark.parametrize(
+    "wanted, found",
+    [
+        ("0-7-4", "0-7-4"),
+        ("0-7-1", "0-7-1"),  # the file's head names it
+        ("0-8-4", ""),  # its number was given again by another server
+        ("0-7-900", ""),
+        ("0-8-4,5-7-1", ""),
+    ],
+)
+def test_a_transaction_of_mariadbs_is_known_by_its_server_too(tmp_path: Path, wanted: str, found: str) -> None:
+    (tmp_path / "log").mkdir()
+    shutil.copy(MARIADB, tmp_path / "log" / "b.000001")
+    bronze, version, stretch = landed(tmp_path, Files("shop", tmp_path / "log"))
+    seen = seen_gtids(bronze, version, [stretch], stretch.begin, DomainGtids.parse(wanted))
+    assert seen == DomainGtids.parse(found)

@@ -1,16 +1,27 @@
+import time
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import yaml
+from pymysql.cursors import Cursor
 
-from spark_jobs.config import MySQL, Retention
+from spark_jobs.config import MySQL, Pipeline, Retention, load
 from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import ConfigError, SourceError
+from spark_jobs.extract import plan
+from spark_jobs.lake import Lake
 from spark_jobs.margin import Margin, begun, margin
+from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
 from spark_jobs.source.files import Files
+from spark_jobs.source.open import open_sources
 from spark_jobs.source.server import Server
+from spark_jobs.status import require_readable, status
+from tests.gtid_logs import land
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
+from tests.servers import build_of
 
 SPEC = SegmentSpec([Table("shop.t", key=["id"], id=INT.NOT_NULL)], [Insert("shop.t", (1,)), Commit()])
 SIZE = len(SPEC.to_bytes())
@@ -86,3 +97,89 @@ def test_a_shortage_is_below_a_limit_of_a_log_that_was_purged(
     shortage = found.shortage(limits)
     assert (shortage is None) == (said is None)
     assert said is None or said in str(shortage)
+
+
+@pytest.mark.mysql
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mysql-8.0", "mariadb-11.4"])
+def test_a_server_whose_purge_comes_near_is_warned_of_and_what_it_purged_has_two_ways_on(
+    tmp_path: Path, name: str
+) -> None:
+    """As a user meets it: in ``status``, in ``check --connect``, and in the run."""
+    try:
+        build = build_of(name)
+    except ConfigError as why:
+        pytest.skip(str(why))
+    with (
+        MySQLServer(tmp_path / "server", {}, build) as server,
+        server.connect() as connection,
+        connection.cursor() as cursor,
+    ):
+        pipeline = _pipeline(tmp_path, server, "earliest")
+        lake, (source,) = lake_of(pipeline), open_sources("shop", pipeline.sources["shop"])
+        for statement in ("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)", "FLUSH BINARY LOGS"):
+            cursor.execute(statement)
+        land(lake.bronze("shop"), source)
+        first, oldest = source.log().files[0].name, source.log().end.file
+        assert _said(pipeline) == (None, None), "it still has all of its log"
+
+        _purge(cursor, oldest)
+        cursor.execute("DO SLEEP(1.1)")
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute("INSERT INTO shop.t VALUES (1)")
+        land(lake.bronze("shop"), source)
+        warning, error = _said(pipeline)
+        assert error is None
+        assert "hours of log before what is yet to be read" in str(warning)
+        assert f"({oldest} is its oldest file), less than retention.margin, 1 hours" in str(warning)
+        seen = status(pipeline, lake, "shop")
+        assert (seen.retention_margin_bytes or 0) > 100
+        assert 0 < (seen.retention_margin_hours or 0) < 0.1
+        with pytest.raises(SourceError, match=r"less than retention\.margin"):
+            require_readable(pipeline, lake, "shop")
+
+        held = source.log().end.file
+        for statement in ("FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (2)", "FLUSH BINARY LOGS"):
+            cursor.execute(statement)
+        now = source.log().end.file
+        _purge(cursor, now)
+        ways = (
+            f"is gone from the source, whose oldest file is {now}; either have archived copies read into the same "
+            "bronze (stratalog extract --source shop --archive DIR), or begin anew under another source name with "
+            "start: "
+        )
+        assert f"{held} {ways}" in str(_said(pipeline)[1])
+        with pytest.raises(SourceError) as refused:
+            plan(lake.bronze("shop"), source, "earliest")
+        assert f"{held} {ways}earliest" in str(refused.value)
+        with pytest.raises(SourceError) as refused:  # a source that begins there
+            plan(Lake(str(tmp_path / "other")).bronze("shop"), source, f"{first}:4")
+        assert f"{first} {ways}earliest" in str(refused.value)
+
+
+def _purge(cursor: Cursor, file: str) -> None:
+    """MariaDB keeps a file until it has noted, a moment after the next began, that no recovery needs it."""
+    for _ in range(100):
+        cursor.execute(f"PURGE BINARY LOGS TO '{file}'")
+        cursor.execute("SHOW BINARY LOGS")
+        if cursor.fetchall()[0][0] == file:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"the server keeps files before {file}")
+
+
+def _pipeline(folder: Path, server: MySQLServer, start: str) -> Pipeline:
+    login = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+    said = {
+        "lake": "./lake",
+        "sources": {"shop": {"mysql": login, "start": start}},
+        "tables": ["shop.*"],
+        "retention": {"margin": "1h"},
+    }
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    return load(folder / "pipeline.yaml")
+
+
+def _said(pipeline: Pipeline) -> tuple[str | None, str | None]:
+    found = status(pipeline, lake_of(pipeline), "shop")
+    return found.warning, found.error

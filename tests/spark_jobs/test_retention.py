@@ -1,5 +1,6 @@
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.xa import prepared
 
 KEPT = {"retention": {"bronze": "2d"}}
 ANY = wanted_tables([])
+RULES = {"row_filters": {"none": {"tables": ["shop.orders"], "insert-value-expr": "id > 99"}}}
 
 
 @pytest.fixture
@@ -163,6 +165,36 @@ def test_an_undecided_xa_transaction_keeps_its_file(logs: Logs) -> None:
     assert done.kept_for
     assert str(done.kept_for).startswith(f"xa, at {file(2)}:")
     assert names(gc(logs, tables=["none.*"], ignored=["xa"])) == [file(2), file(3)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("rules", [{}, RULES], ids=["plain", "ruled"])
+def test_the_first_window_held_is_done_again_though_the_file_before_it_is_gone(
+    spark: SparkSession, tmp_path: Path, rules: dict[str, Any]
+) -> None:
+    """Its window begins where the file before ends: closed files are read to their last byte."""
+    logs = Logs(spark, tmp_path)
+    for number in range(1, 6):
+        logs.write(number, Insert("shop.orders", (number, "x")), Commit())
+        logs.run(logs.pipeline(**rules))
+    gc(logs)
+    for number in (1, 2, 3):
+        (logs.binlogs / file(number)).unlink()
+    end = logs.bronze().position
+    assert end
+    before = Position(file(3), end.offset)  # the files are of one size
+    for start in (Position(file(4), 4), before):
+        for table in (logs.lake.silver(SOURCE, "shop", "orders"), logs.lake.downstream("shop", "orders")):
+            spark.sql(f"UPDATE {table.sql} SET note = 'wrong' WHERE id >= 4")
+        assert backfill_source(spark, logs.pipeline(**rules), SOURCE, Range(start, end), ANY).stopped == {}
+        assert logs.rows("orders") == [(number, "x") for number in range(1, 6)]
+    assert len("".join(changes_of_bronze(spark, logs.lake, SOURCE, str(before), None, ANY)).splitlines()) == 2
+    inside = Range(replace(before, offset=before.offset - 1), end)
+    with pytest.raises(LakeError, match=rf"nobody has {file(3)}"):
+        backfill_source(spark, logs.pipeline(**rules), SOURCE, inside, ANY)
+    logs.write(6, Insert("shop.orders", (6, "x")), Commit())
+    assert logs.run(logs.pipeline(**rules)).stopped == {}
+    assert len(logs.rows("orders")) == 6
 
 
 @pytest.mark.spark

@@ -109,3 +109,16 @@ def test_a_head_says_when_and_what_came_before() -> None:
 def test_which_servers_log_microseconds(version: str, exact: bool) -> None:
     content = SegmentSpec(tables=TABLES, version=version).to_bytes()
     assert read_head(iter([content]), "b.000001").is_exact == exact
+
+
+def test_a_wanted_gtid_of_mariadbs_is_there_by_its_server_too() -> None:
+    file = next(path for path in sorted(RECORDED.glob("mariadb*")) if path.suffix[1:].isdigit())
+    found = joined(file.read_bytes())
+    domain, server, number = map(int, str(found.gtid(0)).split("-"))
+    there, others, later = (
+        (domain, (one, n)) for one, n in ((server, number), (server + 1, number), (server, 1 << 40))
+    )
+    assert found.among(DomainGtids(dict([there]))).last == dict([there])
+    for lacking in (others, later):
+        assert not found.among(DomainGtids(dict([lacking])))
+    assert not found.among(DomainGtids())
