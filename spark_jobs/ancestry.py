@@ -55,7 +55,12 @@ class Ancestry:
         since = max(since, self.oldest)
         beginning = Beginning(self.made)
         rules = Rules(
-            self._complete(until), lambda *_: {}, contents=self.contents, filters=self.filters, beginning=beginning
+            self._complete(until),
+            lambda *_: {},
+            contents=self.contents,
+            filters=self.filters,
+            beginning=beginning,
+            base=lambda: base,
         )
         found = Survey({}, ())
         if since < until:
@@ -80,9 +85,7 @@ class Ancestry:
         if version is None or checkpoint is None:
             return None, None, self.oldest
         standing = Standing.from_notes(checkpoint.notes)
-        known = standing.definition
-        base = Base(table, version, silver.columns(known), standing.emptied) if known else None
-        return base, standing, checkpoint.position
+        return _base(table, version, standing), standing, checkpoint.position
 
     def made(self, name: TableName, until: Position) -> Position | None:
         """Where the log that bronze holds makes a table, or gives it its name; None where it does not."""
@@ -106,6 +109,21 @@ class Ancestry:
             return logged
 
         return complete
+
+
+def own_base(table: Table, standing: Standing | None) -> Base | None:
+    """What silver has of a table at its position, with the columns that it has there; None where it has nothing.
+
+    A run may have died amid a statement: what it changed of the columns is of versions behind.
+    """
+    found = (version for version, one in table.since(-1) if one.kind != ALTERING)
+    version = next(found, None) if standing else None
+    return None if version is None or standing is None else _base(table, version, standing)
+
+
+def _base(table: Table, version: int, standing: Standing) -> Base | None:
+    known = standing.definition
+    return Base(table, version, silver.columns(known), standing.emptied) if known else None
 
 
 def _makes(said: Said, name: TableName) -> bool:
