@@ -502,7 +502,7 @@ class _Course:
         known = content.standing.definition
         definition = replace(known, name=self.name) if known else None
         if logged is not None and content.is_empty:
-            definition = self._settled(logged, definition, said.position, is_last=True, is_new=True)
+            definition = self._settled(logged, definition, said.stop, is_last=True, is_new=True)
         standing = Standing(definition, emptied=said.position, is_complete=content.standing.is_complete)
         if content.is_empty and self._is_first():
             self.standing = replace(standing, emptied=None)
@@ -613,7 +613,7 @@ class _Course:
                 f"{self.name}: rows in {part}, but the log has dropped the table and not created it again"
             )
         definition = self._settled(
-            logged, known, part.start, is_last=is_last, is_new=self._is_first(), by_server=is_last
+            logged, known, part.stop, is_last=is_last, is_new=self._is_first(), by_server=is_last
         )
         definition = with_defaults(definition, begun)
         if known is not None and not self._is_first():
@@ -671,7 +671,7 @@ class _Course:
         self,
         logged: TableDefinition,
         known: TableDefinition | None,
-        place: Position,
+        until: Position,
         *,
         is_last: bool,
         is_new: bool = False,
@@ -680,22 +680,22 @@ class _Course:
         """A logged definition with names: its own, those that are known from before, or a server's.
 
         A bag stays one, and right, whatever index is made later; is_new: the lake has no row of the table as it is.
-        place: where the definition holds from.
+        until: up to where the rows lie that have the definition, or the statement that leads to it.
         by_server: a server tells the defaults, which no log does, behind the last statement about the table.
         """
         told = self._named(logged, known, is_last=is_last)
         found = with_defaults(without_defaults(told), known)
         found = with_defaults(found, told) if by_server else found
         is_bag = known is not None and known.key == () and not is_new
-        if is_bag or self._is_kept_bag(place):
+        if is_bag or self._is_kept_bag(until):
             return replace(found, key=(), index=None)
         is_named = known is not None and found.index is None and known.key == found.key
         return replace(found, index=known.index) if known and is_named else found
 
-    def _is_kept_bag(self, place: Position) -> bool:
-        """Whether silver has the rows behind a place as a bag's, whatever the log says."""
+    def _is_kept_bag(self, until: Position) -> bool:
+        """Whether silver has the rows up to a place, or the last of them, as a bag's, whatever the log says."""
         again = self.rules.again
-        is_since = again is None or again.emptied is None or again.emptied <= place
+        is_since = again is None or again.emptied is None or again.emptied < until
         return self.rules.is_bag and is_since
 
     def _named(self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool) -> TableDefinition:
@@ -801,7 +801,7 @@ class _Course:
             stated = None  # its first row tells
         definition = stated
         if logged and (logged.named() or stated):
-            definition = self._settled(logged, stated, said.position, is_last=True, is_new=True)
+            definition = self._settled(logged, stated, said.stop, is_last=True, is_new=True)
         if self._is_first():
             self.standing = Standing(definition, is_complete=self.standing.is_complete or not is_maybe)
             return
@@ -832,13 +832,13 @@ class _Course:
             raise self._refused(said, f"changes the table, which is not applied: {error}") from error
         after = _or_bag(before, stated.definition)
         if logged is not None:
-            after = _or_bag(before, self._settled(logged, stated.definition, said.position, is_last=True))
+            after = _or_bag(before, self._settled(logged, stated.definition, said.stop, is_last=True))
             if _shape(after) != _shape(stated.definition):
                 raise self._refused(
                     said,
                     f"leads to ({listed(stated.definition)}), but the rows behind it have ({listed(after)})",
                 )
-        elif self._is_kept_bag(said.position):
+        elif self._is_kept_bag(said.stop):
             after = replace(after, key=(), index=None)
         is_kept = _keeps_key(before, after, stated.origins)
         if is_kept and self._is_of_indexes(said):

@@ -33,9 +33,10 @@ KINDS: list[tuple[str, list[str], str | None]] = [
 
 
 class Stream:
-    """Statements about one table, chosen at random; it knows the table's columns."""
+    """Statements about one table, chosen at random; it knows the table's columns. keys: the key changes, too."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, keys: bool = False) -> None:
+        self.keys = keys
         self.some = random.Random(seed)
         self.columns: dict[str, int] = {}
         self.names = 0
@@ -45,7 +46,8 @@ class Stream:
         yield self.create()
         for _ in range(count):
             yield from self.some.choices(
-                [self.rows, self.alter, self.add, self.key, self.truncate, self.again], weights=[60, 16, 16, 6, 4, 4]
+                [self.rows, self.alter, self.add, self.key, self.truncate, self.again],
+                weights=[60, 16, 16, 6 * self.keys, 4, 4],
             )[0]()
 
     def create(self) -> str:

@@ -205,7 +205,7 @@ def test_a_course_leads_to_the_server_s_table(database: Database, seed: int, met
     database.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
     database.execute("FLUSH BINARY LOGS")
     database.execute(f"SET GLOBAL binlog_row_metadata = '{metadata}'")
-    name, stream = TableName(database.name, "t"), Stream(seed)
+    name, stream = TableName(database.name, "t"), Stream(seed, keys=True)
     file = database.execute("SHOW MASTER STATUS")[0][0]
     try:
         for at, statement in enumerate([*stream.statements(100), "REPLACE INTO t (id) VALUES (1)"]):
