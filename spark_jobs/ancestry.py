@@ -62,6 +62,7 @@ class Ancestry:
             filters=self.filters,
             beginning=beginning,
             by_dump=self.by_dump,
+            base=lambda: base,
         )
         found = Survey({}, ())
         if since < until:
@@ -86,9 +87,7 @@ class Ancestry:
         if version is None or checkpoint is None:
             return None, None, self.oldest
         standing = Standing.from_notes(checkpoint.notes)
-        known = standing.definition
-        base = Base(table, version, silver.columns(known), standing.emptied) if known else None
-        return base, standing, checkpoint.position
+        return _base(table, version, standing), standing, checkpoint.position
 
     def made(self, name: TableName, until: Position) -> Position | None:
         """Where the log that bronze holds makes a table, or gives it its name; None where it does not."""
@@ -112,6 +111,21 @@ class Ancestry:
             return logged
 
         return complete
+
+
+def own_base(table: Table, standing: Standing | None) -> Base | None:
+    """What silver has of a table at its position, with the columns that it has there; None where it has nothing.
+
+    A run may have died amid a statement: what it changed of the columns is of versions behind.
+    """
+    found = (version for version, one in table.since(-1) if one.kind != ALTERING)
+    version = next(found, None) if standing else None
+    return None if version is None or standing is None else _base(table, version, standing)
+
+
+def _base(table: Table, version: int, standing: Standing) -> Base | None:
+    known = standing.definition
+    return Base(table, version, silver.columns(known), standing.emptied) if known else None
 
 
 def _makes(said: Said, name: TableName) -> bool:

@@ -45,7 +45,7 @@ from spark_jobs.compact import (
     told_of_partial,
 )
 from spark_jobs.config import Pipeline
-from spark_jobs.course import Beginning, Content, Rows, Rules, Standing, Step, Turn, first_rows, onwards
+from spark_jobs.course import Again, Beginning, Content, Rows, Rules, Standing, Step, Turn, first_rows, onwards
 from spark_jobs.course import held as content_at_end
 from spark_jobs.earlier import Fetched, fetch, place_range
 from spark_jobs.errors import ConfigError, LakeError, PartialImage, StratalogError, about
@@ -384,8 +384,8 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
         net = net_changes(spark, work, replace(work.window, ranges=ranges), definition)
         later = [one for one in work.steps[at:] if isinstance(one, Turn)]
         now = _led_on(work, definition, later)
-        names = _shape(work, columns).stored
-        yield net, net.rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
+        given = {name: identifier(name) for name in net.rows.columns} | now
+        yield net, net.rows.selectExpr(*silver.cells_sql(_shape(work, columns).stored, given))
     if left:
         raise LakeError(f"the definition of rows in {left[0]} is not known; begin the range earlier")
 
@@ -636,6 +636,7 @@ def _work(
             first_rows(slices, filters.skipped),
             on_drop_empties=pipeline.on_drop == "drop",
             is_bag=silver.stored_columns(table, head).is_bag,
+            again=Again(Standing.from_notes(head.checkpoint.notes).emptied if head.checkpoint else None),
             contents=ancestry.contents,
             filters=filters,
             begun=_begun(table, begin),
@@ -686,9 +687,11 @@ def _since(name: TableName, carried: Content, wanted: Range) -> Position:
     starts = [content.since]
     starts += [_since(name, step.carried, wanted) for step in content.steps if isinstance(step, Turn) and step.carried]
     if content.base and wanted.start < content.since:
+        whose = "it had when its key changed" if content.name == name else f"{content.name} had"
         raise LakeError(
-            f"{name}: it has the rows that {content.name} had, and those from before {content.since} come from that "
-            "table's silver as it was then; begin the range there or later"
+            f"{name}: it has the rows that {whose}, and those from before {content.since} come from "
+            f"{'its own' if content.name == name else 'that table'}'s silver as it was then; begin the range there or "
+            "later"
         )
     return min(starts)
 

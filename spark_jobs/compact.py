@@ -350,7 +350,8 @@ def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[
         steps, left = notes["steps"], notes["left"]
     else:
         rule = work.filters.columns
-        origins = masks.origins_seen(rule, origins_of(turn, before.types, after.types), before, after)
+        came = origins_of(turn, before.types, after.types) if new is None else {name: name for name in after.types}
+        origins = masks.origins_seen(rule, came, before, after)
         steps = reshape.steps(before.types, after.types, origins, masks.fills_seen(rule, turn.fills, after))
         left = [*steps, *_of_silver_alone(before, after, origins)]
     own = {"turn": place, "steps": steps} | ({LEFT_OUT: {}} if LEFT_OUT in notes else {})  # the others are the head's
@@ -370,6 +371,8 @@ def carried_rows(spark: SparkSession, work: Work, turn: Turn) -> DataFrame:
     """What a table held that took the name of the work's, as silver rows of the statement that gave it the name."""
     assert turn.carried
     columns = silver.columns(_told(turn), has_partial=work.has_partial)
+    held = _held(spark, work, turn.carried)
+    held = held if turn.origins is None else _rekeyed(held, str(work), turn)
     given = {
         "_op": quoted(silver.RENAME),
         "_existed": "NULL" if columns.is_bag else "false",
@@ -377,8 +380,25 @@ def carried_rows(spark: SparkSession, work: Work, turn: Turn) -> DataFrame:
         "_window_start": silver.place_sql(turn.range.start),
         "_window_stop": silver.place_sql(turn.range.stop),
     }
-    held = _held(spark, work, turn.carried)
     return held.selectExpr(*silver.cells_sql(columns.stored, {name: identifier(name) for name in held.columns} | given))
+
+
+def _rekeyed(held: DataFrame, name: str, turn: Turn) -> DataFrame:
+    """The rows that a table held, a row each, as it has them behind a statement that changed what tells them apart."""
+    assert turn.carried
+    assert turn.carried.standing.definition
+    before, after = silver.columns(turn.carried.standing.definition), silver.columns(_told(turn))
+    if before.is_bag:
+        why = (
+            f"spark_jobs.errors.TableStopped: {name}: its rows are counted, and get a key at {turn.range.start}, by "
+            "which two would be one; what the lake has of it is not what the server had (stratalog verify)\n\n"
+        )
+        alone = f"IF({silver.COPIES} = 1, true, CAST(raise_error({quoted(why)}) AS BOOLEAN))"
+        held = held.where(alone).drop(silver.COPIES)
+    now = onwards(before.types, [turn])
+    names = [*after.types, "_raw", "_committed_at"]
+    cells = [f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names]
+    return held.selectExpr(*cells, *([f"1L AS {silver.COPIES}"] if after.is_bag else []))
 
 
 def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
@@ -422,8 +442,8 @@ def _settled(rows: DataFrame, columns: silver.Columns, name: str) -> DataFrame:
     if columns.has_partial and not columns.is_bag:
         found = _overlaid(rows.withColumn("_gone", F.expr("_op = 'delete'")), columns)
         why = (
-            f"spark_jobs.errors.TableStopped: {name}: it was renamed, and its row images left columns out of rows that "
-            "the log never held whole; load it first\n\n"
+            f"spark_jobs.errors.TableStopped: {name}: it was renamed, or its key changed, and its row images left "
+            "columns out of rows that the log never held whole; load it first\n\n"
         )
         checked = F.expr(f"IF({silver.ABSENT} IS NULL, _gone, CAST(raise_error({quoted(why)}) AS BOOLEAN))")
         return found.withColumn("_gone", checked).where("NOT _gone").drop("_gone", silver.ABSENT, overlay.ENDED)

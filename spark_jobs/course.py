@@ -36,10 +36,10 @@ from spark_jobs.schema.alter import (
     RenameTable,
     created,
     dropped,
+    drops_key,
     index_dropped,
     moved,
     operations,
-    require_index,
     target,
 )
 from spark_jobs.schema.declared import Fill, require_plain, words_of
@@ -61,6 +61,8 @@ from spark_jobs.schema.widening import keeps_values
 from spark_jobs.survey import Said, Survey, agreed, key_names, same_key
 from spark_jobs.xa import NO_XA, Xa
 
+_LEAVING_KEYS = tuple(one for one in LEAVING_ROWS if one is not DropIndex)
+"""Operations that leave every row as it is, and what it is told apart by."""
 COMPLETE = "complete"
 """Note of a silver or downstream commit: whether the table has the rows from before the log began, where any were."""
 Complete = Callable[[TableDefinition, Position | None], TableDefinition]
@@ -126,9 +128,9 @@ class Turn:
 
     empties: no row that was there counts any more. origins: from which column each one of the definition comes, by
     name, None for new ones; no origins at all where the table is another one. fills: what rows that were there have in
-    new columns; absent for NULL. carried: what the table holds whose name this is from here on, under
-    the name that it had before. left_out_by: the rule that leaves the statement out. keeps: the table was made anew,
-    and a rule keeps the rows that it had.
+    new columns; absent for NULL. carried: what the table holds whose name this is from here on, under the name that it
+    had before; or, with origins, what it held itself until its rows were told apart otherwise. left_out_by: the rule
+    that leaves the statement out. keeps: the table was made anew, and a rule keeps the rows that it had.
     """
 
     range: Range
@@ -245,15 +247,23 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """What silver has behind a range that is done again. emptied: where the last statement stands that emptied it."""
+
+    emptied: Position | None
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """What a course needs to know besides the survey.
 
     on_drop_empties: whether DROP TABLE takes the rows away. is_bag: rows are told apart by all columns, whatever the
-    log says: silver has them so. contents: of other tables, for those that take their names or definitions; without it
-    a name that another table takes stops its table. filters: which statements are not carried out. begun: the
-    definition whose defaults hold at the range's start, where no standing says that; beginning: what may lack
-    where the log commits an XA transaction whose rows bronze does not hold. by_dump: names that neither the log nor a
-    statement has.
+    log says: silver has them so, since it was emptied the last time. contents: of other tables, for those that take
+    their names or definitions; without it a name that another table takes stops its table. filters: which statements
+    are not carried out. begun: the definition whose defaults hold at the range's start, where no standing says that;
+    beginning: what may lack where the log commits an XA transaction whose rows bronze does not hold. by_dump: names
+    that neither the log nor a statement has. base: what silver has where the range begins. again: the range is done
+    again, amid what the table has, and silver shows what came of it.
     """
 
     complete: Complete
@@ -265,6 +275,8 @@ class Rules:
     begun: TableDefinition | None = None
     beginning: Beginning | None = None
     by_dump: ByDump = lambda _name, _start: None
+    base: Callable[[], Base | None] = lambda: None
+    again: Again | None = None
 
 
 _EVENTS = {
@@ -304,13 +316,15 @@ class _Course:
         self.is_new = standing is None
         self.skips = rules.filters.skipped(name.schema, name.table)
         self.standing = standing or Standing(None)
+        self.before: Content | None = None
         self.done: list[Step] = []
         self.told: Told | None = None
         """What a dump tells of the part that is gone through: without a statement between the two."""
 
     def steps(self) -> list[Step]:
         self._require_xa()
-        said = [one for one in self.found.about(self.name, self.whole.start) if self._cuts(one)]
+        about = (*self.found.about(self.name, self.whole.start), *self._dropping_indexes())
+        said = [one for one in sorted(about, key=lambda one: one.position) if self._cuts(one)]
         starts = [self.whole.start, *(one.stop for one in said)]
         stops = [*(one.position for one in said), self.whole.stop]
         parts = [Range(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)]
@@ -370,7 +384,37 @@ class _Course:
 
     def _changes_it(self, said: Said) -> bool:
         is_about = said.statement.effect is Effect.CHANGES and said.statement.names(self.name.schema, self.name.table)
-        return is_about and said.position not in self.skips and self._changes(said)
+        return is_about and said.position not in self.skips and self._changes(said) and not self._is_of_indexes(said)
+
+    def _dropping_indexes(self) -> list[Said]:
+        """The statements about indexes alone behind which rows may be told apart otherwise.
+
+        Of a table that only a server names, the key is not taken for known where statements are about its indexes.
+        """
+        found = self.found.indexes(self.name, self.whole.start)
+        return [one for one in found if self._may_have_key(one) and self._is_dropping(one)]
+
+    def _may_have_key(self, said: Said) -> bool:
+        """Whether the table may be told apart, before a statement, by an index that is known."""
+        known, told = self.standing.definition, self.seen.definitions if self.seen else ()
+        if known is not None or any(one.named() for _, one in told):
+            return known is None or known.index != PRIMARY
+        before = (one for one in self.found.about(self.name, self.whole.start) if one.position < said.position)
+        return any(one.statement.effect is Effect.CREATES for one in before)
+
+    def _is_dropping(self, said: Said) -> bool:
+        """Whether a statement drops an index of the table."""
+        try:
+            return said.statement.verb.startswith("DROP") and bool(self._indexes_dropped(said))
+        except DecodeError as error:
+            raise self._refused(said, f"is not followed: {error}") from error
+
+    def _is_of_indexes(self, said: Said) -> bool:
+        """Whether a statement leaves every row and column as they are."""
+        if _is_about_index(said):
+            return True
+        is_own = said.statement.verb.startswith("ALTER") and self._is_about(said)
+        return is_own and all(isinstance(one, LEAVING_ROWS) for one in self._operations(said))
 
     def _cuts(self, said: Said) -> bool:
         """Whether a statement changes the table, or is passed over. Raises TableStopped for what is not handled."""
@@ -383,6 +427,8 @@ class _Course:
                 return self._is_about(said)
             case Effect.CHANGES:
                 return self._changes(said)
+            case Effect.INDEXES:
+                return True
             case Effect.ROWS:
                 why = "changes rows in statement format, which says what was asked, not what happened"
             case Effect.ROUTINE:
@@ -395,18 +441,20 @@ class _Course:
 
     def _changes(self, said: Said) -> bool:
         verb = said.statement.verb.split()[0]
-        if said.statement.schemas:
-            return self._is_schema(said)
-        if verb == "DROP" and "INDEX" not in said.statement.verb:
+        if _is_about_index(said) or said.statement.schemas:
+            return _is_about_index(said) or self._is_schema(said)
+        if verb == "DROP":
             return self._is_among(said, dropped)
-        if verb == "TRUNCATE" or (verb == "CREATE" and "INDEX" not in said.statement.verb):
+        if verb in ("TRUNCATE", "CREATE"):
             return self._is_about(said)
         if verb == "RENAME":
             return self._is_among(said, lambda text, database: list(renamed(text, database)))
         if verb != "ALTER":
             raise self._refused(said, "changes the table, which is not applied yet")
         if self._is_about(said):
-            return any(not isinstance(one, LEAVING_ROWS) for one in self._operations(said))
+            found = self._operations(said)
+            drops = any(isinstance(one, DropIndex) for one in found) and self._may_have_key(said)
+            return drops or any(not isinstance(one, LEAVING_ROWS) for one in found)
         if "EXCHANGE" in said.statement.plain.upper().split():
             raise self._refused(said, "changes the table, which is not applied yet")
         return may_rename(said.statement) and self._is_among(said, lambda text, database: list(renamed(text, database)))
@@ -422,6 +470,8 @@ class _Course:
 
     def _operations(self, said: Said) -> list[Any]:
         try:
+            if _is_about_index(said):
+                return list(self._indexes_dropped(said))
             require_plain(said.statement.text, said.session)
             return list(operations(said.statement.plain))
         except DecodeError as error:
@@ -457,7 +507,8 @@ class _Course:
 
     def _is_early(self, said: Said) -> bool:
         """Whether it changes a table that the lake has no row of yet: then there is nothing to change but names."""
-        return self._is_before_rows(said) and said.statement.effect in (Effect.CREATES, Effect.CHANGES)
+        effects = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
+        return self._is_before_rows(said) and said.statement.effect in effects
 
     def _is_before_rows(self, said: Said) -> bool:
         return self._is_first() and (self.seen is None or said.position < self.seen.first)
@@ -474,7 +525,7 @@ class _Course:
         known = content.standing.definition
         definition = replace(known, name=self.name) if known else None
         if logged is not None and content.is_empty:
-            definition = self._settled(logged, definition, is_last=True, is_new=True)
+            definition = self._settled(logged, definition, said.stop, is_last=True, is_new=True)
         standing = Standing(definition, emptied=said.position, is_complete=content.standing.is_complete)
         if content.is_empty and self._is_first():
             self.standing = replace(standing, emptied=None)
@@ -482,26 +533,24 @@ class _Course:
         self.standing = standing
         carried = None if content.is_empty else content
         if carried:
-            self._require_no_rules(said, was)
+            self._require_no_rules(said, f"gives the table the rows of {was}", was)
         place = Range(said.position, said.stop)
         self.done.append(Turn(place, standing, said, empties=True, carried=carried))
 
-    def _require_no_rules(self, said: Said, was: TableName) -> None:
-        """Raises TableStopped where rules are about rows that come with a name, or that the name had."""
+    def _require_no_rules(self, said: Said, does: str, was: TableName) -> None:
+        """Raises TableStopped where rules are about rows that are taken over, or that the name had."""
         of = self.rules.filters.of
         rules = sorted({rule for one in (was, self.name) for rule in of(one.schema, one.table).names()})
         if rules:
-            raise self._refused(
-                said,
-                f"gives the table the rows of {was}, and {', '.join(rules)} would have to judge them: not done yet",
-            )
+            raise self._refused(said, f"{does}, and {', '.join(rules)} would have to judge them: not done yet")
 
     def _altered(self, content: Content, said: Said, logged: TableDefinition | None) -> Content:
         """What a table holds behind the other operations of the ALTER that gives it its new name."""
-        others = [one for one in self._operations(said) if not isinstance(one, (RenameTable, *LEAVING_ROWS))]
+        others = [one for one in self._operations(said) if not isinstance(one, (RenameTable, *_LEAVING_KEYS))]
         if not others or content.standing.definition is None:
             return content
         way = _Course(self.found, content.name, Range(said.position, said.stop), self.rules, content.standing)
+        way.before = content
         steps = way.altered(said, logged and replace(logged, name=content.name), content.standing.definition)
         return replace(content, steps=[*content.steps, *steps], standing=way.standing)
 
@@ -517,6 +566,9 @@ class _Course:
             return
         verb = said.statement.verb.split()[0]
         try:
+            if _is_about_index(said):
+                self._move_on(said)
+                return
             if verb in ("CREATE", "ALTER", "TRUNCATE") and not self._is_about(said):
                 if verb == "ALTER" and "EXCHANGE" in said.statement.plain.upper().split():
                     self.standing = Standing(None)
@@ -525,17 +577,22 @@ class _Course:
                 return
             if verb == "CREATE":
                 self._create(said, None, None)
-            elif verb == "ALTER" and self.standing.definition is not None:
-                definition = moved(self.standing.definition, self._operations(said)).definition
-                self.standing = replace(self.standing, definition=definition)
+            elif verb == "ALTER":
+                self._move_on(said)
             elif verb == "TRUNCATE":
                 is_complete = self.standing.is_complete or not self._is_left_out(said)
                 self.standing = replace(self.standing, is_complete=is_complete)
-            elif verb != "ALTER":
+            else:
                 is_complete = self._is_dropped_by(said) and not self._is_left_out(said)
                 self.standing = Standing(None, is_complete=is_complete)
         except (TableStopped, DecodeError):
             self.standing = replace(self.standing, definition=None)
+
+    def _move_on(self, said: Said) -> None:
+        """The definition behind a statement before the first row. Raises TableStopped, DecodeError."""
+        if self.standing.definition is not None:
+            definition = moved(self.standing.definition, self._operations(said)).definition
+            self.standing = replace(self.standing, definition=_or_bag(self.standing.definition, definition))
 
     def _is_dropped_by(self, said: Said) -> bool:
         """Whether no row of the table is left behind a statement: those that it has later are all in the log."""
@@ -578,7 +635,9 @@ class _Course:
             raise TableStopped(
                 f"{self.name}: rows in {part}, but the log has dropped the table and not created it again"
             )
-        definition = self._settled(logged, known, is_last=is_last, is_new=self._is_first(), by_server=is_last)
+        definition = self._settled(
+            logged, known, part.stop, is_last=is_last, is_new=self._is_first(), by_server=is_last
+        )
         definition = with_defaults(definition, begun)
         if known is not None and not self._is_first():
             self._require_same(known, definition, part)
@@ -606,17 +665,20 @@ class _Course:
         named = (*self.found.indexes(self.name, part.start), *self.found.about(self.name, part.start))
         for said in filter(lambda found: found.position < part.stop, named):
             try:
-                for one in self._indexes_dropped(said):
-                    require_index(known, one)
+                goes = any(drops_key(known, one) for one in self._indexes_dropped(said))
             except DecodeError as error:
                 if not self._is_first():
                     raise self._refused(said, f"is not followed: {error}") from error
+                goes = True
+            if goes and not self._is_first():
+                raise self._refused(said, "drops the index by which rows are told apart, and is not followed there")
+            if goes:
                 self.standing = replace(self.standing, definition=replace(known, key=(), index=None))
                 return
 
     def _indexes_dropped(self, said: Said) -> list[DropIndex]:
         """Raises Unsupported."""
-        if said.statement.effect is Effect.INDEXES:
+        if _is_about_index(said):
             one = index_dropped(said.statement.plain)
             return [one] if one else []
         text = said.statement.plain
@@ -632,6 +694,7 @@ class _Course:
         self,
         logged: TableDefinition,
         known: TableDefinition | None,
+        until: Position,
         *,
         is_last: bool,
         is_new: bool = False,
@@ -640,13 +703,23 @@ class _Course:
         """A logged definition with names: its own, those that are known from before, or a server's.
 
         A bag stays one, and right, whatever index is made later; is_new: the lake has no row of the table as it is.
+        until: up to where the rows lie that have the definition, or the statement that leads to it.
         by_server: a server tells the defaults, which no log does, behind the last statement about the table.
         """
         told = self._named(logged, known, is_last=is_last)
         found = with_defaults(without_defaults(told), known)
         found = with_defaults(found, told) if by_server else found
         is_bag = known is not None and known.key == () and not is_new
-        return replace(found, key=()) if is_bag or self.rules.is_bag else found
+        if is_bag or self._is_kept_bag(until):
+            return replace(found, key=(), index=None)
+        is_named = known is not None and found.index is None and known.key == found.key
+        return replace(found, index=known.index) if known and is_named else found
+
+    def _is_kept_bag(self, until: Position) -> bool:
+        """Whether silver has the rows up to a place, or the last of them, as a bag's, whatever the log says."""
+        again = self.rules.again
+        is_since = again is None or again.emptied is None or again.emptied < until
+        return self.rules.is_bag and is_since
 
     def _named(self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool) -> TableDefinition:
         if not logged.named() and known is not None and known.named():
@@ -679,7 +752,7 @@ class _Course:
             )
 
     def _turn(self, said: Said, logged: TableDefinition | None) -> None:
-        verb = said.statement.verb.split()[0]
+        verb = "ALTER" if _is_about_index(said) else said.statement.verb.split()[0]
         place = Range(said.position, said.stop)
         was = self._was(said)
         if was is not None and was != self.name:
@@ -726,7 +799,7 @@ class _Course:
 
     def _left_out_by(self, said: Said) -> str | None:
         """The rule that leaves a statement out. Raises TableStopped where one stops the table."""
-        found = self._judged(said)
+        found = None if self._is_of_indexes(said) else self._judged(said)
         if found is None:
             return None
         name, action = found
@@ -754,7 +827,7 @@ class _Course:
             stated = None  # its first row tells
         definition = stated
         if logged and (logged.named() or stated):
-            definition = self._settled(logged, stated, is_last=True, is_new=True)
+            definition = self._settled(logged, stated, said.stop, is_last=True, is_new=True)
         if self._is_first():
             self.standing = Standing(definition, is_complete=self.standing.is_complete or not is_maybe)
             return
@@ -783,16 +856,20 @@ class _Course:
             stated = moved(before, self._operations(said))
         except DecodeError as error:
             raise self._refused(said, f"changes the table, which is not applied: {error}") from error
-        after = stated.definition
+        after = _or_bag(before, stated.definition)
         if logged is not None:
-            after = self._settled(logged, stated.definition, is_last=True)
-            if not same_key(stated.definition, after):
-                raise self._refused(said, f"changes the key from ({key_names(before)}) to ({key_names(after)})")
+            after = _or_bag(before, self._settled(logged, stated.definition, said.stop, is_last=True))
             if _shape(after) != _shape(stated.definition):
                 raise self._refused(
                     said,
                     f"leads to ({listed(stated.definition)}), but the rows behind it have ({listed(after)})",
                 )
+        elif self._is_kept_bag(said.stop):
+            after = replace(after, key=(), index=None)
+        is_kept = _keeps_key(before, after, stated.origins)
+        if is_kept and self._is_of_indexes(said):
+            self.standing = replace(self.standing, definition=replace(before, index=after.index))
+            return
         self._require_values_kept(said, before, after, stated)
         names = after.column_names()
         origins = {
@@ -804,8 +881,36 @@ class _Course:
             for at, column in enumerate(stated.definition.columns)
             if column.name in stated.fills
         }
-        self.standing = replace(self.standing, definition=after)
-        self.done.append(Turn(Range(said.position, said.stop), self.standing, said, origins=origins, fills=fills))
+        turn = Turn(Range(said.position, said.stop), replace(self.standing, definition=after), said)
+        turn = replace(turn, origins=origins, fills=fills)
+        if not is_kept:
+            turn = self._rekeyed(said, turn)
+        self.standing = turn.standing
+        self.done.append(turn)
+
+    def _rekeyed(self, said: Said, turn: Turn) -> Turn:
+        """The turn of a statement behind which rows are told apart otherwise: it takes over all that the table held.
+
+        The rows before are net by the old key, those behind it by the new one: no fold over both is right.
+        """
+        content = self._so_far(said)
+        if content is not None and not content.is_empty:
+            self._require_no_rules(said, "changes what the table's rows are told apart by", content.name)
+        carried = None if content is None or content.is_empty else content
+        return replace(turn, standing=replace(turn.standing, emptied=said.position), empties=True, carried=carried)
+
+    def _so_far(self, said: Said) -> Content | None:
+        """What the table held before a statement; None where that counts no more, and is not asked for."""
+        again = self.rules.again
+        if self.before is not None:
+            return self.before
+        if again is None:
+            base, size = self.rules.base(), self.seen.size if self.seen else 0
+            size += sum(base.table.files()) if base else 0
+            steps, since = tuple(self.done), self.whole.start
+            return Content(self.name, base, steps, self.standing, since, size, self.skips, self.found.xa)
+        is_last = again.emptied == said.position
+        return self.rules.contents(self.name, said.position) if is_last and self.rules.contents else None
 
     def _require_values_kept(self, said: Said, before: TableDefinition, after: TableDefinition, stated: Moved) -> None:
         for at, origin in enumerate(stated.origins):
@@ -836,9 +941,26 @@ class _Course:
             )
 
 
+def _is_about_index(said: Said) -> bool:
+    """Whether a statement is CREATE INDEX or DROP INDEX."""
+    return said.statement.effect is Effect.INDEXES or "INDEX" in said.statement.verb
+
+
 def _event(said: Said) -> str:
     """A statement's kind, as rules name it."""
     return DROP_DATABASE if said.statement.schemas else _EVENTS[said.statement.verb.split()[0]]
+
+
+def _or_bag(before: TableDefinition, after: TableDefinition) -> TableDefinition:
+    """A definition of which a key may not be known any more: all columns together tell rows apart in any case."""
+    return replace(after, key=(), index=None) if after.key is None and before.key is not None else after
+
+
+def _keeps_key(before: TableDefinition, after: TableDefinition, origins: Sequence[int | None]) -> bool:
+    """Whether rows are told apart by the same columns behind a statement, as far as is known."""
+    if before.key is None or after.key is None:
+        return True
+    return {origins[at] for at in after.key} == set(before.key)
 
 
 def _shape(definition: TableDefinition) -> list[tuple[str, str]]:

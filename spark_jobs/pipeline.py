@@ -12,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, clock, published, seen, silver
-from spark_jobs.ancestry import Ancestry, given
+from spark_jobs.ancestry import Ancestry, given, own_base
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
@@ -363,7 +364,7 @@ class Planner:
         filters = filters_of(rules.filters, self.source, name)
         standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint and not is_anew else None
         with about(f"{self.source}: {name}"):
-            content = held(found, name, whole, standing, rules)
+            content = held(found, name, whole, standing, replace(rules, base=partial(own_base, table, standing)))
         if not content.steps and not is_anew:
             return None
         window = Window(self.bronze, self.head.version, (whole,), self.oldest, found.xa)

@@ -65,8 +65,8 @@ class Side:
         known = f"order times are known from {self.clock.begin} on ({self.clock.table.path})"
         reasons = {
             f"_op = '{silver.LOAD}'": "it has rows that were loaded, and nothing tells when these were written",
-            f"_op = '{silver.RENAME}'": "it has rows of a table that was given its name, and nothing tells when these "
-            "were written",
+            f"_op = '{silver.RENAME}'": "it has rows that came with its name, or with a change of its key, and nothing "
+            "tells when these were written",
             f"_position < {begin}": f"{known}, and it has rows from before that",
         }
         how = "and keys: shared has to know when; route it to a table of its own (docs/routes.md)"

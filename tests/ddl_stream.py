@@ -33,22 +33,25 @@ KINDS: list[tuple[str, list[str], str | None]] = [
 
 
 class Stream:
-    """Statements about one table, chosen at random; it knows the table's columns."""
+    """Statements about one table, chosen at random; it knows the table's columns. keys: the key changes, too."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, keys: bool = False) -> None:
+        self.keys = keys
         self.some = random.Random(seed)
         self.columns: dict[str, int] = {}
         self.names = 0
-        self.fresh = False
+        self.is_keyed = True
 
     def statements(self, count: int) -> Iterator[str]:
         yield self.create()
         for _ in range(count):
             yield from self.some.choices(
-                [self.rows, self.alter, self.add, self.truncate, self.again], weights=[60, 16, 16, 4, 4]
+                [self.rows, self.alter, self.add, self.key, self.truncate, self.again],
+                weights=[60, 16, 16, 6 * self.keys, 4, 4],
             )[0]()
 
     def create(self) -> str:
+        self.is_keyed = True
         self.columns = {self.new_name(): self.kind() for _ in range(self.some.randrange(4))}
         listed = "".join(f", {name} {KINDS[kind][0]}" for name, kind in self.columns.items())
         return f"CREATE TABLE t (id INT PRIMARY KEY{listed})"
@@ -118,6 +121,23 @@ class Stream:
                         f"ALTER TABLE t MODIFY COLUMN {name} {KINDS[kind][0]} AFTER id",
                     ]
                 )
+
+    def key(self) -> Iterator[str]:
+        """The primary key goes, or comes back, over other columns of numbers too; a unique index in its place."""
+        if not self.is_keyed:
+            yield "DELETE FROM t WHERE id IN (SELECT id FROM (SELECT id FROM t GROUP BY id HAVING COUNT(*) > 1) AS d)"
+            yield "ALTER TABLE t ADD PRIMARY KEY (id)"
+        elif self.some.random() < 0.5:
+            name = self.new_name()
+            self.columns[name] = next(at for at, (kind, _, _) in enumerate(KINDS) if kind == "INT")
+            declared = f"ADD COLUMN {name} INT NOT NULL DEFAULT 7"
+            yield f"ALTER TABLE t DROP PRIMARY KEY, {declared}, ADD PRIMARY KEY ({name}, id)"
+            yield f"UPDATE IGNORE t SET {name} = id WHERE id > 5"
+            yield f"ALTER TABLE t DROP PRIMARY KEY, MODIFY {name} INT, ADD PRIMARY KEY (id)"
+            return
+        else:
+            yield "ALTER TABLE t DROP PRIMARY KEY"
+        self.is_keyed = not self.is_keyed
 
     def truncate(self) -> Iterator[str]:
         yield "TRUNCATE TABLE t"

@@ -505,22 +505,20 @@ class _Slot:
 
 
 def moved(before: TableDefinition, found: Sequence[Operation]) -> Moved:
-    """The definition after the operations of one statement.
+    """The definition after the operations of one statement, with where its columns come from.
 
-    Raises Unsupported, also where rows are told apart otherwise behind it; a table without a key stays one.
+    Its key is None where the statement does not tell which index takes the place of the one that went; a table without
+    a key gets one by a primary key alone. Raises Unsupported.
     """
     slots, origins = _slots(before, found)
-    lost = [before.columns[ordinal].name for ordinal in before.key or () if ordinal not in origins]
-    if lost:
-        raise Unsupported(f"column {lost[0]} of the key goes")
-    _require_key(before, found)
-    _require_not_null(before, slots)
-    columns = tuple(_settled(before, slot, found) for slot in slots)
-    key = None if before.key is None else tuple(origins.index(ordinal) for ordinal in before.key)
+    _require_one_primary(before, found, origins)
+    definition = altered(before, found)
+    if before.key == () and not _primary(before, found):
+        definition = replace(definition, key=(), index=None)
     new = {slot.name: fill_of(slot.declared) for slot in slots if slot.origin is None and slot.declared}
     fills = {name: fill for name, fill in new.items() if fill is not None}
     is_open = frozenset(slot.name for slot in slots if slot.origin is None and slot.declared and slot.declared.is_open)
-    return Moved(_settled_key(replace(before, columns=columns, key=key)), origins, fills, is_open)
+    return Moved(definition, origins, fills, is_open)
 
 
 def altered(before: TableDefinition, found: Sequence[Operation]) -> TableDefinition:
@@ -532,7 +530,7 @@ def altered(before: TableDefinition, found: Sequence[Operation]) -> TableDefinit
     slots, origins = _slots(before, found)
     columns = [_settled(before, slot, found) for slot in slots]
     names = [slot.name.casefold() for slot in slots]
-    primary = _primary(found)
+    primary = _primary(before, found)
     if primary:
         key = tuple(_place(names, name) for name in primary)
         return _settled_key(replace(before, columns=tuple(columns), key=key, index=PRIMARY))
@@ -562,23 +560,27 @@ def _slots(before: TableDefinition, found: Sequence[Operation]) -> tuple[list["_
     return slots, tuple(slot.origin for slot in slots)
 
 
-def _primary(found: Sequence[Operation]) -> list[str]:
+def _primary(before: TableDefinition, found: Sequence[Operation]) -> list[str]:
     """The columns of the primary key that a statement makes, by itself or as part of a column's definition."""
+    there = {name.casefold() for name in before.column_names()}
     added = [name for one in found if isinstance(one, AddPrimary) for name in one.columns]
-    columns = [one.declared for one in found if isinstance(one, Add | Change) and one.declared]
+    own = [one for one in found if not (isinstance(one, Add) and one.if_missing and one.name.casefold() in there)]
+    columns = [one.declared for one in own if isinstance(one, Add | Change) and one.declared]
     return added or [str(one.column.name) for one in columns if one.in_key]
+
+
+def _require_one_primary(before: TableDefinition, found: Sequence[Operation], origins: Sequence[int | None]) -> None:
+    """Raises Unsupported where a table gets a primary key that has one: there are statements that do nothing then."""
+    is_there = before.index == PRIMARY and any(at in origins for at in before.key or ())
+    if is_there and _primary(before, found) and not any(isinstance(one, DropPrimary) for one in found):
+        raise Unsupported("it adds a primary key to a table that has one, as far as is known")
 
 
 def _loses_key(before: TableDefinition, found: Sequence[Operation], slots: Sequence["_Slot"]) -> bool:
     """Whether the index by which rows are told apart goes, or may."""
     if any(isinstance(one, DropPrimary) for one in found):
         return True
-    try:
-        _require_key(before, found)
-        _require_not_null(before, slots)
-    except Unsupported:
-        return True
-    return False
+    return any(drops_key(before, one) for one in found if isinstance(one, DropIndex)) or _may_be_null(before, slots)
 
 
 def _first_key(found: Sequence[Operation], slots: Sequence["_Slot"], columns: Sequence[Column]) -> dict[str, Any]:
@@ -597,33 +599,23 @@ def _first_key(found: Sequence[Operation], slots: Sequence["_Slot"], columns: Se
     return {"key": (), "index": None}
 
 
-def _require_key(before: TableDefinition, found: Sequence[Operation]) -> None:
-    """Raises Unsupported where rows are told apart otherwise behind the statement. A bag stays one."""
-    if before.key == ():
-        return
-    if _primary(found) or any(isinstance(one, DropPrimary) for one in found):
-        raise Unsupported("the primary key changes")
-    for one in found:
-        if isinstance(one, DropIndex):
-            require_index(before, one)
+def drops_key(before: TableDefinition, dropped: DropIndex) -> bool:
+    """Whether the index that goes is, or may be, the one by which rows are told apart.
 
-
-def require_index(before: TableDefinition, dropped: DropIndex) -> None:
-    """Raises Unsupported where the index is, or may be, the one by which rows are told apart.
-
-    Where the log tells the key itself, the next TABLE_MAP does.
+    Where the log tells the key itself and nothing names the index, the next TABLE_MAP does.
     """
-    if before.key and before.index is not None and before.index.casefold() in ("", dropped.name.casefold()):
-        raise Unsupported(f"index {dropped.name} goes, by which rows are told apart")
+    name = dropped.name.casefold()
+    if name == PRIMARY.casefold():
+        return before.index in (None, PRIMARY)
+    return bool(before.key) and before.index is not None and before.index.casefold() in ("", name)
 
 
-def _require_not_null(before: TableDefinition, slots: Sequence[_Slot]) -> None:
-    """Raises Unsupported where a unique index stops being a key because a column of it may be NULL."""
+def _may_be_null(before: TableDefinition, slots: Sequence[_Slot]) -> bool:
+    """Whether a unique index stops being a key because a column of it may be NULL."""
     if before.index in (None, PRIMARY):
-        return
-    for slot in slots:
-        if slot.declared and slot.declared.column.nullable and slot.origin in (before.key or ()):
-            raise Unsupported(f"column {slot.name} may be NULL then, and rows are told apart by it")
+        return False
+    key = before.key or ()
+    return any(slot.declared and slot.declared.column.nullable and slot.origin in key for slot in slots)
 
 
 def _kept(before: TableDefinition, found: Sequence[Operation]) -> tuple[list[_Slot], list[_Slot]]:

@@ -204,7 +204,7 @@ def test_counts_of_a_bag_are_set_by_a_range_done_again(shop: Shop) -> None:
     shop.execute("ALTER TABLE u ADD UNIQUE (a)", "INSERT INTO u VALUES (3)")
     run_and_compare(shop, pipeline, "u")
     middle = shop.end()
-    shop.execute("UPDATE u SET a = a + 10", "ALTER TABLE u ADD PRIMARY KEY (a)", "DELETE FROM u WHERE a = 11")
+    shop.execute("UPDATE u SET a = a + 10", "ALTER TABLE u ADD UNIQUE w (a)", "DELETE FROM u WHERE a = 11")
     run_and_compare(shop, pipeline, "u")
     lake = lake_of(pipeline)
     wrong = [lake.silver(SOURCE, shop.database.name, "u").sql, lake.downstream(shop.database.name, "u").sql]
@@ -227,18 +227,10 @@ def test_what_stops_a_table_says_so(shop: Shop) -> None:
     shop.execute("CREATE TABLE old (a INT)", "INSERT INTO old VALUES (1)")
     later = Shop(shop.spark, shop.database, shop.folder, shop.end())
     pipeline = later.pipeline()
-    shop.execute(
-        "DELETE FROM old",
-        "CREATE TABLE moved (a INT NOT NULL, b INT NOT NULL, UNIQUE u (a), UNIQUE v (b))",
-        "INSERT INTO moved VALUES (1, 1)",
-        "DROP INDEX u ON moved",
-        "INSERT INTO moved VALUES (1, 2)",
-    )
+    shop.execute("DELETE FROM old")
     _, outcome = later.run(pipeline)
-    stopped = {name.table: why for name, why in outcome.stopped.items()}
-    assert "old: the table has no key, and more copies of a row were deleted than the lake has seen" in stopped["old"]
-    assert "rows are told apart by (a) at " in stopped["moved"]
-    assert "and by (b) at " in stopped["moved"]
+    (stopped,) = outcome.stopped.values()
+    assert "old: the table has no key, and more copies of a row were deleted than the lake has seen" in stopped
 
 
 @pytest.mark.long
@@ -267,9 +259,5 @@ def test_keys_where_the_log_tells_none(servers: Servers, server: str, spark: Spa
         run_and_compare(shop, pipeline, "t", "bag", "goes")
         shop.execute("INSERT INTO t VALUES (1,7)", "UPDATE bag SET s = 'a'", "ALTER TABLE t DROP INDEX y")
         shop.execute("DROP INDEX u ON goes", "INSERT INTO goes VALUES (1)")
-        _, outcome = shop.run(pipeline)
-        assert outcome.stopped.keys() == {TableName("keys", "goes")}
-        assert "told apart" in outcome.stopped[TableName("keys", "goes")]
-        require_same(shop, pipeline, "t")
-        require_same(shop, pipeline, "bag")
+        run_and_compare(shop, pipeline, "t", "bag", "goes")
         database.execute("DROP DATABASE `keys`")

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs import silver
+from spark_jobs.binlog import Column, Session, TableDefinition, TableName
 from spark_jobs.course import (
+    Again,
     Base,
     Content,
     Rows,
@@ -20,6 +22,7 @@ from spark_jobs.course import (
 )
 from spark_jobs.errors import TableStopped
 from spark_jobs.filters import Action, EventFilter, Filters
+from spark_jobs.lake import Table
 from spark_jobs.position import Position, Range
 from spark_jobs.rules import Scope
 from spark_jobs.schema.definitions import Told
@@ -69,10 +72,14 @@ def steps(
     standing: Standing | None = None,
     last: int = 900,
     rules: Rules = RULES,
+    session: Session | None = None,
 ) -> list[Step]:
     """The course of shop.t from 10 to 1000; every statement is 10 bytes long."""
     seen = Seen(at(maps[0][0]), at(last), tuple((at(offset), one) for offset, one in maps)) if maps else None
-    said = tuple(Said(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements)
+    said = tuple(
+        Said(at(offset), judge(text, "shop"), at(offset + 10), "shop", session=session or Session())
+        for offset, text in statements
+    )
     found = Survey({NAME: seen} if seen else {}, said)
     return course(found, NAME, Range(at(10), at(1000)), standing, rules)
 
@@ -179,8 +186,6 @@ def test_a_range_is_cut_where_statements_change_the_table(found: list[Step], wan
             "DROP DATABASE SHOP",
             "names the schema shop in other letters; whether it is, is not in the log",
         ),
-        ("DROP INDEX `PRIMARY` ON t", "changes the table, which is not applied yet"),
-        ("ALTER TABLE t DROP PRIMARY KEY", "changes the table, which is not applied: the primary key changes"),
         (
             "INSERT INTO t VALUES (1)",
             "changes rows in statement format, which says what was asked, not what happened",
@@ -439,17 +444,25 @@ def test_names_of_a_table_s_first_rows_come_from_statements_before_them() -> Non
     create = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
     assert names(create, "ALTER TABLE t CHANGE v w BIGINT") == ["40-1000 id,w"]
     assert names(create, "DROP TABLE t", "CREATE TABLE t (k INT, n BIGINT, PRIMARY KEY (k))") == ["50-1000 k,n"]
-    for text in ("RENAME TABLE t TO u, v TO t", "DROP DATABASE shop", "ALTER TABLE t DROP PRIMARY KEY"):
+    for text in ("RENAME TABLE t TO u, v TO t", "DROP DATABASE shop", "ALTER TABLE t DROP COLUMN zz"):
         assert names(create.replace("v INT", "v BIGINT"), text) == ["40-1000 @1,@2"], "no name is guessed"
 
 
-def keyed(*key: int, index: str | None = None) -> TableDefinition:
-    """id, v, told apart by the columns with these ordinals."""
-    return TableDefinition(NAME, (ID, V), key, index)
+def keyed(*key: int, index: str | None = None, more: bool = False) -> TableDefinition:
+    """id, v, told apart by the columns with these ordinals. more: there is x besides."""
+    return TableDefinition(NAME, (ID, V, Column("x", 3)) if more else (ID, V), key, index)
 
 
 UNNAMED = TableDefinition(NAME, (Column(None, 3), Column(None, 3)), None)
 BAG = keyed()
+
+
+def everywhere_unnamed(_: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
+    """Rows whose log names no columns in every part that is asked for."""
+    return dict.fromkeys(range(len(parts)), UNNAMED)
+
+
+OFTEN_UNNAMED = Rules(as_logged, everywhere_unnamed)
 
 
 def keys(found: list[Step]) -> list[tuple[int, ...] | None]:
@@ -457,9 +470,10 @@ def keys(found: list[Step]) -> list[tuple[int, ...] | None]:
 
 
 def test_a_bag_stays_one_whatever_index_is_made() -> None:
-    added = "ALTER TABLE t ADD PRIMARY KEY (id)"
+    added = "ALTER TABLE t ADD UNIQUE (id)"
     assert keys(steps(maps=((100, BAG), (600, keyed(0))))) == [()], "CREATE UNIQUE INDEX is not looked at"
-    assert keys(steps((500, added), maps=((100, BAG), (600, keyed(0))))) == [(), ()]
+    assert keys(steps((500, added), maps=((100, BAG), (600, keyed(0))))) == [()]
+    assert keys(steps((500, "ALTER TABLE t ADD x INT"), maps=((100, BAG), (600, keyed(0, more=True))))) == [(), ()]
     assert keys(steps(maps=((100, keyed(0)),), standing=Standing(BAG))) == [()]
     assert keys(steps(maps=((100, keyed(0)),), rules=Rules(as_logged, nowhere, is_bag=True))) == [()]
 
@@ -471,41 +485,103 @@ def test_a_table_made_anew_or_never_seen_has_the_key_that_its_log_tells() -> Non
     assert keys(found) == [(), (1,)]
 
 
-def test_a_change_of_the_key_stops_the_table() -> None:
+def test_a_change_of_the_key_that_no_statement_explains_stops_the_table() -> None:
     for other in (keyed(1), BAG):
         with pytest.raises(TableStopped, match=r"told apart by \(id\) at b.000001:100, and by \((v|all columns)\) at"):
             steps(maps=((100, keyed(0)), (600, other)))
     with pytest.raises(TableStopped, match=r"were told apart by \(id\) up to b.000001:10, and are by \(v\) behind it"):
         steps(maps=((100, keyed(1)),), standing=Standing(keyed(0)))
-    after = TableDefinition(NAME, (ID, V, Column("x", 3)), (1,))
-    with pytest.raises(TableStopped, match=r"changes the key from \(id\) to \(v\): ALTER TABLE t ADD x INT"):
-        steps((500, "ALTER TABLE t ADD x INT"), maps=((100, OLD), (600, after)))
+
+
+STRICT = Session(sql_mode=1 << 22)
 
 
 @pytest.mark.parametrize(
-    "statement, index, why",
+    "statement, before, behind, key",
     [
-        ("DROP INDEX u ON t", "u", "index u goes, by which rows are told apart"),
-        ("ALTER TABLE t DROP KEY U", "u", "index U goes, by which rows are told apart"),
-        ("ALTER TABLE t RENAME INDEX a TO b", "", "index a goes, by which rows are told apart"),
-        ("DROP INDEX other ON t", "u", None),
-        ("DROP INDEX u ON other", "u", None),
-        ("ALTER TABLE other DROP INDEX u, ADD FOREIGN KEY (a) REFERENCES t (id)", "u", None),
-        ("DROP INDEX u ON t", "PRIMARY", None),
-        ("DROP INDEX u ON t", None, None),
-        ("CREATE UNIQUE INDEX u ON t (v)", "v", None),
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v)", keyed(0), keyed(1), (1,)),
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v)", keyed(0), UNNAMED, (1,)),
+        ("ALTER TABLE t DROP PRIMARY KEY", keyed(0), UNNAMED, ()),
+        ("ALTER TABLE t DROP PRIMARY KEY", keyed(0), keyed(1), (1,)),
+        ("ALTER TABLE t ADD PRIMARY KEY (v)", BAG, keyed(1), (1,)),
+        ("ALTER TABLE t ADD PRIMARY KEY (v)", BAG, None, (1,)),
+        ("ALTER TABLE t DROP KEY U", keyed(0, index="u"), UNNAMED, ()),
+        ("ALTER TABLE t MODIFY id INT", keyed(0, index="u"), UNNAMED, ()),
+        ("ALTER TABLE t RENAME INDEX a TO b", keyed(0, index=""), UNNAMED, ()),
+        ("DROP INDEX u ON t", keyed(0, index="u"), None, ()),
+        ("DROP INDEX u ON t", keyed(0, index="u"), keyed(1), (1,)),
+        ("DROP INDEX u ON t", keyed(0), keyed(1), (1,)),
+        ("DROP INDEX `PRIMARY` ON t", keyed(0), BAG, ()),
     ],
 )
-def test_an_index_that_goes_stops_the_table_where_the_log_tells_no_key(
-    statement: str, index: str | None, why: str | None
+def test_rows_are_taken_over_where_they_are_told_apart_otherwise(
+    statement: str, before: TableDefinition, behind: TableDefinition | None, key: tuple[int, ...]
 ) -> None:
+    base = Base(Silver(), 7, silver.columns(before), None)
+    maps = ((100, before), (600, behind)) if behind else ((100, before),)
+    found = steps(
+        (500, statement),
+        maps=maps,
+        standing=Standing(before, is_complete=True),
+        rules=replace(RULES, base=lambda: base),
+        last=900 if behind else 400,
+        session=STRICT,
+    )
+    rows, turn, *later = found
+    assert isinstance(rows, Rows)
+    assert isinstance(turn, Turn)
+    assert (turn.empties, turn.standing.emptied, turn.standing.is_complete) == (True, at(500), True)
+    assert turn.carried == Content(NAME, base, (rows,), rows.standing, at(10), turn.carried.size if turn.carried else 0)
+    assert turn.origins == {"id": "id", "v": "v"}
+    assert [one.standing.definition.key for one in (turn, *later) if one.standing.definition] == [key] * (
+        1 + bool(behind)
+    )
+    rules = replace(ruled("truncate table"), base=lambda: base)
+    with pytest.raises(TableStopped, match=r"changes what the table's rows are told apart by, and filters\.r would"):
+        steps((500, statement), maps=maps, standing=Standing(before), rules=rules, session=STRICT)
+
+
+class Silver(Table):
+    """A silver table of which nothing is read."""
+
+    def __init__(self) -> None:
+        super().__init__("", plain=False)
+
+    def files(self) -> list[int]:
+        return [3, 4]
+
+
+@pytest.mark.parametrize(
+    "statement, index",
+    [
+        ("DROP INDEX other ON t", "u"),
+        ("DROP INDEX u ON other", "u"),
+        ("ALTER TABLE other DROP INDEX u, ADD FOREIGN KEY (a) REFERENCES t (id)", "u"),
+        ("DROP INDEX u ON t", "PRIMARY"),
+        ("DROP INDEX u ON t", None),
+        ("CREATE UNIQUE INDEX u ON t (v)", "v"),
+        ("ALTER TABLE t DROP INDEX v", "u"),
+    ],
+)
+def test_an_index_that_tells_no_rows_apart_changes_nothing(statement: str, index: str | None) -> None:
     standing = Standing(keyed(0, index=index))
-    for maps in (((100, UNNAMED),), ()):
-        if why:
-            with pytest.raises(TableStopped, match=why):
-                steps((500, statement), maps=maps, standing=standing)
-        else:
-            assert keys(steps((500, statement), maps=maps, standing=standing)) == [(0,)] * len(maps)
+    assert shown(steps((500, statement), maps=((100, UNNAMED),), standing=standing, rules=OFTEN_UNNAMED)) == [
+        "10-1000 id,v"
+    ]
+    assert steps((500, statement), maps=(), standing=standing) == []
+
+
+def test_a_range_done_again_takes_rows_over_where_silver_did() -> None:
+    said = (300, "ALTER TABLE t DROP PRIMARY KEY"), (500, "ALTER TABLE t ADD PRIMARY KEY (v)")
+    maps = ((100, keyed(0)), (400, BAG), (600, keyed(1)))
+    for is_bag in (False, True):
+        rules = replace(RULES, again=Again(at(500)), contents=unknown, is_bag=is_bag)
+        found = steps(*said, maps=maps, rules=rules)
+        told = [one.standing.definition.key for one in found if one.standing.definition]
+        assert told == ([(0,), (), (), (), ()] if is_bag else [(0,), (), (), (1,), (1,)])
+    behind = steps(*said, maps=maps, rules=replace(RULES, again=Again(None), is_bag=True))
+    assert keys(behind) == [(), (), ()]
+    assert [one for one in behind if isinstance(one, Turn) and one.empties] == [], "silver has a bag all along"
 
 
 def test_an_index_that_goes_before_the_first_row_leaves_a_bag() -> None:

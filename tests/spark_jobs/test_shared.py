@@ -245,7 +245,7 @@ def test_in_whatever_order_sources_are_merged_a_key_is_as_it_was_written_last(sp
     "op, begin, why",
     [
         ("load", 4, "it has rows that were loaded"),
-        ("rename", 4, "it has rows of a table that was given its name"),
+        ("rename", 4, "it has rows that came with its name, or with a change of its key"),
         ("update", 200, r"known from mysql-bin.000001:200 on \(given\), and it has rows from before that"),
     ],
 )
