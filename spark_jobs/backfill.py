@@ -2,7 +2,7 @@
 
 Put here: what is asked for and what is wrong with it, which windows a range means, and replacing them. Not here: how
 bronze gets what it lacks of the log (earlier.py); what follows downstream, since the next merge sees the replaced
-windows in silver's history and applies them (merge.py); or who asks (cli.py, assets/backfill.py).
+windows in silver's history and applies them (merge.py); or who asks (spark_jobs/cli, assets/backfill.py).
 
 What bronze lacks before its oldest byte is brought first, where the range needs it or a window does that it touches.
 What was logged before the first extraction began is in no window yet: it becomes windows of its own, older than all.

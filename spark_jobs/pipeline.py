@@ -1,7 +1,7 @@
 """A source through the layers: which tables a run works on, and what becomes of each.
 
 Put here: planning over all tables of a source, keeping a stopped table from stopping the others, publishing.
-Not here: the work on one table (compact.py, merge.py), or who asked for it (cli.py, Dagster's assets).
+Not here: the work on one table (compact.py, merge.py), or who asked for it (spark_jobs/cli, Dagster's assets).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The columns that the log led to, held against those that the server declares: every table of a source at once.
 
 Put here: when the two are of one place of the log, and which tables are compared. Not here: what differs between two
-definitions (schema/compare.py), or who asks (cli.py, assets/audit.py, assets/published.py).
+definitions (schema/compare.py), or who asks (spark_jobs/cli, assets/audit.py, assets/published.py).
 
 A server's definitions are read while others write. They are those of bronze's end for each table that no statement
 names from there up to where the log ends behind the reading: DDL is in the log before anybody sees what it did

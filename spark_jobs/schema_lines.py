@@ -1,7 +1,7 @@
 """The schema history as ``stratalog schema`` prints it: definitions at a position, what statements changed, JSON.
 
 Put here: choosing versions of tables and putting them into words. Not here: where they come from (schema_history.py),
-or the command's options (cli.py).
+or the command's options (spark_jobs/cli).
 """
 
 from collections.abc import Callable, Iterator

@@ -8,4 +8,5 @@ pytest_plugins = (
     "tests.fix_pipeline",
     "tests.fix_pair",
     "tests.fix_browser",
+    "tests.fix_cli",
 )

@@ -1,6 +1,6 @@
 """Writes the pages of this folder: ``make docs``, or ``python -m docs.reference``.
 
-configuration.md comes from the models of spark_jobs/config.py, cli.md from the commands of spark_jobs/cli.py.
+configuration.md comes from the models of spark_jobs/config.py, cli.md from the commands of spark_jobs/cli.
 
 Put here: how they become pages. Not here: a word about a key or an option; that stands where it is defined.
 """
@@ -117,7 +117,7 @@ def _default(field: FieldInfo) -> str:
 
 def commands(group: click.Group) -> str:
     """Every verb of a command: what it does, examples, options."""
-    lines = ["# The command line", "", _MADE.format("spark_jobs/cli.py"), "", f"{group.help}", ""]
+    lines = ["# The command line", "", _MADE.format("spark_jobs/cli"), "", f"{group.help}", ""]
     lines += ["Results go to standard output, everything else to standard error. The exit status is 0 done, 1 failed,"]
     lines += ["2 wrong use or configuration. `stratalog VERB --help` says the same in a terminal.", ""]
     lines += _options(click.Context(group, info_name="stratalog"))

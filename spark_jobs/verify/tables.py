@@ -5,7 +5,7 @@
         print(verdict.table, verdict.state, verdict.differences)
 
 Put here: which tables are compared, bringing the lake up to the log, and what is said of a table. Not here: comparing
-one (compare.py), or how a verdict is printed (spark_jobs/cli.py).
+one (compare.py), or how a verdict is printed (spark_jobs/cli/checking.py).
 """
 
 import logging

@@ -1,0 +1,118 @@
+"""The command ``stratalog`` without its verbs: how they are invoked, their common options, and their work on sources.
+
+Put here: what several verbs stand on, when the Spark session begins and ends, and what one source's failure means to
+the others. Not here: a verb, or what it prints (output.py).
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.logging import RichHandler
+
+from spark_jobs.config import Pipeline, load
+from spark_jobs.errors import ConfigError, LakeError, StratalogError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.maintenance import Upkeep
+    from spark_jobs.pipeline import Outcome
+
+
+ERRORS = Console(stderr=True, soft_wrap=True)
+
+config_option = click.option(
+    "-c", "--config", "path", required=True, type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml"
+)
+
+yes_option = click.option("--yes", is_flag=True, help="Do it; without it only what would be done is said.")
+
+source_option = click.option("--source", metavar="NAME", help="Only this source of the configuration.")
+
+
+class _Verbs(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader of our output has had enough, which click would call a failure
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("-v", "--verbose", is_flag=True, help="Say more of what is being done.")
+@click.version_option(package_name="stratalog")
+def cli(*, verbose: bool) -> None:
+    """Binary logs of MySQL and MariaDB into Delta tables: bronze, silver, downstream."""
+    rich = RichHandler(console=ERRORS, show_path=False, markup=False, highlighter=None)
+    plain = logging.StreamHandler()  # a file or a pipe gets a line a message, however long
+    handler, text = (rich, "%(message)s") if ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, format=text, datefmt="%H:%M:%S", handlers=[handler], force=True)
+    logging.getLogger("spark_jobs").setLevel(logging.DEBUG if verbose else logging.INFO)
+    if not verbose:
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a trace of what it raises all the same
+
+
+def chosen(pipeline: Pipeline, source: str | None) -> list[str]:
+    if source is not None and source not in pipeline.sources:
+        raise ConfigError(f"{pipeline.path.name}: no source {source!r}; it has {', '.join(pipeline.sources)}")
+    return [source] if source else list(pipeline.sources)
+
+
+@contextmanager
+def spark_of(pipeline: Pipeline) -> "Iterator[SparkSession]":
+    """The session of a pipeline; Ctrl-C inside the ``with`` block ends its jobs quietly.
+
+    Raises LakeError where Spark's JVM is gone at the end, in place of what the calls to it raised.
+    """
+    from spark_jobs.interrupt import interruptible
+    from spark_jobs.session import spark_session
+
+    with ERRORS.status("starting Spark"):
+        spark = spark_session(pipeline.spark)
+    try:
+        with nullcontext() if pipeline.spark.remote else interruptible(spark):
+            yield spark
+    finally:
+        _stop(spark)
+
+
+def _stop(spark: "SparkSession") -> None:
+    try:
+        spark.stop()
+    except ConnectionError:
+        raise LakeError(
+            "Spark's JVM ended in the middle of its work: killed, or out of memory (spark: conf: spark.driver.memory); "
+            "what it said of that stands above. Every table is at its last commit: run it again"
+        ) from None
+
+
+def each_source(
+    path: Path, source: str | None, do: Callable[["SparkSession", Pipeline, str], "Outcome | Upkeep | None"]
+) -> None:
+    """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then."""
+    pipeline = load(path)
+    names = chosen(pipeline, source)
+    with spark_of(pipeline) as spark:
+        went = [went_well(name, lambda name: do(spark, pipeline, name)) for name in names]
+    if not all(went):
+        sys.exit(1)
+
+
+def went_well(name: str, do: "Callable[[str], Outcome | Upkeep | None]") -> bool:
+    """Works on one source; False where it failed or a table of it stopped."""
+    try:
+        outcome = do(name)
+    except ConfigError:
+        raise
+    except StratalogError as error:
+        ERRORS.print(str(error), style="red", markup=False, highlight=False)
+        return False
+    return not (outcome and outcome.stopped)

@@ -1,0 +1,96 @@
+"""What verbs print alike: grids, streams of text, and what became of tables.
+
+Put here: what several verbs say. Not here: what one verb alone says; that stands beside it.
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table as Grid
+
+from spark_jobs.cli.group import ERRORS
+
+if TYPE_CHECKING:
+    from spark_jobs.pipeline import Outcome
+
+
+_WIDE = 10_000
+"""Columns of a line of output: a table is as wide as it is, and no name is cut to what a terminal or a pipe has."""
+
+_CHUNK = 4 << 20
+"""Bytes of a file that are read at once."""
+
+
+def say_outcome(source: str, outcome: "Outcome") -> None:
+    rows = [
+        [
+            str(one.name),
+            str(one.changes),
+            str(one.inserts),
+            str(one.updates),
+            str(one.deletes),
+            str(one.range.stop),
+            f"{one.seconds:.1f}",
+        ]
+        for one in outcome.compacted
+    ]
+    print_grid(["silver", "changes", "insert", "update", "delete", "position", "seconds"], rows)
+    left = [
+        [str(one.name), rule, str(count)] for one in outcome.compacted for rule, count in sorted(one.left_out.items())
+    ]
+    print_grid(["silver", "left out by", "events"], left)
+    merged = [
+        [
+            f"{one.name} into {one.into}" if one.into else str(one.name),
+            str(one.inserted),
+            str(one.updated),
+            str(one.deleted),
+            str(one.range.stop),
+            f"{one.seconds:.1f}",
+        ]
+        for one in outcome.merged
+    ]
+    print_grid(["downstream", "inserted", "updated", "deleted", "position", "seconds"], merged)
+    if not rows and not merged and not outcome.stopped:
+        click.echo(f"{source}: silver and downstream have nothing new")
+    for reason in outcome.stopped.values():
+        ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
+    say_new(outcome)
+
+
+def say_new(outcome: "Outcome") -> None:
+    if outcome.new:
+        ERRORS.print(f"{len(outcome.new)} new tables; Dagster shows them after its code location is reloaded")
+
+
+def print_grid(head: list[str], rows: list[list[str]]) -> None:
+    if not rows:
+        return
+    grid = Grid(*head, box=None, pad_edge=False)
+    for row in rows:
+        grid.add_row(*row)
+    Console(soft_wrap=True, highlight=False, width=_WIDE).print(grid)
+
+
+def or_unknown(value: float | None) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def print_pieces(pieces: Iterable[str]) -> None:
+    """Text to standard output, many pieces at a time; what came before a failure is out before its message."""
+    out = sys.stdout.buffer
+    waiting: list[bytes] = []
+    size = 0
+    try:
+        for piece in pieces:
+            waiting.append(piece.encode())
+            size += len(waiting[-1])
+            if size > _CHUNK >> 4:
+                out.write(b"".join(waiting))
+                waiting, size = [], 0
+    finally:
+        out.write(b"".join(waiting))
+        out.flush()

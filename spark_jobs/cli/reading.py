@@ -1,0 +1,248 @@
+"""The verbs that show what the log holds: events, changes, export, schema.
+
+Put here: where bytes come from, and how they are listed. Not here: decoding, or JSON lines (spark_jobs/changes.py).
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, spark_of
+from spark_jobs.cli.output import _CHUNK, print_grid, print_pieces
+from spark_jobs.config import Pipeline, load
+from spark_jobs.errors import ConfigError, StratalogError
+
+if TYPE_CHECKING:
+    from spark_jobs.position import Position
+
+
+@cli.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--summary", is_flag=True, help="Instead: events and bytes by type; they add up to the file's size.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="DB.TABLE",
+    help="Only events of this table; may be given several times.",
+)
+def events(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool, summary: bool) -> None:
+    """What SHOW BINLOG EVENTS would show, for files; - is standard input.
+
+    Example: stratalog events mysql-bin.000001
+    """
+    if summary and tables:
+        raise click.UsageError("--table goes with the listing, not with --summary")
+    if summary:
+        _summaries(files, as_json=as_json)
+    else:
+        print_pieces(_listing(files, tables, as_json=as_json))
+
+
+def _listing(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool) -> Iterator[str]:
+    from dataclasses import asdict
+
+    from spark_jobs.binlog import list_events
+    from spark_jobs.rules import Pattern
+
+    patterns = [Pattern.parse(table) for table in tables]
+    for file in files:
+        for event in list_events(chunks_of(file), file.name):
+            named = (event.table or ".").split(".", 1)
+            if patterns and not any(pattern.matches(*named) for pattern in patterns):
+                continue
+            if as_json:
+                yield json.dumps({"file": file.name} | asdict(event), ensure_ascii=False) + "\n"
+                continue
+            cells = [event.offset, event.type, event.server_id, event.stop, event.transaction, event.table, event.note]
+            yield "\t".join(["" if cell is None else str(cell) for cell in (file.name, *cells)]) + "\n"
+
+
+def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
+    """One account a file; one that does not add up to decoded and counted events ends with the error, and status 1."""
+    from dataclasses import asdict
+
+    from spark_jobs.binlog import summarize
+
+    failed = False
+    for file in files:
+        found = summarize(chunks_of(file), file.name)
+        if as_json:
+            click.echo(json.dumps({"file": file.name} | asdict(found), ensure_ascii=False))
+        else:
+            rows = [[one.type, one.treatment, str(one.events), str(one.bytes)] for one in found.types]
+            print_grid([file.name, "treatment", "events", "bytes"], [
+                *rows,
+                ["file head", "decoded", "", str(found.magic)],
+                *([["not read", "refused", "", str(found.rest)]] if found.rest else []),
+                ["in all", "", str(sum(one.events for one in found.types)), str(found.size)],
+            ])  # fmt: skip
+        if found.error:
+            ERRORS.print(found.error, style="red", markup=False, highlight=False)
+        failed |= found.error is not None
+    if failed:
+        sys.exit(1)
+
+
+@cli.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "-c", "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml, to read bronze"
+)
+@click.option("--source", metavar="NAME", help="The source whose bronze is read.")
+@click.option("--from", "start", metavar="P", help="From this position, GTID set or time on; whole transactions.")
+@click.option("--to", "stop", metavar="P", help="Up to this position, GTID set or time.")
+@click.option(
+    "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
+)
+def changes(
+    files: tuple[Path, ...],
+    path: Path | None,
+    source: str | None,
+    start: str | None,
+    stop: str | None,
+    tables: tuple[str, ...],
+) -> None:
+    """Row changes as JSON lines, from binlog files (- is standard input) or out of bronze.
+
+    Memory is bounded: long values are written piece by piece. Rows of an XA transaction come when the log commits it.
+
+    \b
+    Example: stratalog changes mysql-bin.000001 --table shop.orders
+    Example: stratalog changes -c pipeline.yaml --source shop --from mysql-bin.000001:4
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.changes import changes_of_bronze, changes_of_files, wanted_tables
+
+    if bool(files) == bool(path):
+        raise click.UsageError("give binlog files, or -c FILE with --source, and not both")
+    wanted = wanted_tables(tables)
+    if files:
+        if source or start or stop:
+            raise click.UsageError("--source, --from and --to go with -c FILE")
+        pieces = changes_of_files(((file.name, chunks_of(file)) for file in files), wanted)
+    else:
+        assert path is not None
+        pieces = _bronze_changes(path, source, start, stop, wanted, changes_of_bronze)
+    print_pieces(pieces)
+
+
+def _bronze_changes(
+    path: Path, source: str | None, start: str | None, stop: str | None, wanted: Any, read: Any
+) -> Iterator[str]:
+    from spark_jobs.pipeline import lake_of
+    from spark_jobs.place import require_places
+
+    require_places(start, stop)
+    pipeline = load(path)
+    names = chosen(pipeline, source)
+    if len(names) != 1:
+        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    with spark_of(pipeline) as spark:
+        yield from read(spark, lake_of(pipeline), names[0], start, stop, wanted)
+
+
+@cli.command()
+@config_option
+@click.option("--source", required=True, metavar="NAME", help="The source whose log is written.")
+@click.option("--to", "folder", required=True, type=click.Path(path_type=Path), metavar="DIR", help="An empty folder.")
+def export(path: Path, source: str, folder: Path) -> None:
+    """Bronze back as binlog files, byte for byte what the server wrote.
+
+    Example: stratalog export -c pipeline.yaml --source shop --to ./restored
+    """
+    from spark_jobs.export import export as write
+    from spark_jobs.pipeline import lake_of
+
+    pipeline = load(path)
+    chosen(pipeline, source)
+    with spark_of(pipeline) as spark:
+        for one in write(spark, lake_of(pipeline), source, folder):
+            part = f", {one.partial}" if one.partial else ""
+            click.echo(f"{one.path}\t{one.size} bytes{part}")
+
+
+@cli.command()
+@config_option
+@click.option("--source", metavar="NAME", help="The source whose tables are shown; not needed where there is one.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="DB.TABLE",
+    help="Only this table or pattern; may be given several times.",
+)
+@click.option("--at", "place", metavar="P", help="As of this position, GTID set or time; without it where silver is.")
+@click.option("--history", is_flag=True, help="Instead: every statement, and all else that told of a table's columns.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object a table, with --history one a version; a line each."
+)
+def schema(
+    path: Path, source: str | None, tables: tuple[str, ...], place: str | None, *, history: bool, as_json: bool
+) -> None:
+    """The source's tables as they were at a position: columns, keys, and what each statement changed.
+
+    \b
+    Example: stratalog schema -c pipeline.yaml --table shop.orders
+    Example: stratalog schema -c pipeline.yaml --source shop --at mysql-bin.000042:1337 --json
+    Example: stratalog schema -c pipeline.yaml --table 'shop.*' --history
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs import schema_lines
+    from spark_jobs.changes import wanted_tables
+
+    wanted = wanted_tables(tables)
+    pipeline = load(path)
+    names = chosen(pipeline, source)
+    if len(names) != 1:
+        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    shown = schema_lines.shown(pipeline, names[0], wanted, lambda: position_of(pipeline, names[0], place))
+    if tables and not shown.versions:
+        raise ConfigError(f"--table: the schema history of {names[0]} has no table like {', '.join(tables)}")
+    if as_json:
+        for line in shown.as_json(history=history):
+            click.echo(json.dumps(line, ensure_ascii=False))
+    elif history:
+        for one in shown.histories():
+            print_grid([one.title, "told by", "committed", "what it changed"], one.rows)
+    else:
+        for one in shown.definitions(dropped=bool(tables)):
+            click.echo(one.title)
+            print_grid(["  column", "type", "null", "character set", "if left out", ""], one.rows)
+
+
+def position_of(pipeline: Pipeline, source: str, place: str | None) -> "Position | None":
+    """Where a place lies in bronze; Spark is started for those that are no position of a log in one stretch."""
+    from spark_jobs.bronze import Held
+    from spark_jobs.landed import Places
+    from spark_jobs.pipeline import lake_of
+    from spark_jobs.place import parse_place
+    from spark_jobs.position import Position
+    from spark_jobs.stretches import stretches
+
+    if place is None:
+        return None
+    parsed = parse_place(place)
+    held = Held.of(lake_of(pipeline), source)
+    if isinstance(parsed, Position) and ("/" in place.partition(":")[0] or len(stretches(held.checkpoint)) == 1):
+        return parsed
+    with spark_of(pipeline) as spark:
+        return Places(spark, held).position(place)
+
+
+def chunks_of(file: Path) -> Iterator[bytes]:
+    """A file's bytes as they come; those of standard input for ``-``."""
+    if str(file) == "-":
+        while chunk := os.read(sys.stdin.fileno(), _CHUNK):
+            yield chunk
+        return
+    try:
+        with file.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                yield chunk
+    except OSError as error:
+        raise StratalogError(f"{file}: cannot be read: {error.strerror}") from error

@@ -1,0 +1,274 @@
+"""The verbs that bring log into the lake, and do it again: run, extract, compact, merge, load, backfill, demo.
+
+Put here: their options, and what they say of what was done. Not here: the work itself.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, source_option
+from spark_jobs.cli.output import print_grid, say_new, say_outcome
+from spark_jobs.config import Pipeline, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.backfill import Layer
+    from spark_jobs.binlog import TableName
+    from spark_jobs.pipeline import Outcome
+    from spark_jobs.schema_audit import SchemaAudit
+    from spark_jobs.staging import Progress
+
+
+@cli.command()
+@config_option
+@source_option
+def run(path: Path, source: str | None) -> None:
+    """Extract, compact and merge until caught up with the source's end as it was at the start.
+
+    Example: stratalog run -c pipeline.yaml
+    """
+    from spark_jobs.pipeline import run_source
+    from spark_jobs.schema_audit import audit_after_run
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        extracted, outcome = run_source(spark, pipeline, name)
+        _say_extracted(extracted)
+        say_outcome(name, outcome)
+        say_schema(audit_after_run(pipeline, name))
+        return outcome
+
+    each_source(path, source, one)
+
+
+@cli.command()
+@config_option
+@source_option
+@click.option(
+    "--archive",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Read copies of binlog files instead: what the source purged before it was read, and what gc removed.",
+)
+def extract(path: Path, source: str | None, archive: Path | None) -> None:
+    """Source to bronze alone.
+
+    \b
+    Example: stratalog extract -c pipeline.yaml --source shop
+    Example: stratalog extract -c pipeline.yaml --source shop --archive ./saved-binlogs
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.archive import read_archive
+    from spark_jobs.pipeline import extract_source
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
+        if archive is None:
+            _say_extracted(extract_source(spark, pipeline, name))
+            return
+        done = read_archive(spark, pipeline, name, archive)
+        if done.range:
+            click.echo(f"{name}: put back {done.range}: {done.bytes} bytes")
+        if done.extracted:
+            _say_extracted(done.extracted)
+
+    if archive and len(chosen(load(path), source)) > 1:
+        raise click.UsageError("--archive DIR holds the log of one source; give --source with it")
+    each_source(path, source, one)
+
+
+@cli.command()
+@config_option
+@source_option
+def compact(path: Path, source: str | None) -> None:
+    """Bronze to silver alone, up to bronze's end.
+
+    Example: stratalog compact -c pipeline.yaml
+    """
+    from spark_jobs.pipeline import compact_source
+
+    _one_layer(path, source, compact_source)
+
+
+@cli.command()
+@config_option
+@source_option
+def merge(path: Path, source: str | None) -> None:
+    """Silver to downstream alone, up to silver's checkpoint.
+
+    Example: stratalog merge -c pipeline.yaml
+    """
+    from spark_jobs.pipeline import merge_source
+
+    _one_layer(path, source, merge_source)
+
+
+@cli.command("load")
+@config_option
+@click.option("--source", metavar="NAME", help="The source whose tables are loaded; not needed where there is one.")
+@click.option(
+    "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
+)
+@click.option(
+    "--chunk-rows",
+    default=50_000,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Rows of a range of the key that one query reads; what is read twice after a crash is a few of them.",
+)
+def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_rows: int) -> None:
+    """Complete tables that are older than their log, from the server's own tables and without locks.
+
+    All that are not complete, as status shows them, unless --table names some. Begins with a run and ends with one. A
+    load that was cut short goes on where it was.
+
+    \b
+    Example: stratalog load -c pipeline.yaml --source shop
+    Example: stratalog load -c pipeline.yaml --source shop --table shop.orders --chunk-rows 200000
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.load import load_source, require_server
+
+    pipeline = load(path)
+    names = chosen(pipeline, source)
+    if len(names) != 1:
+        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    require_server(pipeline, names[0])
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        done = load_source(spark, pipeline, name, tables=tables, chunk_rows=chunk_rows, said=_say_progress)
+        rows = [[str(table), str(found.rows), str(found.since)] for table, found in sorted(done.tables.items())]
+        print_grid(["loaded", "rows", "as of"], rows)
+        for table in done.already:
+            click.echo(f"{name}: {table}: has nothing missing")
+        if not (rows or done.already or done.stopped):
+            click.echo(f"{name}: no table has anything missing")
+        for reason in done.stopped.values():
+            ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
+        say_new(done.outcome)
+        return done.outcome
+
+    each_source(path, names[0], one)
+
+
+def _say_progress(table: "TableName", found: "Progress") -> None:
+    logging.getLogger("spark_jobs").info(
+        "%s: %s: %d rows%s in %d ranges",
+        table,
+        found.state,
+        found.rows,
+        f" of about {found.estimate}" if found.estimate and found.state == "reading" else "",
+        found.chunks,
+    )
+
+
+@cli.command()
+@config_option
+@click.option("--source", required=True, metavar="NAME", help="The source whose range is done again.")
+@click.option(
+    "--from", "start", required=True, metavar="P", help="Position, GTID set or time; snapped outward to windows."
+)
+@click.option("--to", "stop", required=True, metavar="P", help="The same, behind the last.")
+@click.option(
+    "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
+)
+@click.option(
+    "--layer",
+    "layers",
+    multiple=True,
+    type=click.Choice(["silver", "downstream"]),
+    help="Only this layer; without it both. downstream alone merges the range's keys again from silver as it is.",
+)
+@click.option(
+    "--archive",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A folder of copies of binlog files, for what bronze lacks of the range; without it the one that the "
+    "configuration names. What is not there is read from the source itself.",
+)
+def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **asked: Any) -> None:
+    """Do a range again from bronze, through silver and downstream, first bringing what bronze lacks of it.
+
+    \b
+    Example: stratalog backfill -c pipeline.yaml --source shop \\
+                 --from mysql-bin.000001:4 --to mysql-bin.000003:4
+    Example: stratalog backfill -c pipeline.yaml --source shop --archive ./saved-binlogs \\
+                 --from 2026-11-21T08:00:00Z --to mysql-bin.000003:4
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.backfill import LAYERS, Redone, Request
+    from spark_jobs.backfill import backfill as do_again
+    from spark_jobs.place import require_places
+
+    require_places(start, stop)
+    request = Request(start=start, stop=stop, layers=layers or LAYERS, **asked)
+    request.require_valid(load(path))
+
+    def said(one: Redone, at: int, of: int) -> None:
+        ERRORS.print(f"{at}/{of} {one}", markup=False, highlight=False)
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        outcome = do_again(spark, pipeline, request, said, lambda one: click.echo(f"{name}: brought {one}"))
+        say_outcome(name, outcome)
+        return outcome
+
+    each_source(path, request.source, one)
+
+
+@cli.command()
+@click.option("--files", is_flag=True, help="From the recorded binlogs shipped with the project, without a server.")
+@click.option(
+    "--dir",
+    "folder",
+    default="demo",
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Where it leaves its lake.",
+)
+@click.option("--rows", default=100_000, show_default=True, help="About how many rows to load.")
+def demo(folder: Path, rows: int, *, files: bool) -> None:
+    """The main job, whole, on an embedded real MySQL server: load, change, extract, compact, merge, verify.
+
+    Example: stratalog demo
+    """
+    from spark_jobs.demo.live import run_live
+    from spark_jobs.demo.recorded import run_recorded
+
+    report = run_recorded(folder) if files else run_live(folder, rows)
+    click.echo(report.text())
+    if not report.equal:
+        sys.exit(1)
+
+
+def _one_layer(path: Path, source: str | None, layer: Callable[["SparkSession", Pipeline, str], "Outcome"]) -> None:
+    """Works on one layer of every source, and publishes what it left."""
+    from spark_jobs.pipeline import publish
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        outcome = layer(spark, pipeline, name)
+        publish(spark, pipeline, name, outcome)
+        say_outcome(name, outcome)
+        return outcome
+
+    each_source(path, source, one)
+
+
+def _say_extracted(extracted: Any) -> None:
+    if not extracted.bytes:
+        click.echo(f"{extracted.source}: bronze is at {extracted.range.stop}; nothing new")
+        return
+    click.echo(
+        f"{extracted.source}: bronze {extracted.range}: {extracted.bytes} bytes, "
+        f"{extracted.transactions} transactions, {extracted.events} events in {extracted.seconds:.1f} s"
+    )
+
+
+def say_schema(found: "SchemaAudit | None") -> None:
+    """What the comparison with the server's columns found; None for a source that is no server."""
+    if found is None:
+        return
+    click.echo(f"{found.source}: {found}")
+    for line in found.lines():
+        ERRORS.print(f"{found.source}: {line}", style="yellow", markup=False, highlight=False)

@@ -1,0 +1,59 @@
+"""The command line, run in the test's process. Put here: the fixtures. Not here: what a verb does."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.cli import main
+from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
+from tests.segment_types import INT, VARCHAR
+
+SPEC = SegmentSpec(
+    tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL, note=VARCHAR(20))],
+    changes=[Insert("shop.t", (1, "ä")), Commit(), Statement("shop", "TRUNCATE t")],
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+
+
+Stratalog = Callable[..., Ran]
+
+
+@pytest.fixture
+def stratalog(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Stratalog]:
+    """Runs the command in this process. Its logging goes when the test does."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level, logging.getLogger("spark_jobs").level
+
+    def run(*arguments: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["stratalog", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            status: Any = 0
+        except SystemExit as ended:
+            status = ended.code or 0
+        out, err = capsys.readouterr()
+        return Ran(int(status), out, err)
+
+    yield run
+    root.handlers[:], root.level, logging.getLogger("spark_jobs").level = before
+
+
+@pytest.fixture
+def pipeline_file(tmp_path: Path) -> Path:
+    (tmp_path / "binlogs").mkdir()
+    (tmp_path / "binlogs" / "mysql-bin.000001").write_bytes(SPEC.to_bytes())
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("lake: ./lake\nsources:\n  shop: {files: ./binlogs}\n")
+    return path

@@ -1,0 +1,45 @@
+from collections.abc import Iterator
+
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.cli.output import print_grid, print_pieces, say_outcome
+from spark_jobs.errors import StratalogError
+from spark_jobs.pipeline import Outcome
+
+
+def test_no_name_is_cut_to_what_a_terminal_has(capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"shop.{'t' * 300}"
+    print_grid(["table", "state"], [[name, "current"]])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["table", "state"], [name, "current"]]
+    print_grid(["table", "state"], [])
+    assert capsys.readouterr().out == ""
+
+
+def test_what_came_before_a_failure_is_out_before_its_message(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    def pieces() -> Iterator[str]:
+        yield "first\n"
+        yield "größer\n"
+        raise StratalogError("damaged")
+
+    with pytest.raises(StratalogError):
+        print_pieces(pieces())
+    assert capsysbinary.readouterr().out == "first\ngrößer\n".encode()
+
+
+@pytest.mark.parametrize(
+    "outcome, out, err",
+    [
+        (Outcome([], None), "shop: silver and downstream have nothing new\n", ""),
+        (Outcome([], None, stopped={TableName("a", "b"): "shop: a.b: [red]why"}), "", "stopped: shop: a.b: [red]why\n"),
+        (
+            Outcome([], None, new={("shop", "a", "b")}),
+            "shop: silver and downstream have nothing new\n",
+            "1 new tables; Dagster shows them after its code location is reloaded\n",
+        ),
+    ],
+    ids=["nothing", "stopped", "new"],
+)
+def test_what_became_of_tables(capsys: pytest.CaptureFixture[str], outcome: Outcome, out: str, err: str) -> None:
+    say_outcome("shop", outcome)
+    assert tuple(capsys.readouterr()) == (out, err)

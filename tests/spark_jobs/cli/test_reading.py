@@ -1,0 +1,136 @@
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fix_cli import SPEC, Ran, Stratalog
+
+ROOT = Path(__file__).parents[3]
+RECORDED = ROOT / "tests" / "recorded"
+
+
+def test_events_are_what_the_server_shows(stratalog: Stratalog) -> None:
+    """The recorded server's SHOW BINLOG EVENTS stands beside the file; what it adds to a note is its own."""
+    name = "mysql-8.0-transactions"
+    shown = json.loads((RECORDED / f"{name}.json").read_text())
+    ran = stratalog("events", RECORDED / f"{name}.000001")
+    assert (ran.status, ran.err) == (0, "")
+    cells = [line.split("\t") for line in ran.out.splitlines()]
+    assert {len(line) for line in cells} == {8}
+    assert {line[0] for line in cells} == {f"{name}.000001"}
+    assert [[int(line[1]), line[2], int(line[3]), int(line[4])] for line in cells] == [event[:4] for event in shown]
+
+
+def test_events_are_literally_so(stratalog: Stratalog, tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes())
+    gtid = "10111213-1415-1617-1819-1a1b1c1d1e1f"
+    at = SPEC.offsets()
+    ran = stratalog("events", file)
+    assert ran.out.splitlines() == [
+        f"b.000001\t{at[0]}\tFormat_desc\t1\t{at[1]}\t\t\tServer ver: 8.0.36, Binlog ver: 4",
+        f"b.000001\t{at[1]}\tPrevious_gtids\t1\t{at[2]}\t\t\t",
+        f"b.000001\t{at[2]}\tGtid\t1\t{at[3]}\t{gtid}:1\t\t",
+        f"b.000001\t{at[3]}\tQuery\t1\t{at[4]}\t{gtid}:1\t\tBEGIN",
+        f"b.000001\t{at[4]}\tTable_map\t1\t{at[5]}\t{gtid}:1\tshop.t\ttable_id: 100 (shop.t)",
+        f"b.000001\t{at[5]}\tWrite_rows\t1\t{at[6]}\t{gtid}:1\tshop.t\ttable_id: 100 flags: STMT_END_F",
+        f"b.000001\t{at[6]}\tXid\t1\t{at[7]}\t{gtid}:1\t\tCOMMIT /* xid=43 */",
+        f"b.000001\t{at[7]}\tGtid\t1\t{at[8]}\t{gtid}:2\t\t",
+        f"b.000001\t{at[8]}\tQuery\t1\t{at[9]}\t{gtid}:2\t\tuse `shop`; TRUNCATE t",
+        f"b.000001\t{at[9]}\tRotate\t1\t{at[10]}\t\t\tmysql-bin.000002;pos=4",
+    ]
+    lines = [json.loads(line) for line in stratalog("events", "--json", file).out.splitlines()]
+    assert lines[4] == {
+        "file": "b.000001",
+        "offset": at[4],
+        "type": "Table_map",
+        "server_id": 1,
+        "stop": at[5],
+        "transaction": f"{gtid}:1",
+        "table": "shop.t",
+        "note": "table_id: 100 (shop.t)",
+    }
+
+
+def test_changes_are_json_lines_alone_on_standard_output(stratalog: Stratalog, tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes())
+    ran = stratalog("changes", file)
+    assert (ran.status, ran.err) == (0, "")
+    (line,) = ran.out.splitlines()
+    assert line.endswith('"op": "insert", "before": null, "after": {"id": 1, "note": "ä"}}')
+    assert stratalog("changes", file, "--table", "shop.u") == Ran(0, "", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["events", "changes"])
+def test_a_dash_is_standard_input_and_several_files_follow_each_other(
+    stratalog: Stratalog, tmp_path: Path, verb: str
+) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes())
+    once = stratalog(verb, file).out
+    assert stratalog(verb, file, file).out == once * 2
+    with file.open("rb") as stream:
+        command = [sys.executable, "-m", "spark_jobs.cli", verb, "-"]
+        read = subprocess.run(command, cwd=ROOT, stdin=stream, capture_output=True, check=False)
+    assert (read.returncode, read.stderr) == (0, b"")
+    assert read.stdout.decode() == once.replace('"file": "b.000001"', '"file": "-"').replace("b.000001\t", "-\t")
+
+
+@pytest.mark.parametrize("verb", ["events", "changes"])
+def test_a_packed_file_is_refused_by_name(stratalog: Stratalog, tmp_path: Path, verb: str) -> None:
+    file = tmp_path / "b.000001.gz"
+    file.write_bytes(gzip.compress(SPEC.to_bytes()))
+    ran = stratalog(verb, file)
+    assert ran == Ran(1, "", "b.000001.gz: compressed by gzip; unpack it first, into a file or a pipe\n")
+
+
+def test_events_of_one_table(stratalog: Stratalog, tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes())
+    lines = stratalog("events", file, "--table", "shop.*").out.splitlines()
+    assert [line.split("\t")[2] for line in lines] == ["Table_map", "Write_rows"]
+    assert stratalog("events", file, "--table", "shop.u") == Ran(0, "", "")
+    assert stratalog("events", file, "--summary", "--table", "shop.u").status == 2
+
+
+def test_the_summary_adds_up_to_the_files_size(stratalog: Stratalog, tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    content = SPEC.to_bytes()
+    file.write_bytes(content)
+    ran = stratalog("events", "--summary", file)
+    assert (ran.status, ran.err) == (0, "")
+    cells = [line.split() for line in ran.out.splitlines()]
+    assert cells[-1] == ["in", "all", "10", str(len(content))]
+    assert sum(int(line[-1]) for line in cells[1:-1]) == len(content)
+    found = json.loads(stratalog("events", "--summary", "--json", file).out)
+    assert found["size"] == found["magic"] + sum(one["bytes"] for one in found["types"]) == len(content)
+
+
+def test_the_summary_of_a_damaged_file_says_what_was_not_read(stratalog: Stratalog, tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes()[:-10])
+    ran = stratalog("events", "--summary", file)
+    assert ran.status == 1
+    rest = len(SPEC.to_bytes()) - 10 - SPEC.offsets()[-2]
+    assert ["not", "read", "refused", str(rest)] in [line.split() for line in ran.out.splitlines()]
+    assert ran.err == f"b.000001:{SPEC.offsets()[-2]}: the file ends inside an event, {rest} bytes after its start\n"
+
+
+@pytest.mark.parametrize("verb", ["events", "changes"])
+def test_what_was_read_before_a_failure_stays_and_the_status_is_1(
+    stratalog: Stratalog, tmp_path: Path, verb: str
+) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes()[:-60])
+    ran = stratalog(verb, file)
+    assert ran.status == 1
+    assert ran.out.startswith(("b.000001\t4\tFormat_desc", '{"source": null, "file": "b.000001"'))
+    assert re.match(r"b\.000001:\d+: .* end", ran.err)
+    missing = stratalog(verb, tmp_path / "none")
+    assert missing == Ran(1, "", f"{tmp_path}/none: cannot be read: No such file or directory\n")
