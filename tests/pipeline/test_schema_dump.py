@@ -62,7 +62,21 @@ BEHIND = (
     "CREATE TABLE made (id INT PRIMARY KEY, x VARCHAR(5))",
     "INSERT INTO made VALUES (1, 'x')",
 )
+TEXTS = {
+    "CHANGE b d VARCHAR(12)": "CHANGE b d VARCHAR(12) CHARACTER SET latin1",
+    "x VARCHAR(5))": "x VARCHAR(5)) CHARACTER SET latin1",
+}
+"""Where rows do not tell the character set of a text, its statement has to."""
 TABLES = ("orders", "onward", "taken", "bag", "made")
+
+
+LOG_CHARACTER_SETS = ("mysql-8.0", "mysql-9.7")
+
+
+def with_character_sets(statement: str) -> str:
+    for text, said in TEXTS.items():
+        statement = statement.replace(text, said)
+    return statement
 
 
 def begin_log(server: MySQLServer) -> None:
@@ -98,7 +112,7 @@ def test_tables_that_only_a_dump_names_are_the_server_s(
         at = where(server)
         dump, program = schema_dump(name, server, "shop")
         assert at.rpartition(":")[2] in dump
-        execute(server, "USE shop", *BEHIND)
+        execute(server, "USE shop", *(BEHIND if name in LOG_CHARACTER_SETS else map(with_character_sets, BEHIND)))
         path = tmp_path / "schema.sql"
         path.write_text(dump, encoding="utf-8")
         source = {"files": str(copied(server, tmp_path / "log")), "schema_dump": "schema.sql"}
