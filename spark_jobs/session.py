@@ -46,7 +46,6 @@ _LOCAL = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "4g",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -68,7 +67,7 @@ def spark_session(settings: Spark) -> SparkSession:
     if local:
         require_java()
         os.environ.setdefault(*_LOOPBACK)
-    confs = _EVERYWHERE | _RUNTIME | (_LOCAL if local else {})
+    confs = _EVERYWHERE | _RUNTIME | (_LOCAL | _progress() if local else {})
     confs["spark.jars"] = ",".join(map(str, delta_jars()))
     builder = SparkSession.builder.master(settings.master).appName("stratalog")
     confs |= settings.conf
@@ -79,6 +78,11 @@ def spark_session(settings: Spark) -> SparkSession:
             return _configured(builder, confs).getOrCreate()
     except (RuntimeError, OSError) as error:
         raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
+
+
+def _progress() -> dict[str, str]:
+    """Bars of the tasks that are done, where somebody sits at the terminal; they go when a stage does."""
+    return {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
 
 
 def _archived() -> str:

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,6 +13,12 @@ from spark_jobs.session import _output_is_errors, own_session, session_over, spa
 SHUFFLES = "spark.sql.shuffle.partitions"
 NAMELESS = ["unshare", "--user", "--map-root-user", "--uts", "--"]
 """Before a command: it runs where the machine may be given a name of its own."""
+SLOW = """
+from spark_jobs.config import Spark
+from spark_jobs.session import spark_session
+spark = spark_session(Spark(master="local[1]"))
+print(len(spark.range(0, 16, 1, 16).selectExpr("java_method('java.lang.Thread', 'sleep', 200L + id - id)").collect()))
+"""
 START = """
 from spark_jobs.config import Spark
 from spark_jobs.session import spark_session
@@ -63,6 +70,28 @@ def test_much_log_is_shuffled_into_as_many_tasks_as_hold_it(spark: SparkSession)
     assert over.conf.get(SHUFFLES) == "1000"
     assert session_over(spark, (1000 << 26) + 1).conf.get(SHUFFLES) == "1001"
     assert own_session(over, {}).conf.get(SHUFFLES) == "1000"
+
+
+def _read(end: int) -> bytes:
+    """What there is at a pipe's or terminal's end; nothing once the other end is closed."""
+    try:
+        return os.read(end, 1 << 16)
+    except OSError:  # how a terminal says so
+        return b""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_bars_are_for_terminals(is_terminal: bool) -> None:
+    ours, theirs = os.openpty() if is_terminal else os.pipe()
+    command = [sys.executable, "-c", SLOW]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b"".join(iter(partial(_read, ours), b""))
+        os.close(ours)
+        assert process.stdout
+        assert (process.stdout.read(), process.wait()) == (b"16\n", 0)
+    assert (b"[Stage 0:" in shown) is is_terminal
 
 
 @pytest.mark.spark
