@@ -191,7 +191,7 @@ def test_what_is_older_than_the_log_or_cannot_be_compared_is_told_apart(shop: Sh
         "INSERT INTO `unique` VALUES (1, 'a'), (NULL, 'b')",
         "CREATE TABLE stuck LIKE young",
         "INSERT INTO stuck VALUES (1, 1)",
-        "ALTER TABLE stuck DROP PRIMARY KEY",
+        "ALTER TABLE stuck MODIFY n SMALLINT",
         "CREATE VIEW seen AS SELECT 1",
     )
     found = verified(shop)
@@ -208,7 +208,7 @@ def test_what_is_older_than_the_log_or_cannot_be_compared_is_told_apart(shop: Sh
         "unheard": ("equal", 2, 0, 2, 0),
         "young": ("equal", 2, 2, 0, 0),
     }
-    assert "DROP PRIMARY KEY" in str(found["stuck"].reason)
+    assert "ALTER TABLE at" in str(found["stuck"].reason)
     assert not found["stuck"].is_right
 
     for table in ("old", "young"):
