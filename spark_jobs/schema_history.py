@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import bronze, dumped
 from spark_jobs.binlog import Column, TableDefinition, TableName, read_session, read_session_variables
 from spark_jobs.binlog.types.charsets import charset_of
+from spark_jobs.bronze import Held
 from spark_jobs.config import SchemaDump
 from spark_jobs.errors import DecodeError, LakeError, Unsupported
 from spark_jobs.lake import Checkpoint, Head, Lake, new_batch
@@ -170,8 +171,8 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
 
     Where bronze begins earlier than it did, as behind ``extract --archive``, it is written anew from there.
     """
-    held = lake.bronze(source).head()
-    if held is None or held.checkpoint is None:
+    held = Held.any(lake, source)
+    if held is None:
         return []
     table = lake.schema(source)
     head = table.head()
@@ -183,7 +184,7 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
     start = oldest if is_anew or head is None or head.position is None else max(head.position, oldest)
     if start >= end and notes and not is_anew and (reading is None or _ASKED in notes):
         return []
-    facts = list(_facts(spark, lake, source, held, Range(start, max(start, end))))
+    facts = list(_facts(spark, held, Range(start, max(start, end))))
     stored = [_version(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
     if reading and dump:
         facts.append(dump)
@@ -308,18 +309,18 @@ def _behind(start: Position) -> str:
     return f"stretch > {stretch} OR (stretch = {stretch} AND number > {number}) OR ({in_file})"
 
 
-def _facts(spark: SparkSession, lake: Lake, source: str, held: Head, within: Range) -> Iterator[Fact]:
+def _facts(spark: SparkSession, held: Held, within: Range) -> Iterator[Fact]:
     """What a part of bronze says of tables. A TABLE_MAP that cannot be read is left to whoever decodes its rows."""
     if not within:
         return
-    slices = bronze.read(spark, lake.bronze(source), held.version, within)
+    slices = bronze.read(spark, held.table, held.version, within)
     for row in notable(slices, with_xa=True):
         at = Position(row["file"], row["start"], row["stretch"])
         if row["maps"]:
             try:
                 found = definitions_in(row["context"], row["maps"], at)
             except DecodeError as error:
-                log.warning("%s: the schema history passes over %s: %s", source, at, error)
+                log.warning("%s: the schema history passes over %s: %s", held.source, at, error)
                 found = []
             yield from (Logged(at, one, row["committed_at"]) for one in found)
         if row["kind"] == "statement" and row["statement"] is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, source_option
+from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, source_option, tables_option
 from spark_jobs.cli.output import print_grid
 from spark_jobs.config import Pipeline, load
 from spark_jobs.errors import ConfigError, StratalogError
@@ -108,13 +108,7 @@ def _problems(source: "Source", *, several: bool) -> list[str]:
 @cli.command()
 @config_option
 @source_option
-@click.option(
-    "--table",
-    "tables",
-    multiple=True,
-    metavar="DB.TABLE",
-    help="Only this table or pattern; may be given several times.",
-)
+@tables_option("Only this table or pattern")
 @click.option("--values", is_flag=True, help="With the columns that differ, both values.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a table, each on a line, values included.")
 def verify(path: Path, source: str | None, tables: tuple[str, ...], *, values: bool, as_json: bool) -> None:

@@ -37,6 +37,15 @@ yes_option = click.option("--yes", is_flag=True, help="Do it; without it only wh
 source_option = click.option("--source", metavar="NAME", help="Only this source of the configuration.")
 
 
+Verb = Callable[..., None]
+
+
+def tables_option(only: str = "Only this table") -> Callable[[Verb], Verb]:
+    """``--table``, several times; ``only``: what its help begins with."""
+    said = f"{only}; may be given several times."
+    return click.option("--table", "tables", multiple=True, metavar="DB.TABLE", help=said)
+
+
 class _Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, spark_of
+from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, spark_of, tables_option
 from spark_jobs.cli.output import _CHUNK, print_grid, print_pieces
 from spark_jobs.config import Pipeline, load
 from spark_jobs.errors import ConfigError, StratalogError
@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--summary", is_flag=True, help="Instead: events and bytes by type; they add up to the file's size.")
-@click.option(
-    "--table",
-    "tables",
-    multiple=True,
-    metavar="DB.TABLE",
-    help="Only events of this table; may be given several times.",
-)
+@tables_option("Only events of this table")
 def events(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool, summary: bool) -> None:
     """What SHOW BINLOG EVENTS would show, for files; - is standard input.
 
@@ -98,9 +92,7 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
 @click.option("--source", metavar="NAME", help="The source whose bronze is read.")
 @click.option("--from", "start", metavar="P", help="From this position, GTID set or time on; whole transactions.")
 @click.option("--to", "stop", metavar="P", help="Up to this position, GTID set or time.")
-@click.option(
-    "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
-)
+@tables_option()
 def changes(
     files: tuple[Path, ...],
     path: Path | None,
@@ -170,13 +162,7 @@ def export(path: Path, source: str, folder: Path) -> None:
 @cli.command()
 @config_option
 @click.option("--source", metavar="NAME", help="The source whose tables are shown; not needed where there is one.")
-@click.option(
-    "--table",
-    "tables",
-    multiple=True,
-    metavar="DB.TABLE",
-    help="Only this table or pattern; may be given several times.",
-)
+@tables_option("Only this table or pattern")
 @click.option("--at", "place", metavar="P", help="As of this position, GTID set or time; without it where silver is.")
 @click.option("--history", is_flag=True, help="Instead: every statement, and all else that told of a table's columns.")
 @click.option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, source_option
+from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, source_option, tables_option
 from spark_jobs.cli.output import print_grid, say_new, say_outcome
 from spark_jobs.config import Pipeline, load
 
@@ -109,9 +109,7 @@ def merge(path: Path, source: str | None) -> None:
 @cli.command("load")
 @config_option
 @click.option("--source", metavar="NAME", help="The source whose tables are loaded; not needed where there is one.")
-@click.option(
-    "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
-)
+@tables_option()
 @click.option(
     "--chunk-rows",
     default=50_000,
@@ -172,9 +170,7 @@ def _say_progress(table: "TableName", found: "Progress") -> None:
     "--from", "start", required=True, metavar="P", help="Position, GTID set or time; snapped outward to windows."
 )
 @click.option("--to", "stop", required=True, metavar="P", help="The same, behind the last.")
-@click.option(
-    "--table", "tables", multiple=True, metavar="DB.TABLE", help="Only this table; may be given several times."
-)
+@tables_option()
 @click.option(
     "--layer",
     "layers",
