@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Spark
@@ -76,7 +77,7 @@ def spark_session(settings: Spark) -> SparkSession:
     try:
         with _output_is_errors():
             return _configured(builder, confs).getOrCreate()
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, OSError, Py4JError) as error:
         raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
 
 

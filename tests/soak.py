@@ -212,14 +212,15 @@ class Soak:
     def _settle(self, run: Run) -> None:
         """Takes note of how a run ended; an end that its fault does not explain is the soak's end."""
         status, said = run.end()
-        # PySpark's server of accumulators shows what it meets when its JVM goes, between two lines.
-        said = re.sub(r"-{40}\nException occurred during processing.*?EOFError\n-{40}\n", "", said, flags=re.DOTALL)
+        # PySpark's server of accumulators shows what it meets when its JVM goes, between two lines; what the run says
+        # itself may stand anywhere within.
+        alone = re.sub(r"-{40}\nException occurred during processing.*?EOFError\n-{40}\n", "", said, flags=re.DOTALL)
         if status == 0:
             self.account.ended["well"] += 1
             self.usual = 0.7 * self.usual + 0.3 * (time.monotonic() - run.began)
         elif status == -signal.SIGKILL:
             self.account.ended["killed"] += 1
-        elif status == 1 and FAIR.search(said) and "Traceback" not in said:
+        elif status in (1, 2) and FAIR.search(said) and "Traceback" not in alone:
             self.account.ended["with a message"] += 1
         else:
             raise AssertionError(f"a run ended with status {status} and said:\n{said}")

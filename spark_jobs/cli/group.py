@@ -6,6 +6,7 @@ the others. Not here: a verb, or what it prints (output.py).
 
 import logging
 import os
+import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -50,9 +51,18 @@ class _Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # the reader of our output has had enough, which click would call a failure
+        except BrokenPipeError as error:
+            if not _nobody_reads(sys.stdout.fileno()):  # click would end without a word
+                raise StratalogError(f"a connection was closed by its other side: {error}; run it again") from error
+            # The reader of our output has had enough, which click would call a failure.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
+
+
+def _nobody_reads(pipe: int) -> bool:
+    asked = select.poll()
+    asked.register(pipe, 0)
+    return any(event & select.POLLERR for _, event in asked.poll(0))
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -65,8 +75,8 @@ def cli(*, verbose: bool) -> None:
     handler, text = (rich, "%(message)s") if ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")
     logging.basicConfig(level=logging.WARNING, format=text, datefmt="%H:%M:%S", handlers=[handler], force=True)
     logging.getLogger("spark_jobs").setLevel(logging.DEBUG if verbose else logging.INFO)
-    if not verbose:
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a trace of what it raises all the same
+    if not verbose:  # py4j logs a trace of what it raises all the same, in part by the root logger
+        handler.addFilter(lambda record: "py4j" not in record.pathname)
 
 
 def chosen(pipeline: Pipeline, source: str | None) -> list[str]:

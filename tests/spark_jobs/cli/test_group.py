@@ -125,6 +125,24 @@ def test_a_reader_that_closes_the_pipe_is_no_failure() -> None:
         assert (process.wait(), said) == (0, b"")
 
 
+@pytest.mark.slow
+def test_a_connection_that_breaks_is_no_reader_that_has_had_enough() -> None:
+    broken = """
+import click, sys
+from spark_jobs.cli import cli, main
+
+@cli.command()
+def broken():
+    raise BrokenPipeError(32, "Broken pipe")
+
+sys.argv[1:] = ["broken"]
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", broken], cwd=ROOT, capture_output=True, text=True, check=False)
+    said = "a connection was closed by its other side: [Errno 32] Broken pipe; run it again\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", said)
+
+
 def test_what_stops_one_source_is_said_and_does_not_stop_the_next(capsys: pytest.CaptureFixture[str]) -> None:
     def damaged(_: str) -> None:
         raise StratalogError("shop: [b] is damaged")
