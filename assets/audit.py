@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # imports pyspark
 POSITIONS_TOUCH = "positions_touch"
 LAG = "lag"
 MARGIN = "retention_margin"
+QUARANTINE = "no_quarantine"
 SCHEMA = "schema"
 KEYS_UNIQUE = "keys_unique"
 BREAKS = "binlog/breaks"
@@ -29,6 +30,7 @@ _SAID = {
     POSITIONS_TOUCH: "Whether the log in bronze has no gap and no overlap, from its beginning to its position.",
     LAG: "Whether bronze is no further behind the source than max_lag in pipeline.yaml allows.",
     MARGIN: "Whether the source has as much log left before bronze's position as retention.margin wants.",
+    QUARANTINE: "Whether every event counts: none is passed over for a table (stratalog skip).",
 }
 _OF_SERVERS = {
     SCHEMA: "Whether every table has the columns and the key that the server declares, as the log led to them.",
@@ -63,6 +65,9 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
                 yield _lag(pipeline, lineage, found)
             if MARGIN in on_bronze:
                 yield _margin(lineage, found)
+        if QUARANTINE in on_bronze:
+            with failing():
+                yield _quarantine(pipeline, lineage)
         if SCHEMA in on_bronze:
             with failing():
                 yield _schema(pipeline, lineage)
@@ -129,6 +134,15 @@ def _margin(lineage: Lineage, found: "SourceStatus") -> dg.AssetCheckResult:
     metadata: Metadata = {} if margin is None else {checkpoint.MARGIN_BYTES: checkpoint.number(margin)}
     metadata |= {} if hours is None else {checkpoint.MARGIN_HOURS: hours}
     return _result(lineage, MARGIN, found.error or found.warning or "", metadata)
+
+
+def _quarantine(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
+    from spark_jobs import skips
+    from spark_jobs.pipeline import lake_of
+
+    found = [str(one) for one in skips.read(lake_of(pipeline), lineage.source)]
+    said = f"{len(found)} events are passed over\n{_shown(found)}" if found else ""
+    return _result(lineage, QUARANTINE, said, checkpoint.of_quarantined(len(found)), warns=True)
 
 
 def _schema(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:

@@ -21,6 +21,7 @@ from assets import checkpoint
 from assets.checkpoint import Metadata
 from assets.downstream import merged_tables
 from assets.lineage import Lineage, silver_key
+from assets.particulars import particulars_of
 from assets.steps import FROM_TAG, RETRY, SOURCE_TAG, TO_TAG, Done, Sessions, failing
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import ConfigError, SourceError
@@ -412,9 +413,10 @@ class _Backfill:
         from spark_jobs.pipeline import lake_of
 
         lake, source = lake_of(self._pipeline), self._request.source
+        particulars = particulars_of(self._pipeline, source)
         for one in outcome.compacted:
             name = (one.name.schema, one.name.table)
-            metadata = checkpoint.of_compacted(one, lake.silver(source, *name))
+            metadata = checkpoint.of_compacted(one, lake.silver(source, *name)) | particulars(one.name, one.range)
             self._log(silver_key(source, name), Done(one.head.position or one.range.stop, metadata), one.head.version)
         for key, done in merged_tables(self._pipeline, source, outcome, is_live=False).items():
             self._log(key, done, done.metadata[checkpoint.VERSION])

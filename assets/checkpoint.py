@@ -33,6 +33,7 @@ START = "binlog/start"
 END = "binlog/end"
 END_FILE_NUMBER = "binlog/end_file_number"
 GTID = "binlog/gtid"
+"""The last transaction's of the range that a materialization is about."""
 FILES = "binlog/files"
 BYTES = "binlog/bytes"
 TRANSACTIONS = "binlog/transactions"
@@ -78,6 +79,7 @@ STOPPED = "tables/stopped"
 IGNORED_TABLES = "tables/out_of_scope"
 NEW = "tables/shown_after_reload"
 SKIPPED = "tables/events_passed_over"
+QUARANTINED = "tables/quarantined_events"
 SCHEMA_COMPARED = "schema/tables_compared"
 SCHEMA_DIFFERING = "schema/tables_differing"
 SCHEMA_WAITING = "schema/tables_waiting"
@@ -190,7 +192,7 @@ def of_extracted(extracted: "Extracted", table: "Table") -> Metadata:
         TRANSACTIONS: number(extracted.transactions),
         EVENTS: number(extracted.events),
         IGNORED: number(extracted.ignored),
-        **({GTID: extracted.gtid} if extracted.gtid else {}),
+        **of_gtid(extracted.gtid),
         **_origin(extracted.stretch),
         **lag(extracted.committed_at),
         **_margin(extracted.margin),
@@ -243,6 +245,16 @@ def of_merged_part(part: Metadata, before: Metadata, watermarks: Mapping[str, st
 def of_watermark(settled: datetime | None) -> Metadata:
     """Up to when a table of sources with keys in common has all that they wrote; empty where that is not known."""
     return {WATERMARK: dg.MetadataValue.timestamp(settled)} if settled else {}
+
+
+def of_gtid(last: str | None) -> Metadata:
+    """Empty where no transaction of the range has one."""
+    return {GTID: last} if last else {}
+
+
+def of_quarantined(events: int) -> Metadata:
+    """How many events are passed over for a table, or for all of a source."""
+    return {QUARANTINED: number(events)}
 
 
 def of_range(done: Range) -> Metadata:

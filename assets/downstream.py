@@ -10,6 +10,7 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.lineage import Lineage, Name, downstream_key
+from assets.particulars import particulars_of
 from assets.silver import stopped
 from assets.steps import (
     HANDED_ON,
@@ -92,13 +93,14 @@ def merged_tables(
     from spark_jobs.pipeline import lake_of
 
     found: dict[dg.AssetKey, Done] = {}
-    lake = lake_of(pipeline)
+    lake, particulars = lake_of(pipeline), particulars_of(pipeline, source)
     newest = {entry.name: entry.committed_at for entry in outcome.entries} if is_live else {}
     for one in outcome.merged:
         name = (one.name.schema, one.name.table)
         into = _destination(pipeline, source, one)
         table, key = lake.downstream(*into.name), downstream_key(into.name)
         metadata = checkpoint.of_merged(one, table, lake.silver(source, *name), newest.get(name))
+        metadata |= particulars(one.name, one.range)
         position, version, stands_with = one.range.stop, None, source
         whole = table.head() if into.is_merged else None
         if whole:

@@ -113,15 +113,15 @@ def _schema(pipeline: Pipeline, source: str) -> "SchemaAudit | None":
     return audit_after_run(pipeline, source)
 
 
-def _skipped(pipeline: Pipeline, source: str) -> str:
-    """The events that are passed over, a line each."""
+def _skipped(pipeline: Pipeline, source: str) -> list[str]:
+    """The events that are passed over."""
     from spark_jobs import skips
     from spark_jobs.pipeline import lake_of
 
-    return "\n".join(map(str, skips.read(lake_of(pipeline), source)))
+    return [str(one) for one in skips.read(lake_of(pipeline), source)]
 
 
-def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | None", skipped: str) -> Metadata:
+def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | None", skipped: list[str]) -> Metadata:
     new = sorted(f"{schema}.{table}" for _, schema, table in outcome.new) if outcome else []
     states = [entry.state for entry in entries]
     return {
@@ -129,7 +129,8 @@ def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | No
         checkpoint.CURRENT: states.count("current"),
         checkpoint.STOPPED: states.count("stopped"),
         checkpoint.IGNORED_TABLES: states.count("ignored"),
-        **({checkpoint.SKIPPED: skipped} if skipped else {}),
+        **checkpoint.of_quarantined(len(skipped)),
+        **({checkpoint.SKIPPED: "\n".join(skipped)} if skipped else {}),
         **checkpoint.lag(max((entry.committed_at for entry in entries if entry.committed_at), default=None)),
         **({checkpoint.NEW: ", ".join(new)} if new else {}),
     }

@@ -9,6 +9,7 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.lineage import Lineage, Name, silver_key
+from assets.particulars import particulars_of
 from assets.steps import (
     HANDED_ON,
     RETRY,
@@ -67,9 +68,11 @@ def stopped(outcome: "Outcome | None") -> dict[Name, str]:
 def _done(pipeline: Pipeline, source: str, outcome: "Outcome | None") -> dict[dg.AssetKey, Done]:
     from spark_jobs.pipeline import lake_of
 
-    found = {}
-    for one in outcome.compacted if outcome else ():
+    if not (outcome and outcome.compacted):
+        return {}
+    found, particulars = {}, particulars_of(pipeline, source)
+    for one in outcome.compacted:
         name = (one.name.schema, one.name.table)
         metadata = checkpoint.of_compacted(one, lake_of(pipeline).silver(source, *name))
-        found[silver_key(source, name)] = Done(one.range.stop, metadata)
+        found[silver_key(source, name)] = Done(one.range.stop, metadata | particulars(one.name, one.range))
     return found

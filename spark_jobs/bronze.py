@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -192,6 +193,20 @@ def files(spark: SparkSession, bronze: Table, version: int) -> list[HeldFile]:
 
 def _instant(micros: int) -> datetime:
     return datetime.fromtimestamp(micros / 1e6, UTC)
+
+
+def last_gtid(held: Held, within: Range) -> str | None:
+    """The GTID of the last transaction that begins in a range; None where none has one. Without a JVM."""
+    stretch, number, start = (pc.field(name) for name in ("stretch", "number", "start"))
+
+    def since(at: Position) -> pc.Expression:
+        in_file = (number > at.number) | ((number == at.number) & (start >= at.offset))
+        return (stretch > at.stretch) | ((stretch == at.stretch) & in_file)
+
+    meant = since(within.start) & ~since(within.stop) & pc.field("gtid").is_valid()
+    found = held.table.scan(held.version, ["stretch", "number", "start", "gtid"], meant, rows=1 << 16)
+    slices = [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+    return str(max(slices)[-1]) if slices else None
 
 
 def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> DataFrame:

@@ -159,7 +159,7 @@ _SUMS = {
     "events": "sum(events)",
     "ignored": "sum(ignored)",
     "committed_at": "max(unix_micros(committed_at))",
-    "gtid": "max_by(gtid, struct(number, start))",
+    "gtid": "max_by(gtid, if(gtid IS NULL, NULL, struct(number, start)))",  # heads and ROTATEs have none
 }
 """What is counted of the slices while they are written, as SQL."""
 

@@ -74,7 +74,7 @@ class SourceStatus:
 
     The margin is what the source still has of its log before bronze's end; ``warning`` says that it is below a limit.
     ``endpoint``: the server that bronze's end comes from; ``endpoints``: where there are several. ``skips``: the events
-    that are passed over: table, position, event, and since when (skipped_at).
+    that are passed over, quarantined_events of them: table, position, event, and since when (skipped_at).
     """
 
     source: str
@@ -105,6 +105,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
     last = stretches(head.checkpoint)[-1] if head and head.checkpoint else None
     endpoints = endpoints_of(pipeline, name)
     ahead = _ahead(endpoints, table, head)
+    passed_over = skips.read(lake, name)
     return SourceStatus(
         source=name,
         end=str(ahead.end) if ahead.end else None,
@@ -113,14 +114,14 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
         lag_seconds=_lag(table, ahead.backlog) if held else None,
         retention_margin_bytes=ahead.margin.bytes if ahead.margin else None,
         retention_margin_hours=ahead.margin.hours if ahead.margin else None,
-        quarantined_events=0,
+        quarantined_events=len(passed_over),
         error=ahead.problem,
         warning=ahead.margin.shortage(pipeline.retention) if ahead.margin else None,
         tables=_tables(pipeline, lake, name),
         endpoint=last.endpoint if last else None,
         stretch=last.number if last else None,
         endpoints=_endpoints(endpoints),
-        skips=[_skip(one) for one in skips.read(lake, name)],
+        skips=[_skip(one) for one in passed_over],
     )
 
 

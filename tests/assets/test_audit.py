@@ -14,6 +14,7 @@ from spark_jobs.audit import NEVER_WHOLE
 from spark_jobs.binlog import TableName
 from spark_jobs.pipeline import lake_of
 from spark_jobs.schema_audit import SchemaAudit
+from spark_jobs.skips import Skip
 from spark_jobs.status import SourceStatus
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Commit, Insert
@@ -44,6 +45,7 @@ def test_a_key_that_stands_twice_or_not_at_all_fails_its_table_alone(
             ("bronze/shop", "positions_touch"): (True, None),
             ("bronze/shop", "lag"): (True, "max_lag is not set"),
             ("bronze/shop", "retention_margin"): (True, None),
+            ("bronze/shop", "no_quarantine"): (True, None),
             ("downstream/shop/lines", "keys_unique"): (True, None),
             ("downstream/shop/orders", "keys_unique"): (
                 False,
@@ -92,6 +94,15 @@ def test_checks_stand_in_their_own_job_and_in_no_run_of_a_source(tmp_path: Path)
         assert not defs.resolve_job_def("sync_shop").asset_layer.asset_graph.asset_check_keys
         keys = defs.resolve_job_def("audit").asset_layer.asset_graph.asset_check_keys
     assert keys == {dg.AssetCheckKey(dg.AssetKey(["bronze", "shop"]), name) for name in audit._SAID}
+
+
+def test_what_is_passed_over_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = [Skip("shop", "orders", "mysql-bin.000001:4", "WRITE_ROWS"), Skip("shop", "lines", "a.000002:9", "ALTER …")]
+    with location(tmp_path) as made:
+        monkeypatch.setattr("spark_jobs.skips.read", lambda *_: over)
+        found = checked(made)
+    lines = "shop.orders: mysql-bin.000001:4 (WRITE_ROWS)\nshop.lines: a.000002:9 (ALTER …)"
+    assert found["bronze/shop", "no_quarantine"] == (False, f"2 events are passed over\n{lines}")
 
 
 @pytest.mark.parametrize(

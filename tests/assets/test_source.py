@@ -69,6 +69,9 @@ def test_positions_and_numbers_are_published_and_an_idle_run_publishes_nothing(s
     (came_from,) = downstream["dagster/column_lineage"].deps_by_column["note"]
     assert (came_from.asset_key.to_user_string(), came_from.column_name) == (SILVER_ORDERS, "note")
     assert silver["binlog/bytes"] > 0
+    assert bronze["binlog/gtid"] == silver["binlog/gtid"] == downstream["binlog/gtid"]
+    over = [first.materialized[key]["tables/quarantined_events"] for key in (SILVER_ORDERS, ORDERS, PUBLISHED)]
+    assert over == [0, 0, 0]
     source = first.observed["source/shop"]
     assert (source["source/log_end"], source["source/bronze"], source["source/backlog_bytes"]) == (end, end, 0)
     assert first.run.tags["range/shop"] == f"[mysql-bin.000001:4, {end})"

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -7,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import bronze
 from spark_jobs.binlog import SLICE_SCHEMA
-from spark_jobs.lake import Checkpoint, Lake, new_batch
+from spark_jobs.lake import Checkpoint, Head, Lake, new_batch
 from spark_jobs.position import Position, Range
 from spark_jobs.silver import spark_type
 
@@ -52,6 +53,32 @@ def test_between_what_gc_removed_and_where_it_begins_it_lacks_nothing(notes: dic
 
 
 PLACES = ["b.999999:4", "b.999999:500", "b.1000000:0", "b.1000000:300", "2/b.000001:0"]
+
+
+@pytest.mark.parametrize(
+    "start, stop, last",
+    [
+        ("b.000001:4", "3/b.000001:4", "two:9"),
+        ("b.000001:4", "2/b.000001:0", "one:3"),
+        ("b.000001:4", "b.1000000:300", "one:2"),
+        ("b.999999:4", "b.1000000:0", "one:1"),
+        ("b.999999:500", "b.1000000:0", None),
+        ("2/b.000001:1", "3/b.000001:4", None),
+    ],
+)
+def test_the_last_gtid_of_a_range(tmp_path: Path, start: str, stop: str, last: str | None) -> None:
+    gtids = ["one:1", None, "one:2", "one:3", "two:9"]
+    rows = [
+        {"stretch": one.stretch, "number": one.number, "start": one.offset, "gtid": gtid}
+        for one, gtid in zip(map(Position.parse, PLACES), gtids, strict=True)
+    ]
+    table = Lake(str(tmp_path)).bronze("shop")
+    checkpoint = Checkpoint(Position("b.000001", 4, 3), new_batch())
+    schema = pa.schema([bronze.ARROW.field(name) for name in ("stretch", "number", "start", "gtid")])
+    for row in rows[::-1]:
+        deltalake.write_deltalake(table.path, pa.Table.from_pylist([row], schema=schema), mode="append")
+    held = bronze.Held("shop", table, Head(len(rows) - 1, 1, checkpoint), checkpoint)
+    assert bronze.last_gtid(held, Range(Position.parse(start), Position.parse(stop))) == last
 
 
 @pytest.mark.spark

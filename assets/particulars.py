@@ -1,0 +1,36 @@
+"""What a table's materialization says beside what its commit does: the last GTID, and events that are passed over.
+
+Put here: what is read from the lake for that. Not here: the metadata's keys (checkpoint.py).
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from assets import checkpoint
+from assets.checkpoint import Metadata
+from spark_jobs.config import Pipeline
+from spark_jobs.position import Range
+
+if TYPE_CHECKING:  # imports pyspark
+    from spark_jobs.binlog import TableName
+
+Particulars = Callable[["TableName", Range], Metadata]
+"""Of a table, and of a range of its source's log."""
+
+
+def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
+    """Of a source's tables as the lake is now. Bronze is read once a range, without a JVM."""
+    from spark_jobs import bronze, skips
+    from spark_jobs.pipeline import lake_of
+
+    lake = lake_of(pipeline)
+    held = bronze.Held.any(lake, source)
+    passed_over = Counter(one.name for one in skips.read(lake, source))
+
+    @cache
+    def last_gtid(done: Range) -> str | None:
+        return bronze.last_gtid(held, done) if held else None
+
+    return lambda name, done: checkpoint.of_gtid(last_gtid(done)) | checkpoint.of_quarantined(passed_over[name])
