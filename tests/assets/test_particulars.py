@@ -1,0 +1,39 @@
+from dataclasses import asdict
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+
+from assets.particulars import particulars_of
+from spark_jobs.binlog import TableName
+from spark_jobs.config import Pipeline, load
+from spark_jobs.pipeline import lake_of
+from spark_jobs.position import Position, Range
+from spark_jobs.skips import Skip
+from spark_jobs.source.files import Files
+from tests.gtid_logs import gtids, land, write_log
+
+ORDERS, LINES = TableName("shop", "orders"), TableName("shop", "lines")
+FIRST = Range(Position("b.000001", 4), Position("b.000002", 4))
+BEHIND = Range(Position("b.000003", 4), Position("b.000003", 9))
+
+
+def pipeline_in(folder: Path) -> Pipeline:
+    path = folder / "pipeline.yaml"
+    path.write_text("lake: ./lake\nsources: {shop: {files: ./log}}\n")
+    return load(path)
+
+
+def test_a_range_has_its_last_gtid_and_a_table_what_is_passed_over(tmp_path: Path) -> None:
+    pipeline = pipeline_in(tmp_path)
+    write_log(tmp_path / "log", [("", ["a:1", "a:2"]), ("a:1-2", ["a:3"])], first=1)
+    land(lake_of(pipeline).bronze("shop"), Files("shop", tmp_path / "log"), "earliest")
+    over = [Skip("shop", "orders", place, "WRITE_ROWS") for place in ("b.000001:300", "b.000002:300")]
+    deltalake.write_deltalake(lake_of(pipeline).skips("shop").path, pa.Table.from_pylist([asdict(one) for one in over]))
+    particulars = particulars_of(pipeline, "shop")
+    assert particulars(ORDERS, FIRST) == {"binlog/gtid": str(gtids("a:2")), "tables/quarantined_events": 2}
+    assert particulars(LINES, BEHIND) == {"tables/quarantined_events": 0}
+
+
+def test_of_an_empty_lake_nothing_is_known(tmp_path: Path) -> None:
+    assert particulars_of(pipeline_in(tmp_path), "shop")(ORDERS, FIRST) == {"tables/quarantined_events": 0}
