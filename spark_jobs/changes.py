@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import bronze
@@ -29,12 +29,13 @@ from spark_jobs.binlog import (
 )
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
 from spark_jobs.json_text import NULL, Image, bytes_at, images, instants, pieces_of, text_of
-from spark_jobs.lake import Lake, Table
+from spark_jobs.lake import Lake
 from spark_jobs.landed import Where, range_in
 from spark_jobs.position import Position, Range
 from spark_jobs.prepared import Prepared
 from spark_jobs.rules import Pattern
 from spark_jobs.schema.statements import Effect, judge
+from spark_jobs.xa import EFFECT, LOGGED, LOGGED_AT, OF_XA, by_bytes, committed
 
 logger = logging.getLogger(__name__)
 
@@ -261,12 +262,18 @@ def changes_of_bronze(
 ) -> Iterator[str]:
     """The changes of a range of bronze, snapped outward to transactions; all of it by default.
 
-    start, stop: places. Raises LakeError; SourceError and ConfigError for places.
+    start, stop: places. Rows of XA transactions come where the range commits them, from wherever they were logged.
+    Raises LakeError; SourceError and ConfigError for places.
     """
-    written = JsonChanges(source, wanted)
-    for _, part in transactions_of_bronze(spark, lake, source, start, stop):
-        for one in written.lines(part):
-            yield from one.pieces
+    written = JsonChanges(source, wanted, prepared=True)
+    held = _of_range(spark, lake, source, start, stop)
+    slices = held.taking_effect()
+    places = (F.coalesce(f"{EFFECT}.{name}", name) for name in ("stretch", "number", "start"))
+    for row in slices.orderBy(*places, "start").toLocalIterator(prefetchPartitions=True):
+        cells = _cells(row)
+        for part in [cells] if row[EFFECT] else _cut(cells, held.within):
+            for one in written.lines(part, row["committed_at"] if row[EFFECT] else None):
+                yield from one.pieces
 
 
 def transactions_of_bronze(
@@ -278,11 +285,15 @@ def transactions_of_bronze(
 
     Raises as ``range_in``.
     """
-    slices, within = _of_range(spark, lake, source, start, stop)
-    for row in slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
-        cells = pa.RecordBatch.from_pydict({name: [row[name]] for name in bronze.ARROW.names}, schema=bronze.ARROW)
-        for part in _cut(cells, within.start, within.stop):
+    held = _of_range(spark, lake, source, start, stop)
+    for row in held.slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
+        for part in _cut(_cells(row), held.within):
             yield row["stretch"], part
+
+
+def _cells(row: Row) -> pa.RecordBatch:
+    """A slice out of bronze."""
+    return pa.RecordBatch.from_pydict({name: [row[name]] for name in bronze.ARROW.names}, schema=bronze.ARROW)
 
 
 CHANGE = (
@@ -296,11 +307,12 @@ _LINE = "stretch INT, number BIGINT, line STRING"
 def changes_frame(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, wanted: Wanted) -> DataFrame:
     """The same changes as a DataFrame of ``stretch, number`` (of the file) and CHANGE, decoded by Spark's tasks.
 
-    In no order: (stretch, number, offset, row) is the log's. Raises as ``range_in``; what a task cannot read fails the
+    In no order: (stretch, number, offset, row) is the log's. Rows of XA transactions that the range commits have the
+    place where they were logged, and the time of the commit. Raises as ``range_in``; what a task cannot read fails the
     job that first needs the row.
     """
-    slices, within = _of_range(spark, lake, source, start, stop)
-    lines = slices.mapInArrow(_lines_task(source, wanted, within), _LINE)
+    held = _of_range(spark, lake, source, start, stop)
+    lines = held.taking_effect().mapInArrow(_lines_task(source, wanted, held.within), _LINE)
     return lines.select("stretch", "number", F.from_json("line", CHANGE).alias("change")).select(
         "stretch", "number", "change.*"
     )
@@ -310,37 +322,65 @@ def _lines_task(source: str, wanted: Wanted, within: Range) -> Callable[[Batches
     """A mapInArrow function from slices to lines."""
 
     def run(batches: Batches) -> Batches:
-        written = JsonChanges(source, wanted)
+        written = JsonChanges(source, wanted, prepared=True)
         for batch in batches:
             for cells in (batch.slice(at, 1) for at in range(batch.num_rows)):
-                parts = _cut(cells, within.start, within.stop)
-                lines = ["".join(one.pieces) for part in parts for one in written.lines(part)]
+                is_elsewhere = cells.column(EFFECT)[0].is_valid
+                parts = [cells] if is_elsewhere else _cut(cells, within)
+                committed = cells.column("committed_at")[0].as_py() if is_elsewhere else None
+                lines = ["".join(one.pieces) for part in parts for one in written.lines(part, committed)]
                 place = [pa.repeat(cells.column(name)[0], len(lines)) for name in ("stretch", "number")]
                 yield pa.RecordBatch.from_arrays([*place, pa.array(lines, pa.string())], ["stretch", "number", "line"])
 
     return run
 
 
-def _of_range(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where) -> tuple[DataFrame, Range]:
-    table = lake.bronze(source)
-    within = range_in(spark, lake, source, start, stop)
-    head = table.head()
-    assert head
-    return _slices(spark, table, head.version, within), within
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A range of bronze. slices: those that hold it. begin: where the transaction begins that the range begins in."""
+
+    spark: SparkSession
+    held: bronze.Held
+    within: Range
+    begin: Position
+    slices: DataFrame
+
+    def taking_effect(self) -> DataFrame:
+        """The slices whose rows the range commits, by their bytes' place; those of XA transactions have EFFECT.
+
+        Raises DecodeError.
+        """
+        own, nowhere = self.slices.where(f"NOT ({OF_XA})"), F.lit(None).cast(LOGGED_AT)
+        if self.slices.where(OF_XA).isEmpty():
+            return own.withColumn(EFFECT, nowhere)
+        range_ = Range(self.begin, self.within.stop)
+        oldest = bronze.oldest(self.held.checkpoint)
+        xa = committed(self.spark, self.held.table, self.held.version, range_, oldest)
+        if not len(xa.held):
+            return own.withColumn(EFFECT, nowhere)
+        every = bronze.read_all(self.spark, self.held.table, self.held.version)
+        return by_bytes(own.withColumn(LOGGED, nowhere).unionByName(xa.slices(every)))
 
 
-def _slices(spark: SparkSession, table: Table, version: int, wanted: Range) -> DataFrame:
-    """The slices that hold a range, with the earlier parts of a transaction that the range begins inside."""
-    slices = bronze.overlapping(spark, table, version, wanted).where("kind != 'control'")
+def _of_range(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where) -> _Part:
+    """With the earlier parts of a transaction that the range begins inside."""
+    wanted = range_in(spark, lake, source, start, stop)
+    held = bronze.Held.of(lake, source)
+
+    def overlapping(range_: Range) -> DataFrame:
+        return bronze.overlapping(spark, held.table, held.version, range_).where("kind != 'control'")
+
+    slices = overlapping(wanted)
     first = slices.select("stretch", "file", "transaction_start").orderBy("stretch", "number", "start").head()
-    if first is not None:
-        begin = min(wanted.start, Position(first["file"], first["transaction_start"], first["stretch"]))
-        slices = bronze.overlapping(spark, table, version, Range(begin, wanted.stop)).where("kind != 'control'")
-    return slices
+    if first is None:
+        return _Part(spark, held, wanted, wanted.start, slices)
+    begin = min(wanted.start, Position(first["file"], first["transaction_start"], first["stretch"]))
+    return _Part(spark, held, wanted, begin, overlapping(Range(begin, wanted.stop)))
 
 
-def _cut(cells: pa.RecordBatch, begin: Position, end: Position) -> Iterator[pa.RecordBatch]:
+def _cut(cells: pa.RecordBatch, within: Range) -> Iterator[pa.RecordBatch]:
     """The transactions of one slice that the range touches; the slice itself where it lies inside or is part of one."""
+    begin, end = within.start, within.stop
     stretch, file, start, stop = (cells.column(name)[0].as_py() for name in ("stretch", "file", "start", "stop"))
     here = [(at.stretch, at.file) == (stretch, file) for at in (begin, end)]
     if not any(is_here and start < at.offset < stop for is_here, at in zip(here, (begin, end), strict=True)):

@@ -132,13 +132,6 @@ def look(spark: SparkSession, table: Table, version: int, within: Range, oldest:
     if not found.has_xa:
         return own, found
     xa = committed(spark, table, version, within, oldest)
-    for xid, at in xa.unknown:
-        log.warning(
-            "%s: the XA transaction %s is committed, but bronze, which begins at %s, does not hold its rows",
-            at,
-            xid,
-            oldest,
-        )
     before = _before(every, within, xa)
     named = _with_new_names(xa, (*before, *found.statements))
     return effective(every, within, xa), replace(_with_xa(found, named), before=before)

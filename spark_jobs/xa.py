@@ -8,6 +8,7 @@ Put here: finding them, and their slices as if these stood at the commit. Not he
 (binlog/xa.py), those that nothing has decided about (undecided.py), or what follows for a table (course.py).
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -23,6 +24,8 @@ from spark_jobs import bronze
 from spark_jobs.binlog import TableName, xa_step
 from spark_jobs.lake import Table
 from spark_jobs.position import Position, Range
+
+log = logging.getLogger(__name__)
 
 OF_XA = "kind = 'statement' AND statement ILIKE 'XA %'"
 """SQL: slices that are, or decide about, an XA transaction."""
@@ -181,7 +184,10 @@ def by_bytes(slices: DataFrame) -> DataFrame:
 
 
 def committed(spark: SparkSession, table: Table, version: int, within: Range, oldest: Position) -> Xa:
-    """The XA transactions that a range commits. oldest: where bronze begins. Raises DecodeError."""
+    """The XA transactions that a range commits; rows that bronze does not hold are warned of.
+
+    oldest: where bronze begins. Raises DecodeError.
+    """
     found, missing = pa.table({}), pa.table({})
     for start in _starts(within.start, oldest):
         each = steps(bronze.read(spark, table, version, Range(start, within.stop)))
@@ -189,9 +195,16 @@ def committed(spark: SparkSession, table: Table, version: int, within: Range, ol
         missing = found.filter(pc.field("begun").is_null())
         if not len(missing):
             break
-    unknown = (
+    unknown = [
         (row["xid"], Position(row["at_file"], row["at_start"], row["at_stretch"])) for row in missing.to_pylist()
-    )
+    ]
+    for xid, at in unknown:
+        log.warning(
+            "%s: the XA transaction %s is committed, but bronze, which begins at %s, does not hold its rows",
+            at,
+            xid,
+            oldest,
+        )
     known = found.filter(~pc.field("begun").is_null()).select(HELD.names).cast(HELD)
     return Xa(known, tuple(sorted(unknown, key=lambda one: one[1])))
 

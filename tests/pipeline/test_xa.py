@@ -1,5 +1,6 @@
 """XA transactions on their way: rows downstream where the log commits them, and never before, nor after a rollback."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import compact
 from spark_jobs.backfill import backfill_source
+from spark_jobs.changes import changes_of_bronze, changes_of_files, wanted_tables
 from spark_jobs.config import load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, DecodeError
@@ -17,6 +19,7 @@ from spark_jobs.mend import add, plan_skip
 from spark_jobs.pipeline import extract_source, lake_of, run_source
 from spark_jobs.position import Position, Range
 from spark_jobs.retention import gc_source
+from spark_jobs.store import Store
 from tests.fix_pipeline import Shop, rows
 from tests.logs import SOURCE, Logs, day, file
 from tests.segment_spec import Commit, Delete, Insert, Query, Rows, Statement, Update
@@ -25,6 +28,7 @@ from tests.xa import XA, prepared
 
 pytestmark = pytest.mark.spark
 
+ANY = wanted_tables([])
 COMMIT = Statement("", f"XA COMMIT {XA}")
 CREATE = Statement("shop", "CREATE TABLE orders (id INT NOT NULL PRIMARY KEY, note VARCHAR(40))")
 
@@ -93,6 +97,60 @@ def test_rows_take_effect_where_they_are_committed(
     logs.binlogs.rename(at_once.binlogs)
     assert at_once.run().stopped == {}
     assert (at_once.rows("orders"), at_once.rows("later")) == (whole, [(7, "later")])
+
+
+def test_changes_of_a_range_have_the_rows_that_it_commits(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = Logs(spark, tmp_path)
+    logs.write(
+        1,
+        *(insert(1, "a"), Commit()),
+        *prepared(insert(2, "waits"), insert(3, "waits", "lines")),
+        *prepared(insert(4, "never"), name=b"never"),
+        *prepared(insert(5, "at once"), name=b"once", one_phase=True),
+        *prepared(*[Rows("shop.orders", Insert, [(100 + n, "x" * 40) for n in range(40_000)])], name=b"many"),
+    )
+    logs.write(2, insert(6, "b"), Commit(), Statement("", f"XA ROLLBACK {xid('never')}"), COMMIT, insert(7, "c"))
+    logs.write(3, Statement("", f"XA COMMIT {xid('many')}"), *prepared(insert(8, "open"), name=b"open"))
+    extract_source(spark, logs.pipeline(), SOURCE)
+    files = sorted(logs.binlogs.iterdir())
+    every = list(
+        map(
+            json.loads,
+            "".join(changes_of_files(((one.name, iter([one.read_bytes()])) for one in files), ANY)).splitlines(),
+        )
+    )
+    assert [one["after"]["id"] for one in every if one["after"]["id"] < 100] == [1, 5, 6, 2, 3, 7]
+    store = Store(spark, logs.pipeline(), SOURCE)
+
+    def told(start: Position | None, stop: Position | None) -> list[dict[str, Any]]:
+        """As lines; the frame has the same, in whatever order."""
+        lines = list(
+            map(json.loads, "".join(changes_of_bronze(spark, logs.lake, SOURCE, start, stop, ANY)).splitlines())
+        )
+        frame = store.changes(start, stop).select("file", "offset", "row", "after", "committed_at").collect()
+        assert sorted(
+            (row["file"], row["offset"], row["row"], json.loads(row["after"])["id"]) for row in frame
+        ) == sorted((one["file"], one["offset"], one["row"], one["after"]["id"]) for one in lines)
+        return lines
+
+    assert told(None, None) == [one | {"source": SOURCE} for one in every]
+    begins = [Position(file(number), 4) for number in (1, 2, 3)]
+    assert [one["after"]["id"] for one in told(begins[0], begins[1])] == [1, 5]
+    second = told(begins[1], begins[2])
+    assert [(one["file"], one["after"]["id"]) for one in second] == [
+        (file(2), 6),
+        (file(1), 2),
+        (file(1), 3),
+        (file(2), 7),
+    ]
+    assert len({one["committed_at"] for one in second[1:3]} - {second[0]["committed_at"]}) == 1
+    (commit,) = [one for one in store.pull(begins[1]) if b"XA COMMIT " + XA.encode() in one.payload]
+    inside = Position(commit.start.file, commit.start.offset + 1, commit.start.stretch)
+    assert [one["after"]["id"] for one in told(inside, commit.stop)] == [2, 3], "snapped outward"
+    assert len(told(begins[2], None)) == 40_000
+    assert not [one for one in caplog.messages if "does not hold its rows" in one]
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from spark_jobs.binlog import Slicer, TableDefinition, TableName, list_events, t
 from spark_jobs.changes import JsonChanges, _cut, changes_of_files, wanted_tables
 from spark_jobs.errors import ChecksumMismatch, ConfigError, DecodeError, Truncated, Unsupported
 from spark_jobs.extract import _bronze_rows
-from spark_jobs.position import Position
+from spark_jobs.position import Position, Range
 from tests import giants
 from tests import segment_types as t
 from tests.segment_spec import (
@@ -514,7 +514,7 @@ def test_a_range_is_snapped_outward_to_transactions(target: int) -> None:
             json.loads("".join(one.pieces))
             for cells in slices
             if cells.column("stop")[0].as_py() > low and cells.column("transaction_start")[0].as_py() < high
-            for part in _cut(cells, begin, end)
+            for part in _cut(cells, Range(begin, end))
             for one in JsonChanges(None, ANY).lines(part)
         ]
         assert touched <= {one["gtid"] for one in got}
