@@ -118,8 +118,7 @@ def plan(table: Table, source: Source, start: str, until: Position | None = None
         return Plan(source.name, head, found.range, found.parts, found.log.uuid, found.range.start, found.stretches)
     found = onward(source, table, head, until)
     held = head.checkpoint.position
-    is_listed = held.file in [file.name for file in found.log.files]
-    left = margin(source, found.log, held) if found.parts and is_listed and not found.opens else None
+    left = margin(source, found.log, held) if found.parts and not found.opens else None
     begin = bronze.begin(head.checkpoint)
     return Plan(source.name, head, found.range, found.parts, found.log.uuid, begin, found.stretches, left)
 

@@ -50,9 +50,14 @@ class Margin:
 
 
 def margin(source: Source, listed: Log, held: Position) -> Margin:
-    """The margin of a position in a source's log as it was listed. The position's file must be in the list."""
+    """The margin of a position in a source's log as it was listed.
+
+    There is none where the position's file is purged: the source goes on at its oldest byte.
+    """
     earlier = sum(file.size for file in listed.files if file_number(file.name) < held.number)
     oldest = listed.files[0].name
+    if held.file not in {file.name for file in listed.files}:
+        return Margin(0, 0.0, oldest)
     return Margin(earlier + held.offset - FIRST_EVENT, _hours(source, oldest, held.file), oldest)
 
 

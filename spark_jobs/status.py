@@ -176,9 +176,7 @@ def _asked(source: Source, table: Table, head: Head | None) -> _Ahead:
         found = onward(source, table, head)
         if found.opens:
             return _Ahead(found.range.stop, found.size, begin=found.stretches[-1].begin)
-        is_listed = head.position.file in [file.name for file in found.log.files]
-        left = margin(source, found.log, head.position) if is_listed else None
-        return _Ahead(found.log.end, found.size, left, found.log.first)
+        return _Ahead(found.log.end, found.size, margin(source, found.log, head.position), found.log.first)
 
 
 def _end_of(source: Source) -> Position | None:

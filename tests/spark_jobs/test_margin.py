@@ -39,6 +39,7 @@ def source(tmp_path: Path) -> Files:
 @pytest.mark.parametrize(
     "held, size, hours",
     [
+        ("b.000002:900", 0, 0.0),  # the file is purged, and bronze has all of it
         ("b.000003:4", 0, 0.0),
         ("b.000003:100", 96, 0.0),
         ("b.000004:4", SIZE, 1.5),
