@@ -2280,7 +2280,16 @@ def _valid_utf8(address: int, count: int) -> Any:
                 i += 8
                 continue
             i += trailing_zeros(high) >> 3
-        lead = load8(address + i)
+        if i + 4 <= count:  # two and three bytes at once, where one comparison tells
+            word = load32(address + i)
+            lead = word & np.uint32(0xFF)
+            if word & np.uint32(0xC0C0F0) == np.uint32(0x8080E0) and lead != 0xE0 and lead != 0xED:
+                i += 3
+                continue
+            if word & np.uint32(0xC0E0) == np.uint32(0x80C0) and lead >= 0xC2:
+                i += 2
+                continue
+        lead = np.uint32(load8(address + i))
         if lead < 0x80:
             i += 1
             continue
@@ -2306,6 +2315,12 @@ def is_ascii(address: int, count: int) -> Any:
     """Whether no byte has its highest bit set."""
     seen = np.uint64(0)
     i = np.int64(0)
+    while i + 4096 <= count:
+        for k in range(512):
+            seen |= load64(address + i + 8 * k)
+        if seen & np.uint64(0x8080808080808080) != 0:
+            return False
+        i += 4096
     while i + 8 <= count:
         seen |= load64(address + i)
         i += 8
@@ -2319,6 +2334,8 @@ def is_ascii(address: int, count: int) -> Any:
 def invalid_utf8(offsets: Array, address: int, bad: Array) -> Any:
     """Marks in ``bad`` the rows whose bytes are not UTF-8; returns how many."""
     rows = len(offsets) - 1
+    if is_ascii(address + offsets[0], np.int64(offsets[rows] - offsets[0])):  # as most text is
+        return 0
     whole = _valid_utf8(address + offsets[0], np.int64(offsets[rows] - offsets[0]))
     for row in range(rows):
         if not whole:

@@ -92,3 +92,72 @@ def test_varlen_examples(content: str, number: int) -> None:
 def test_body_hash_tells_lengths_apart() -> None:
     place, _kept = address(bytes(64))
     assert len({kernels.body_hash(place, count) for count in range(64)}) == 64
+
+
+WHOLE = [b"a", b"plain text", "ä¿".encode(), "\u0800日\ud7ff\ue000\uffff".encode(), "\U00010000😀\U0010ffff".encode()]
+BROKEN = [
+    b"\x80",
+    b"\xbf",
+    b"\xc0\x80",
+    b"\xc1\xbf",
+    b"\xc3",
+    b"\xe0\x9f\xbf",
+    b"\xe6\x97",
+    b"\xed\xa0\x80",
+    b"\xe6\x41\x41",
+]
+BROKEN += [
+    b"\xf0\x8f\xbf\xbf",
+    b"\xf0\x9f\x98",
+    b"\xf4\x90\x80\x80",
+    b"\xf5\x80\x80\x80",
+    b"\xff",
+    b"\xc3\x41",
+    b"\xe6\x97\xc3",
+]
+
+
+def is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+TEXT = st.one_of(
+    st.lists(st.sampled_from(WHOLE), max_size=6).map(b"".join),
+    st.lists(st.sampled_from(WHOLE + BROKEN), max_size=4).map(b"".join),
+    st.binary(max_size=12),
+    st.integers(4000, 8300).map(lambda size: b"x" * size),
+)
+
+
+@given(texts=st.lists(TEXT, max_size=8))
+def test_text_is_utf8_where_python_says_so(texts: list[bytes]) -> None:
+    content = np.frombuffer(b"".join(texts) or b"x", np.uint8)
+    offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
+    bad = np.zeros(len(texts), np.uint8)
+    found = kernels.invalid_utf8(offsets, kernels.address_of(content), bad)
+    assert bad.tolist() == [not is_utf8(text) for text in texts]
+    assert found == sum(bad)
+
+
+@pytest.mark.parametrize("piece", WHOLE + BROKEN)
+def test_each_piece_at_any_place_in_text(piece: bytes) -> None:
+    texts = [b"x" * before + piece + b"y" * behind for before in range(9) for behind in range(9)]
+    for text in texts:
+        bad = np.zeros(1, np.uint8)
+        content = np.frombuffer(text, np.uint8)
+        kernels.invalid_utf8(np.array([0, len(text)], np.int32), kernels.address_of(content), bad)
+        assert bad[0] == (not is_utf8(text)), text
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 4095, 4096, 4097, 8191, 8192, 9000])
+def test_text_is_ascii_where_no_byte_is_high(size: int) -> None:
+    text = np.full(size, 0x7F, np.uint8)
+    assert kernels.is_ascii(kernels.address_of(text), size)
+    for high in {*range(0, size, 61), *range(4080, min(size, 4112)), *range(max(size - 16, 0), size)}:
+        text[high] = 0x80
+        assert not kernels.is_ascii(kernels.address_of(text), size)
+        text[high] = 0x7F
