@@ -1826,6 +1826,9 @@ def _time(q: int, slot: int, size: int, fraction_size: int, unit: int) -> Any:
     return (clock & 63) < 60 and ((clock >> 6) & 63) < 60 and fraction <= 999999 and clock < (1 << 22)
 
 
+COPIED = 32
+
+
 @part
 def _copy_text(target: int, source: int, length: int) -> Any:
     """Copies in whole vectors: up to 31 bytes behind both may be touched."""
@@ -2283,7 +2286,7 @@ def _valid_utf8(address: int, count: int) -> Any:
         if i + 4 <= count:  # two and three bytes at once, where one comparison tells
             word = load32(address + i)
             lead = word & np.uint32(0xFF)
-            if word & np.uint32(0xC0C0F0) == np.uint32(0x8080E0) and lead != 0xE0 and lead != 0xED:
+            if word & np.uint32(0xC0C0F0) == np.uint32(0x8080E0) and lead not in (0xE0, 0xED):
                 i += 3
                 continue
             if word & np.uint32(0xC0E0) == np.uint32(0x80C0) and lead >= 0xC2:
@@ -2666,6 +2669,33 @@ def _without_zeros(out: Array, first: int, place: int) -> Any:
     for k in range(first, place - skip):
         out[k] = out[k + skip]
     return place - skip
+
+
+@kernel
+def label_offsets(numbers: Array, starts: Array, new_offsets: Array) -> Any:
+    """Where the label of each row will stand; label k is ``starts[k + 1] - starts[k]`` bytes long.
+
+    Returns the first row whose number is beyond the labels, or -1.
+    """
+    count = np.uint64(len(starts) - 1)
+    place = np.int64(0)
+    for row in range(len(numbers)):
+        new_offsets[row] = place
+        label = numbers[row]
+        if label >= count:
+            return row
+        place += starts[label + np.uint64(1)] - starts[label]
+    new_offsets[len(numbers)] = place
+    return -1
+
+
+@kernel
+def copy_labels(numbers: Array, starts: Array, labels: int, new_offsets: Array, out: int) -> Any:
+    """The label of each row to its place; ``COPIED`` bytes behind the labels and behind ``out`` may be touched."""
+    for row in range(len(numbers)):
+        size = np.int64(new_offsets[row + 1] - new_offsets[row])
+        if size:
+            _copy_text(out + new_offsets[row], labels + starts[numbers[row]], size)
 
 
 @kernel

@@ -8,7 +8,7 @@ Put here: the shapes that families share. Not here: any one type.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -154,17 +154,6 @@ def require_fits(size: int) -> None:
     """Raises Unsupported where a column's text does not fit into one block."""
     if size > MOST_TEXT:
         raise Unsupported(f"one block of a column holds {size} bytes of text; 2 GiB is the most")
-
-
-def string_array(texts: Iterable[str]) -> pa.Array:
-    """As ``pa.array``, which imports pandas first, to see whether it was given a series.
-
-    That takes a new process longer than to load all kernels.
-    """
-    encoded = [text.encode() for text in texts]
-    offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
 
 def as_is(arrow: pa.DataType) -> Finish:

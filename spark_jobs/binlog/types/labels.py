@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import BadValue, ColumnType, Declared, Filled, Finish, Finished, Reading, string_array
+from spark_jobs.binlog.memory import fresh
+from spark_jobs.binlog.types.base import BadValue, ColumnType, Declared, Filled, Finish, Finished, Reading
 
 
 def _quoted(name: str, column: Declared) -> str:
@@ -24,14 +25,20 @@ def _as_number(filled: Filled) -> Finished:
 
 
 def _finish_enum(labels: tuple[str, ...]) -> Finish:
-    names = string_array(["", *labels])
+    encoded = [b"", *(label.encode() for label in labels)]
+    starts = np.cumsum([0, *map(len, encoded)])
+    text = np.frombuffer(b"".join(encoded) + bytes(kernels.COPIED), np.uint8)
 
     def finish(filled: Filled) -> Finished:
         numbers = filled.numbers("u8")[: filled.rows]
-        beyond = np.flatnonzero(numbers > len(labels))
-        if len(beyond):
-            raise BadValue(int(beyond[0]), f"ENUM value {numbers[beyond[0]]} of {len(labels)} labels")
-        return names.take(filled.array(pa.int64())), None
+        offsets = np.empty(filled.rows + 1, np.int32)
+        bad = kernels.label_offsets(numbers, starts, offsets)
+        if bad >= 0:
+            raise BadValue(bad, f"ENUM value {numbers[bad]} of {len(labels)} labels")
+        size = int(offsets[-1])
+        out = fresh(size + kernels.COPIED)
+        kernels.copy_labels(numbers, starts, kernels.address_of(text), offsets, kernels.address_of(out))
+        return filled.texts(offsets, out[:size]), None
 
     return finish
 

@@ -1,7 +1,10 @@
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog.table import Column
+from spark_jobs.binlog.types.base import Filled
+from spark_jobs.binlog.types.labels import _finish_enum
 from spark_jobs.errors import DecodeError
 from tests.one_value import check, column_of, read
 from tests.segment_types import ENUM, SET, ColumnType
@@ -29,6 +32,20 @@ FULL = MANY[:64]
 def test_label(kind: ColumnType, wire: str, value: str) -> None:
     check(kind, wire, value)
     assert column_of(kind).arrow == pa.string()
+
+
+@pytest.mark.parametrize("most", [1, 31, 32, 33, 255])
+def test_many_labels_of_many_rows(most: int) -> None:
+    some = np.random.default_rng(most)
+    labels = tuple("x" * int(size) for size in some.integers(1, most + 1, 40))
+    numbers = some.integers(0, 41, 900, dtype=np.uint64)
+    numbers[::7] = 0
+    validity = pa.array(np.arange(900) % 7 != 0).buffers()[1]
+    filled = Filled(900, pa.py_buffer(numbers), None, validity, -1, marked=False)
+    array, _ = _finish_enum(labels)(filled)
+    array.validate(full=True)
+    every = ["", *labels]
+    assert array.to_pylist() == [None if row % 7 == 0 else every[one] for row, one in enumerate(numbers.tolist())]
 
 
 @pytest.mark.parametrize(
