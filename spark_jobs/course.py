@@ -591,7 +591,7 @@ class _Course:
     def _move_on(self, said: Said) -> None:
         """The definition behind a statement before the first row. Raises TableStopped, DecodeError."""
         if self.standing.definition is not None:
-            definition = moved(self.standing.definition, self._operations(said)).definition
+            definition = moved(self.standing.definition, self._operations(said), said.session.moment).definition
             self.standing = replace(self.standing, definition=_or_bag(self.standing.definition, definition))
 
     def _is_dropped_by(self, said: Said) -> bool:
@@ -853,7 +853,7 @@ class _Course:
 
     def _alter(self, said: Said, logged: TableDefinition | None, before: TableDefinition) -> None:
         try:
-            stated = moved(before, self._operations(said))
+            stated = moved(before, self._operations(said), said.session.moment)
         except DecodeError as error:
             raise self._refused(said, f"changes the table, which is not applied: {error}") from error
         after = _or_bag(before, stated.definition)
@@ -933,7 +933,8 @@ class _Course:
         """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
         wanted = next(one for one in stated.definition.columns if one.name == column.name)
         is_told = wanted is not column or said.session.explicit_timestamps or column.name not in stated.is_open
-        if wanted.nullable != column.nullable or not is_told:
+        is_given = column.name in stated.fills  # which older rows have whether or not NULL is a value too
+        if (wanted.nullable != column.nullable and not is_given) or not is_told:
             raise self._refused(
                 said,
                 f"does not say what rows written before column {column.name} have in it: that depends on the server's "

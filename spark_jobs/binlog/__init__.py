@@ -13,7 +13,7 @@ from spark_jobs.binlog.events import Event, Summary, TypeCount, list_events, sum
 from spark_jobs.binlog.file_decoder import FileDecoder
 from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check_magic
 from spark_jobs.binlog.passing_over import EventAt, events_of, passed_over
-from spark_jobs.binlog.query import Session, read_session, read_session_variables
+from spark_jobs.binlog.query import Moment, Session, read_session, read_session_variables
 from spark_jobs.binlog.rows import Changes, Decoder, Presence
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
 from spark_jobs.binlog.transactions import SLICE_SCHEMA, Slicer
@@ -36,6 +36,7 @@ __all__ = [
     "FileDecoder",
     "FileHead",
     "FormatDescription",
+    "Moment",
     "Presence",
     "Session",
     "Slicer",

@@ -43,16 +43,30 @@ def read_query(event: bytes, footer: int, where: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """When a statement was begun: what CURRENT_TIMESTAMP is in it.
+
+    seconds: since 1970, UTC. micros: those of its second, which the log has where the statement asked for them. zone:
+    its session's time_zone, as it was set, where the statement used it; SYSTEM is the server's own.
+    """
+
+    seconds: int
+    micros: int | None = None
+    zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """What decides how a statement reads and what it does. None: the log does not tell.
 
     sql_mode: bits as in sql/system_variables.h. collation: id of the client's, whose character set the text is in.
-    explicit_timestamps: the server's explicit_defaults_for_timestamp.
+    explicit_timestamps: the server's explicit_defaults_for_timestamp. moment: when the statement was begun.
     """
 
     sql_mode: int | None = None
     collation: int | None = None
     explicit_timestamps: bool | None = None
+    moment: Moment | None = None
 
     @property
     def is_strict(self) -> bool:
@@ -77,25 +91,36 @@ class Session:
 
 _REAL_AS_FLOAT, _ANSI_QUOTES = 1 << 0, 1 << 2
 _NO_BACKSLASH_ESCAPES, _STRICT_TRANS_TABLES, _STRICT_ALL_TABLES = 1 << 20, 1 << 21, 1 << 22
-_SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1}
-"""Bytes of status variables by code (statement_events.h, ``Query_event_status_vars``)."""
+_SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8}
+"""Bytes of status variables by code (statement_events.h, ``Query_event_status_vars``; MariaDB: sql/log_event.h)."""
 _TEXTS = {5: 1, 6: 1, 11: 2}
 """Texts, each behind its length, of further ones: time zone, catalog, invoker."""
 _COLLATIONS = 131
 """MariaDB's Q_CHARACTER_SET_COLLATIONS: a count, then pairs of ids; it comes before the character sets (11.3 on)."""
 _TOO_MANY = 254
 """Stands for the number of databases where their names are left out."""
-_SQL_MODE, _CHARSETS, _DATABASES, _EXPLICIT_TIMESTAMPS = 1, 4, 12, 16
+_SQL_MODE, _CHARSETS, _ZONE, _DATABASES, _EXPLICIT_TIMESTAMPS = 1, 4, 5, 12, 16
+_MICROS, _MARIADB_MICROS = 13, 128
 
 
 def read_session(slice_: bytes) -> Session:
     """The session of a slice's first QUERY event, as its status variables have it; they come in a fixed order."""
-    found = _variables(slice_)
+    seconds, found = _query_in(slice_)
     mode, sets, explicit = (found.get(code) for code in (_SQL_MODE, _CHARSETS, _EXPLICIT_TIMESTAMPS))
     return Session(
         None if mode is None else int.from_bytes(mode, "little"),
         None if sets is None else int.from_bytes(sets[:2], "little"),
         None if explicit is None else bool(explicit[0]),
+        None if seconds is None else _moment(seconds, found),
+    )
+
+
+def _moment(seconds: int, found: dict[int, bytes]) -> Moment:
+    micros, zone = found.get(_MICROS, found.get(_MARIADB_MICROS)), found.get(_ZONE)
+    return Moment(
+        seconds,
+        None if micros is None else int.from_bytes(micros, "little"),
+        None if zone is None else _text(zone[1:]),
     )
 
 
@@ -105,13 +130,13 @@ def read_session_variables(slice_: bytes) -> dict[str, str]:
     Character sets and collations are ids; sql_mode has names, and a number for bits that the servers do not share.
     """
     found: dict[str, str] = {}
-    for code, value in _variables(slice_).items():
+    for code, value in _query_in(slice_)[1].items():
         found |= _PRINTED[code](value) if code in _PRINTED else {}
     return found
 
 
-def _variables(slice_: bytes) -> dict[int, bytes]:
-    """The status variables of a slice's first QUERY event, by code, up to the first that is not known or cut."""
+def _query_in(slice_: bytes) -> tuple[int | None, dict[int, bytes]]:
+    """A slice's first QUERY event: its second, and its status variables by code, up to one that is not known or cut."""
     at = len(MAGIC) if slice_.startswith(MAGIC) else 0
     while len(slice_) >= at + HEADER:
         meaning = EVENT_TYPES[slice_[at + 4]].meaning if slice_[at + 4] in EVENT_TYPES else None
@@ -119,9 +144,9 @@ def _variables(slice_: bytes) -> dict[int, bytes]:
         if meaning in (kernels.QUERY, kernels.QUERY_COMPRESSED, kernels.LOAD_QUERY):
             fixed = HEADER + (26 if meaning == kernels.LOAD_QUERY else 13)
             size = int.from_bytes(slice_[at + HEADER + _STATUS_LENGTH :][:2], "little")
-            return _by_code(slice_[at + fixed : at + fixed + size])
+            return int.from_bytes(slice_[at : at + 4], "little"), _by_code(slice_[at + fixed : at + fixed + size])
         at += max(length, HEADER)
-    return {}
+    return None, {}
 
 
 def _by_code(variables: bytes) -> dict[int, bytes]:
@@ -199,7 +224,7 @@ _PRINTED: dict[int, Callable[[bytes], dict[str, str]]] = {
         "auto_increment_offset": _number(value[2:]),
     },
     _CHARSETS: _charsets,
-    5: lambda value: {"time_zone": _text(value[1:])},
+    _ZONE: lambda value: {"time_zone": _text(value[1:])},
     8: lambda value: {"collation_database": _number(value)},
     _EXPLICIT_TIMESTAMPS: lambda value: {"explicit_defaults_for_timestamp": _number(value)},
     18: lambda value: {"default_collation_for_utf8mb4": _number(value)},

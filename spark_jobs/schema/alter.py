@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.binlog import Column, Moment, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
 from spark_jobs.schema.declared import Declared, Fill, Word, converted, declared, fill_of, with_default, words_of
 from spark_jobs.schema.definitions import PRIMARY
@@ -504,9 +504,10 @@ class _Slot:
     after: str | None = None
 
 
-def moved(before: TableDefinition, found: Sequence[Operation]) -> Moved:
+def moved(before: TableDefinition, found: Sequence[Operation], moment: Moment | None = None) -> Moved:
     """The definition after the operations of one statement, with where its columns come from.
 
+    moment: when the statement was begun, for what rows have in new columns by its clock.
     Its key is None where the statement does not tell which index takes the place of the one that went; a table without
     a key gets one by a primary key alone. Raises Unsupported.
     """
@@ -515,7 +516,7 @@ def moved(before: TableDefinition, found: Sequence[Operation]) -> Moved:
     definition = altered(before, found)
     if before.key == () and not _primary(before, found):
         definition = replace(definition, key=(), index=None)
-    new = {slot.name: fill_of(slot.declared) for slot in slots if slot.origin is None and slot.declared}
+    new = {slot.name: fill_of(slot.declared, moment) for slot in slots if slot.origin is None and slot.declared}
     fills = {name: fill for name, fill in new.items() if fill is not None}
     is_open = frozenset(slot.name for slot in slots if slot.origin is None and slot.declared and slot.declared.is_open)
     return Moved(definition, origins, fills, is_open)

@@ -18,11 +18,12 @@ import sqlglot
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
-from spark_jobs.binlog import Column, Session
+from spark_jobs.binlog import Column, Moment, Session
 from spark_jobs.binlog.types.charset_tables import COLLATIONS
 from spark_jobs.binlog.types.charsets import BINARY, UTF8, charset_of, width_of
 from spark_jobs.errors import Unsupported
 from spark_jobs.lake import quoted
+from spark_jobs.schema import moments
 from spark_jobs.schema.definitions import COMPRESSED, column_of_row
 
 
@@ -447,10 +448,11 @@ class Fill:
     exact: str | None = None
 
 
-def fill_of(one: Declared) -> Fill | None:
+def fill_of(one: Declared, moment: Moment | None = None) -> Fill | None:
     """What rows that were there before the column get; None for NULL.
 
-    Raises Unsupported where only the server knows it.
+    moment: when the statement that adds it was begun, where that is known. Raises Unsupported where only the server
+    knows it.
     """
     if one.why_unknown:
         raise Unsupported(
@@ -462,6 +464,8 @@ def fill_of(one: Declared) -> Fill | None:
     if not words and one.column.nullable:
         return None
     try:
+        if moment and (times := _timed(one.column, words, moment)):
+            return Fill(times)
         given = _given(words) if words else None
         zero = _zero_date(one.column, given)
         return Fill("NULL", zero) if zero else Fill(_literal(one.column, given))
@@ -509,6 +513,24 @@ def on_server_default(column: Column, row: dict[str, Any], is_mariadb: bool) -> 
 
 
 _BIT = 16
+
+
+def _timed(column: Column, words: tuple[Word, ...], moment: Moment) -> str | None:
+    """A time that depends on when the statement was begun, or on its time zone; None where it is none such."""
+    if words and words[0].among(*_NOW) and column.type_code in (_TIMESTAMP, _DATETIME):
+        digits = sum(int(word.text) for word in words[1:] if word.text.isdigit())
+        at = moments.now(moment, min(digits, column.meta))
+        if column.type_code == _DATETIME:
+            return f"'{moments.local(at, moment.zone).isoformat(' ')}'"
+    elif words and column.type_code == _TIMESTAMP and not _ZERO_DATE.fullmatch(words[-1].text):
+        shown = _moment(column, _given(words)).strip("'")
+        at = moments.instant(dt.datetime.fromisoformat(shown), moment.zone)
+    else:
+        return None
+    return f"TIMESTAMP'{at.replace(tzinfo=None).isoformat(' ')}Z'"
+
+
+_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 
 
 def _given(words: tuple[Word, ...]) -> _Given:
@@ -620,7 +642,7 @@ def _set(column: Column, given: _Given | None) -> str:
 
 
 def _moment(column: Column, given: _Given | None) -> str:
-    """DATE and DATETIME; a TIMESTAMP's constant depends on the session's time zone."""
+    """DATE and DATETIME, and what stands there for a TIMESTAMP, in the session's time zone."""
     pattern = r"\d{4}-\d\d-\d\d" + ("" if column.type_code == _DATE else r"( \d\d:\d\d:\d\d(?P<digits>\.\d{1,6})?)?")
     found = re.fullmatch(pattern, given.text) if given and given.kind == "string" else None
     digits = found and found.groupdict().get("digits")

@@ -1,17 +1,22 @@
 """Tables whose columns and rows statements change: downstream stays what the server has, at every pause."""
 
+import re
 from datetime import date
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.backfill import backfill_source
+from spark_jobs.config import MySQL
 from spark_jobs.lake import Checkpoint, Head, Table
 from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Position
+from spark_jobs.position import Position, Range
+from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
-from tests.fix_pipeline import Shop, require_same
+from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import Servers
+from tests.servers import SERVERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -196,3 +201,48 @@ def test_servers_that_log_types_alone(servers: Servers, server: str, spark: Spar
         assert outcome.stopped == {}
         require_same(shop, pipeline, "t")
         database.execute("DROP DATABASE ddl")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("server", SERVERS)
+def test_rows_written_before_have_the_time_of_the_statement(
+    servers: Servers, server: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    running = servers.get(server)
+    with running.connect() as connection:
+        database = Database("moments", running, connection)
+        database.execute("CREATE DATABASE moments")
+        connection.select_db("moments")
+        login = {"host": running.host, "port": running.port, "user": running.user, "password": running.password}
+        shop = Shop(spark, database, tmp_path, Server(SOURCE, MySQL.model_validate(login)).log().end)
+        pipeline = shop.pipeline()
+        shop.execute(*(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)" for name in "tuw"))
+        shop.execute(*(f"INSERT INTO {name} VALUES (1,1),(2,2)" for name in "tuw"))
+        begin = shop.run(pipeline)[0].range.start
+        shop.execute(
+            "SET time_zone = '+05:30'",
+            "DO SLEEP(1.1)",
+            "ALTER TABLE t ADD a TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, ADD b TIMESTAMP(6) NULL DEFAULT NOW(6)",
+            "ALTER TABLE t ADD c DATETIME DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, "
+            "ADD d DATETIME(3) NOT NULL DEFAULT LOCALTIMESTAMP(3) FIRST, ALGORITHM=COPY",
+            "ALTER TABLE t ADD e TIMESTAMP DEFAULT '2024-02-29 03:00:00', ADD f DATETIME DEFAULT '2024-02-29 03:00:00'",
+            "SET time_zone = 'SYSTEM'",
+            "ALTER TABLE u ADD a TIMESTAMP(3) DEFAULT CURRENT_TIMESTAMP(3)",
+            "ALTER TABLE w ADD a DATETIME DEFAULT CURRENT_TIMESTAMP",
+            "SET time_zone = '+00:00', timestamp = 1900000000.123456",
+            "ALTER TABLE u ADD b DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6), ADD c TIMESTAMP(2) DEFAULT NOW(2)",
+            "SET timestamp = DEFAULT",
+            *(f"INSERT INTO {name} (id, v) VALUES (3,3)" for name in "tuw"),
+            "UPDATE t SET v = 20 WHERE id = 2",
+        )
+        extracted, outcome = shop.run(pipeline)
+        assert [name.table for name in outcome.stopped] == ["w"], outcome.stopped
+        (stopped,) = outcome.stopped.values()
+        assert re.search(r"moments\.w: .*column a .*time zone is the server's own \(SYSTEM\)", stopped)
+        for name in "tu":
+            require_same(shop, pipeline, name)
+        again = backfill_source(
+            spark, pipeline, SOURCE, Range(begin, extracted.range.stop), lambda name: name.table != "w"
+        )
+        assert (again.stopped, again.compacted) == ({}, [])
+        database.execute("DROP DATABASE moments")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs import silver
-from spark_jobs.binlog import Column, Session, TableDefinition, TableName
+from spark_jobs.binlog import Column, Moment, Session, TableDefinition, TableName
 from spark_jobs.course import (
     Again,
     Base,
@@ -25,6 +25,7 @@ from spark_jobs.filters import Action, EventFilter, Filters
 from spark_jobs.lake import Table
 from spark_jobs.position import Position, Range
 from spark_jobs.rules import Scope
+from spark_jobs.schema.declared import Fill
 from spark_jobs.schema.definitions import Told
 from spark_jobs.schema.statements import judge
 from spark_jobs.survey import Said, Seen, Survey
@@ -491,6 +492,19 @@ def test_a_change_of_the_key_that_no_statement_explains_stops_the_table() -> Non
             steps(maps=((100, keyed(0)), (600, other)))
     with pytest.raises(TableStopped, match=r"were told apart by \(id\) up to b.000001:10, and are by \(v\) behind it"):
         steps(maps=((100, keyed(1)),), standing=Standing(keyed(0)))
+
+
+@pytest.mark.parametrize("nullable", [True, False])
+def test_rows_have_the_time_of_the_statement(nullable: bool) -> None:
+    """Whether NULL is a value of a bare TIMESTAMP depends on the server; what it was given does not."""
+    new = replace(OLD, columns=(*OLD.columns, Column("u", 17, 0, nullable=nullable)))
+    _, turn, _ = steps(
+        (500, "ALTER TABLE t ADD u TIMESTAMP DEFAULT NOW()"),
+        maps=((100, OLD), (600, new)),
+        session=Session(moment=Moment(60)),
+    )
+    assert isinstance(turn, Turn)
+    assert turn.fills == {"u": Fill("TIMESTAMP'1970-01-01 00:01:00Z'")}
 
 
 STRICT = Session(sql_mode=1 << 22)

@@ -1,6 +1,6 @@
 import pytest
 
-from spark_jobs.binlog import Column
+from spark_jobs.binlog import Column, Moment
 from spark_jobs.errors import Unsupported
 from spark_jobs.schema.declared import (
     Declared,
@@ -159,6 +159,49 @@ def test_what_is_not_known_is_refused(text: str) -> None:
 )
 def test_older_rows_get_what_the_server_gives_them(text: str, fill: str | None) -> None:
     assert fill_of(column(text)) == (fill and Fill(fill))
+
+
+HALF_PAST = Moment(1_900_000_000, 123_456, "+05:30")  # 2030-03-17 17:46:40 UTC
+
+
+@pytest.mark.parametrize(
+    "text, fill",
+    [
+        ("c TIMESTAMP DEFAULT CURRENT_TIMESTAMP", "TIMESTAMP'2030-03-17 17:46:40Z'"),
+        ("c TIMESTAMP NOT NULL DEFAULT current_timestamp() ON UPDATE NOW()", "TIMESTAMP'2030-03-17 17:46:40Z'"),
+        ("c TIMESTAMP(3) DEFAULT NOW(3)", "TIMESTAMP'2030-03-17 17:46:40.123000Z'"),
+        ("c TIMESTAMP(6) DEFAULT LOCALTIMESTAMP(6)", "TIMESTAMP'2030-03-17 17:46:40.123456Z'"),
+        ("c TIMESTAMP(6) DEFAULT NOW()", "TIMESTAMP'2030-03-17 17:46:40Z'"),  # as MariaDB lets it be
+        ("c DATETIME DEFAULT LOCALTIME", "'2030-03-17 23:16:40'"),
+        ("c DATETIME(2) DEFAULT CURRENT_TIMESTAMP(2)", "'2030-03-17 23:16:40.120000'"),
+        ("c TIMESTAMP DEFAULT '2024-02-29 03:00:00'", "TIMESTAMP'2024-02-28 21:30:00Z'"),
+        ("c TIMESTAMP(1) DEFAULT '2024-02-29 12:00:00.5'", "TIMESTAMP'2024-02-29 06:30:00.500000Z'"),
+        ("c DATETIME DEFAULT '2024-02-29 12:00:00'", "'2024-02-29 12:00:00'"),
+        ("c TIMESTAMP NULL", None),
+    ],
+)
+def test_older_rows_get_the_time_of_the_statement(text: str, fill: str | None) -> None:
+    assert fill_of(column(text), HALF_PAST) == (fill and Fill(fill))
+
+
+def test_a_timestamp_of_zeros_is_no_time_of_a_zone() -> None:
+    assert fill_of(column("c TIMESTAMP NOT NULL DEFAULT 0"), HALF_PAST) == Fill("NULL", "0000-00-00 00:00:00")
+
+
+@pytest.mark.parametrize(
+    "text, moment, why",
+    [
+        ("c TIMESTAMP(6) DEFAULT NOW(6)", Moment(1, None, "UTC"), "the fraction of its second is not in the log"),
+        ("c DATETIME DEFAULT NOW()", Moment(1, 2, "SYSTEM"), r"time zone is the server's own \(SYSTEM\)"),
+        ("c DATETIME DEFAULT NOW()", Moment(1, 2), r"time zone is the server's own \(SYSTEM\)"),
+        ("c TIMESTAMP DEFAULT '2024-02-29 12:00:00'", Moment(1, 2), r"time zone is the server's own \(SYSTEM\)"),
+        ("c DATETIME DEFAULT NOW()", Moment(1, 2, "Europe/Atlantis"), "time zone 'Europe/Atlantis' is not known here"),
+        ("c DATE DEFAULT (CURRENT_DATE)", HALF_PAST, "it is no constant"),
+    ],
+)
+def test_a_time_that_the_log_does_not_tell_is_refused(text: str, moment: Moment, why: str) -> None:
+    with pytest.raises(Unsupported, match=why):
+        fill_of(column(text), moment)
 
 
 @pytest.mark.parametrize(
