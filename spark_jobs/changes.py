@@ -115,7 +115,14 @@ class JsonChanges:
             known = self.complete(definition)
             exact = known == definition
             self._decoders[definition] = Decoder(
-                known, before="all", rows=_ROWS, gtids=True, partial=True, prepared=self._prepared, exact=exact
+                known,
+                before="all",
+                rows=_ROWS,
+                gtids=True,
+                partial=True,
+                prepared=self._prepared,
+                exact=exact,
+                redacted=True,
             )
         return self._decoders[definition]
 
@@ -157,9 +164,14 @@ def changes_of_files(
     Rows of XA transactions come when the log commits them. What is still prepared at the end is warned of by name.
     Raises DecodeError where a file is damaged or cut, after all that stands before.
     """
+    redacted: dict[str, int] = {}
     with Prepared() as prepared:
         for file, chunks in files:
-            yield from _File(file, wanted, complete, prepared).read(chunks)
+            one = _File(file, wanted, complete, prepared)
+            yield from one.read(chunks)
+            redacted |= {file: one.redacted} if one.redacted else {}
+        for file, count in redacted.items():
+            logger.warning("%s: %d events were redacted when the log was extracted, and are left out", file, count)
         for xid, place in prepared.waiting():
             logger.warning(
                 "%s: rows of XA transaction %s are left out: it is prepared, and no file given says whether it was "
@@ -176,6 +188,8 @@ class _File:
         self._prepared = prepared
         self._part_of: int | None = None
         """Where the XA transaction begins that the last slice was a part of."""
+        self.redacted = 0
+        """Events whose content was left out when the log was extracted."""
         self._shown = 0
         """Offset behind the last slice whose rows were written."""
 
@@ -192,6 +206,7 @@ class _File:
             raise Truncated(f"{self._file}:{slicer.complete}: {left}; copy the file again{written}")
 
     def _batch(self, batch: pa.RecordBatch) -> Iterator[str]:
+        self.redacted += sum(one["events"] for one in batch.column("redacted").to_pylist() if one)
         kinds, starts = batch.column("kind").to_pylist(), batch.column("transaction_start").to_pylist()
         for at, (kind, start) in enumerate(zip(kinds, starts, strict=True)):
             part = batch.slice(at, 1)
@@ -264,6 +279,9 @@ def changes_of_bronze(
     start, stop: places. Raises LakeError; SourceError and ConfigError for places.
     """
     written = JsonChanges(source, wanted)
+    left_out = bronze.redacted(_of_range(spark, lake, source, start, stop)[0])
+    if left_out:
+        logger.warning("%s: in the slices that hold this range, %s", source, left_out)
     for _, part in transactions_of_bronze(spark, lake, source, start, stop):
         for one in written.lines(part):
             yield from one.pieces
