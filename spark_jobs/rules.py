@@ -50,7 +50,7 @@ class Pattern:
 
     def covers(self, other: Self) -> bool:
         """Whether every name that matches the other one matches this one."""
-        return self.matches(_any(other.schema), _any(other.table))
+        return all(self.matches(_any(other.schema, run), _any(other.table, run)) for run in _RUNS)
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
@@ -152,13 +152,13 @@ def _unquoted(part: str) -> str:
     return part[1:-1].replace("``", "`") if part.startswith("`") else part
 
 
-def _any(glob: str) -> str:
-    """A name that stands for all that a glob matches: no other glob spells it but by its own * and ?."""
-    return glob.replace("*", "\x01" * _LONGEST_NAME).replace("?", "\x01")
+def _any(glob: str, run: int) -> str:
+    """A name that stands for those that a glob matches with ``run`` characters for each *: only * and ? spell it."""
+    return glob.replace("*", "\x01" * run).replace("?", "\x01")
 
 
-_LONGEST_NAME = 65
-"""A character more than a server's names have."""
+_RUNS = (0, 1, 2, 65)
+"""None, few, and a character more than a server's names have."""
 
 
 def _regex(glob: str) -> str:

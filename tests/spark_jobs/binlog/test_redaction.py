@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog import FileDecoder, Slicer, list_events, same_but_redacted, summarize
+from spark_jobs.binlog import Decoder, Definitions, FileDecoder, Slicer, list_events, same_but_redacted, summarize
 from spark_jobs.binlog import compression as inflating
 from spark_jobs.binlog.redaction import _padding, _payload, blanked, original
 from spark_jobs.binlog.transactions import SLICE_SCHEMA
@@ -139,6 +139,20 @@ def test_hidden_rows_are_never_taken_for_none(made: SegmentSpec) -> None:
         list(decoder.feed(joined(redacted(made.to_bytes())))), list(decoder.finish())
 
 
+@pytest.mark.parametrize("made", SPECS.values(), ids=SPECS)
+def test_a_slice_with_hidden_rows_is_refused_to_who_does_not_know_of_them(made: SegmentSpec) -> None:
+    slices = [row for row in redacted(made.to_bytes()) if row["redacted"]]
+    assert slices
+    for row in slices:
+        cells = {name: row[name] for name in ("file", "start", "context", "payload", "transaction_start")}
+        (definition,) = [
+            one for one in Definitions().of_slice(*list(cells.values())[:4]) if one.name.table == "secrets"
+        ]
+        with pytest.raises(Unsupported, match=rf"{FILE}:\d+: shop.secrets: rows of it were left out here"):
+            list(Decoder(definition, partial=True).decode(**cells))
+        assert list(Decoder(definition, partial=True, redacted=True).decode(**cells)) == []
+
+
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
 def test_a_servers_log_with_every_row_hidden_is_a_log_still(path: Path) -> None:
     content = closed(path.read_bytes())
@@ -213,6 +227,7 @@ def test_logs_that_differ_otherwise_are_not_the_same() -> None:
     content = SPECS["version 2"].to_bytes()
     mine = joined(redacted(content))
     assert not same_but_redacted(mine, content[:-1], 4)
+    assert not same_but_redacted(mine, content + b"more", 4)
     other = SegmentSpec(tables=[ORDERS, SECRETS], changes=[Insert("shop.orders", (1, "One")), *CHANGES[1:]]).to_bytes()
     assert not same_but_redacted(mine, other, 4)
     packed = joined(redacted(SPECS["compressed transactions"].to_bytes()))
@@ -237,6 +252,7 @@ def test_padding_is_one_field_of_just_so_many_bytes(left: int) -> None:
     width = widths.get(field[1], 0)
     length = int.from_bytes(field[2 : 2 + width], "little") if width else field[1]
     assert (len(field), 2 + width + length) == (left, left)
+    assert width or field[1] < 251
 
 
 def test_a_frame_that_leaves_one_byte_does_not_fit() -> None:
