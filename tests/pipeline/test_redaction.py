@@ -242,6 +242,23 @@ def _version(pipeline: Pipeline) -> int:
     return head.version
 
 
+def test_a_list_that_changes_holds_from_the_next_extraction_on(redacting: Redacting) -> None:
+    later = Redacting(redacting.spark, redacting.server, redacting.version, redacting.folder / "later")
+    later.folder.mkdir()
+    before = later.pipeline(redact=())
+    extract_source(redacting.spark, before, SOURCE)
+    ends = []
+    for at, pipeline in enumerate((later.pipeline(), later.pipeline(redact=())), 100):
+        execute(redacting.server, f"INSERT INTO shop.secrets VALUES ({at}, 'x', NULL)", "FLUSH BINARY LOGS")
+        done = extract_source(redacting.spark, pipeline, SOURCE)
+        ends.append(done.redacted_events)
+    told = bronze.redacted_in_all(lake_of(before).bronze(SOURCE), _version(before))
+    assert (ends[1], ends[0] > 0, ends[0]) == (0, True, told[0])
+    found = later.exported(before, "exported")
+    assert later.require_exported(found) == told[1]
+    assert any(SECRET.encode() in one.path.read_bytes() for one in found) == (redacting.version == "mysql-8.0")
+
+
 def test_a_table_that_was_redacted_stops_by_name_where_it_comes_into_scope(redacting: Redacting) -> None:
     pipeline = redacting.pipeline(redact=(), tables=["shop.*"])
     _, outcome = run_source(redacting.spark, pipeline, SOURCE)
