@@ -39,6 +39,8 @@ BYTES = "binlog/bytes"
 TRANSACTIONS = "binlog/transactions"
 EVENTS = "binlog/events"
 IGNORED = "binlog/ignored_events"
+REDACTED_EVENTS = "binlog/redacted_events"
+REDACTED_BYTES = "binlog/redacted_bytes"
 LAG = "binlog/lag_seconds"
 MARGIN_BYTES = "binlog/retention_margin_bytes"
 MARGIN_HOURS = "binlog/retention_margin_hours"
@@ -193,12 +195,20 @@ def of_extracted(extracted: "Extracted", table: "Table") -> Metadata:
         EVENTS: number(extracted.events),
         IGNORED: number(extracted.ignored),
         **of_gtid(extracted.gtid),
+        **_redacted(extracted),
         **_origin(extracted.stretch),
         **lag(extracted.committed_at),
         **_margin(extracted.margin),
         **_pace(BYTES_PER_SECOND, extracted.bytes, extracted.seconds),
         **of_head(extracted.head, table),
     }
+
+
+def _redacted(extracted: "Extracted") -> Metadata:
+    """Of a source that keeps rows of tables out; nothing where there were none."""
+    if not extracted.redacted_events:
+        return {}
+    return {REDACTED_EVENTS: number(extracted.redacted_events), REDACTED_BYTES: number(extracted.redacted_bytes)}
 
 
 def of_compacted(compacted: "Compacted", table: "Table") -> Metadata:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import bronze
+from spark_jobs.binlog import FormatDescription, same_but_redacted
 from spark_jobs.bronze import Held
 from spark_jobs.config import Pipeline
 from spark_jobs.earlier import Earlier, Origin, land
@@ -23,6 +24,7 @@ from spark_jobs.extract import Extracted, extract
 from spark_jobs.lake import Lake
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position, Range
+from spark_jobs.redaction import Redaction
 from spark_jobs.schema_history import follow
 from spark_jobs.session import session_over
 from spark_jobs.source import Part
@@ -41,19 +43,20 @@ class Restored:
 
 def read_archive(spark: SparkSession, pipeline: Pipeline, name: str, folder: Path) -> Restored:
     """Reads from a folder of binlog files what bronze lacks. Raises SourceError, DecodeError, LakeError, LostRace."""
-    lake, files = lake_of(pipeline), Files(name, folder)
+    lake, files, start = lake_of(pipeline), Files(name, folder), pipeline.sources[name].start
+    redact = Redaction.of(pipeline.sources[name].redact)
     brief = session_over(spark, 0)
     held = Held.any(lake, name)
     if held is None:
-        found = Restored(name, None, 0, extract(brief, lake, files, pipeline.sources[name].start))
+        found = Restored(name, None, 0, extract(brief, lake, files, start, redact=redact))
     else:
         with about(name):
-            found = _into(brief, lake, files, held, pipeline.sources[name].start)
+            found = _into(brief, lake, files, held, start, redact)
     follow(brief, lake, name)
     return found
 
 
-def _into(spark: SparkSession, lake: Lake, files: Files, held: Held, start: str) -> Restored:
+def _into(spark: SparkSession, lake: Lake, files: Files, held: Held, start: str, redact: Redaction | None) -> Restored:
     listed, end = files.log(), held.checkpoint.position
     goes_on = end.file in [file.name for file in listed.files] and listed.end > end
     pieces = Earlier(held, [Origin(files, str(files.directory))]).all_there_is()
@@ -63,10 +66,10 @@ def _into(spark: SparkSession, lake: Lake, files: Files, held: Held, start: str)
             f"{files.directory} holds {listed.files[0].name} to {listed.files[-1].name}, and bronze {whole}: no file "
             "in it continues bronze at either end"
         )
-    restored = land(spark, held, pieces)
+    restored = land(spark, held, pieces, redact)
     if goes_on:
         _require_same_log(spark, held, files, end)
-    extracted = extract(spark, lake, files, start) if goes_on else None
+    extracted = extract(spark, lake, files, start, redact=redact) if goes_on else None
     return Restored(files.name, restored[0].range if restored else None, sum(one.bytes for one in restored), extracted)
 
 
@@ -77,9 +80,18 @@ def _require_same_log(spark: SparkSession, held: Held, files: Files, end: Positi
     # theirs, and the CRC32 of what ends with its own depends on its length alone.
     mine = slices.where(f"stretch = {end.stretch} AND number = {end.number} AND start > 0")
     for row in mine.select("start", "stop", F.sha2("payload", 256).alias("digest")).orderBy("start").collect():
-        _, chunks = files.reading()(Part(end.file, row["start"], row["stop"]))
-        if sha256(b"".join(chunks)).hexdigest() != row["digest"]:
+        description, chunks = files.reading()(Part(end.file, row["start"], row["stop"]))
+        content = b"".join(chunks)
+        is_same = sha256(content).hexdigest() == row["digest"]
+        if not is_same and not _is_redacted(mine, row["start"], content, description):
             raise SourceError(
                 f"{files.directory / end.file}: is not the file that bronze holds up to {end}: its bytes from "
                 f"{row['start']} to {row['stop']} differ"
             )
+
+
+def _is_redacted(slices: DataFrame, start: int, content: bytes, description: FormatDescription | None) -> bool:
+    """Whether a slice of bronze is what the folder has there, but for events that were redacted."""
+    assert description is not None, "slices at the beginning of a file are not asked for"
+    (row,) = slices.where(f"start = {start}").select("payload").collect()
+    return same_but_redacted(bytes(row["payload"]), content, description.footer)

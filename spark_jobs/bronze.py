@@ -48,11 +48,19 @@ COLUMNS = {
 }
 """Names and Spark types. The first four stand first because Delta keeps minima and maxima of them alone."""
 
+REDACTED_COLUMN = {
+    "redacted": "STRUCT<events: INT, bytes: BIGINT, tables: ARRAY<STRUCT<schema: STRING, table: STRING>>>"
+}
+"""Of sources that keep rows of tables out (``redact:``): how much of a slice is not the server's own; null for none of
+it. Other sources' tables do not have the column."""
+
 PROPERTIES = {"delta.dataSkippingNumIndexedCols": "4"}
 DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
+REDACTED_DDL = ", ".join(f"`{name}` {kind}" for name, kind in (COLUMNS | REDACTED_COLUMN).items())
 
 _ADDED = {"stretch": pa.int32(), "number": pa.int64(), "server_uuid": pa.string()}
 ARROW = pa.schema([(name, _ADDED[name]) if name in _ADDED else SLICE_SCHEMA.field(name) for name in COLUMNS])
+REDACTED_ARROW = ARROW.append(SLICE_SCHEMA.field("redacted"))
 
 READING = {
     # A batch of the defaults (4,096 and 10,000 rows) of 1 MiB payloads would be gigabytes.
@@ -207,6 +215,45 @@ def last_gtid(held: Held, within: Range) -> str | None:
     found = held.table.scan(held.version, ["stretch", "number", "start", "gtid"], meant, rows=1 << 16)
     slices = [tuple(row.values()) for batch in found for row in batch.to_pylist()]
     return str(max(slices)[-1]) if slices else None
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """What was left out of a part of the log: events, the bytes that are not the server's own for it, and tables."""
+
+    events: int
+    bytes: int
+    tables: tuple[str, ...]
+
+    def __str__(self) -> str:
+        of = f" of {', '.join(self.tables)}" if self.tables else ""
+        return f"{self.events} events{of} redacted, in {self.bytes} bytes"
+
+
+def redacted(slices: DataFrame) -> Redacted | None:
+    """What was left out of slices; None where nothing was. Reads no payload."""
+    if "redacted" not in slices.columns:
+        return None
+    names = F.flatten(F.collect_set("redacted.tables"))
+    sums = slices.where("redacted IS NOT NULL").agg(
+        F.sum("redacted.events").alias("events"),
+        F.sum("redacted.bytes").alias("bytes"),
+        F.array_sort(F.array_distinct(F.transform(names, lambda one: F.concat_ws(".", one["schema"], one["table"])))),
+    )
+    events, size, tables = sums.collect()[0]
+    return Redacted(events, size, tuple(tables)) if events else None
+
+
+def redacted_in_all(bronze: Table, version: int) -> tuple[int, int]:
+    """Blanked events, and bytes that are not the server's own for them, in all of bronze, without a JVM."""
+    if "redacted" not in bronze.columns():
+        return 0, 0
+    found = [
+        one
+        for batch in bronze.scan(version, ["redacted"], pc.field("redacted").is_valid(), rows=1 << 16)
+        for one in batch.column("redacted").to_pylist()
+    ]
+    return sum(one["events"] for one in found), sum(one["bytes"] for one in found)
 
 
 def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> DataFrame:

@@ -116,7 +116,14 @@ class JsonChanges:
             known = self.complete(definition)
             exact = known == definition
             self._decoders[definition] = Decoder(
-                known, before="all", rows=_ROWS, gtids=True, partial=True, prepared=self._prepared, exact=exact
+                known,
+                before="all",
+                rows=_ROWS,
+                gtids=True,
+                partial=True,
+                prepared=self._prepared,
+                exact=exact,
+                redacted=True,
             )
         return self._decoders[definition]
 
@@ -158,9 +165,14 @@ def changes_of_files(
     Rows of XA transactions come when the log commits them. What is still prepared at the end is warned of by name.
     Raises DecodeError where a file is damaged or cut, after all that stands before.
     """
+    redacted: dict[str, int] = {}
     with Prepared() as prepared:
         for file, chunks in files:
-            yield from _File(file, wanted, complete, prepared).read(chunks)
+            one = _File(file, wanted, complete, prepared)
+            yield from one.read(chunks)
+            redacted |= {file: one.redacted} if one.redacted else {}
+        for file, count in redacted.items():
+            logger.warning("%s: %d events were redacted when the log was extracted, and are left out", file, count)
         for xid, place in prepared.waiting():
             logger.warning(
                 "%s: rows of XA transaction %s are left out: it is prepared, and no file given says whether it was "
@@ -177,6 +189,8 @@ class _File:
         self._prepared = prepared
         self._part_of: int | None = None
         """Where the XA transaction begins that the last slice was a part of."""
+        self.redacted = 0
+        """Events whose content was left out when the log was extracted."""
         self._shown = 0
         """Offset behind the last slice whose rows were written."""
 
@@ -193,6 +207,7 @@ class _File:
             raise Truncated(f"{self._file}:{slicer.complete}: {left}; copy the file again{written}")
 
     def _batch(self, batch: pa.RecordBatch) -> Iterator[str]:
+        self.redacted += sum(one["events"] for one in batch.column("redacted").to_pylist() if one)
         kinds, starts = batch.column("kind").to_pylist(), batch.column("transaction_start").to_pylist()
         for at, (kind, start) in enumerate(zip(kinds, starts, strict=True)):
             part = batch.slice(at, 1)
@@ -268,6 +283,9 @@ def changes_of_bronze(
     written = JsonChanges(source, wanted, prepared=True)
     held = _of_range(spark, lake, source, start, stop)
     slices = held.taking_effect()
+    left_out = bronze.redacted(slices)
+    if left_out:
+        logger.warning("%s: in the slices that hold this range, %s", source, left_out)
     places = (F.coalesce(f"{EFFECT}.{name}", name) for name in ("stretch", "number", "start"))
     for row in slices.orderBy(*places, "start").toLocalIterator(prefetchPartitions=True):
         cells = _cells(row)

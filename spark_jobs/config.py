@@ -225,6 +225,16 @@ class Source(_Model):
     ``file`` and ``at``."""
     start: Annotated[str, AfterValidator(_start)] = "earliest"
     """Where the first run begins: ``earliest``, ``latest``, or a place (a position, a GTID set, a time)."""
+    redact: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
+    """Patterns of tables whose rows bronze never has, as in ``tables``: what a run reads of them is blanked before
+    anything is written. They must not be in scope."""
+
+    @field_validator("redact")
+    @classmethod
+    def _names_some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value and all(text.startswith("!") for text in value):
+            raise ValueError("only excludes tables; name first those whose rows bronze is not to have")
+        return value
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -670,7 +680,25 @@ def _cross_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name in sources if isinstance(sources, dict) else ():
         if not _SOURCE_NAME.fullmatch(str(name)):
             yield f"sources.{name}", "a source's name is made of letters, digits and _, and begins with no digit"
+    yield from _redaction_problems(sources, values.get("tables"))
     yield from _route_problems(values.get("routes"), list(sources) if isinstance(sources, dict) else [])
+
+
+def _redaction_problems(sources: Any, tables: Any) -> Iterator[tuple[str, str]]:
+    """Tables in scope whose rows bronze is not to have, as far as patterns tell."""
+    scope = _scope(tables)
+    for name, source in _items(sources):
+        listed = (
+            source.redact if isinstance(source, Source) else source.get("redact") if isinstance(source, dict) else ()
+        )
+        texts = [text for text in listed if _pattern_text(text)] if isinstance(listed, list | tuple) else []
+        redacted = Scope.parse(texts)
+        for at, text in enumerate(texts):
+            if scope and not text.startswith("!") and scope.may_share(redacted, Pattern.parse(text)):
+                yield (
+                    f"sources.{name}.redact[{at}]",
+                    f'{text} can be in scope, by tables:, and there would be no rows of it; list "!{text}" last there',
+                )
 
 
 def _route_problems(rules: Any, sources: list[Any]) -> Iterator[tuple[str, str]]:

@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, schema_history
-from spark_jobs.binlog import FileHead, read_head
+from spark_jobs.binlog import FileHead, read_head, same_but_redacted
 from spark_jobs.bronze import Held
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
-from spark_jobs.extract import slices_of
+from spark_jobs.extract import append, slices_of
 from spark_jobs.gtid import Gtids, MysqlGtids, union
 from spark_jobs.lake import Checkpoint, new_batch
 from spark_jobs.landed import Places
@@ -32,6 +32,7 @@ from spark_jobs.margin import begun
 from spark_jobs.pipeline import endpoints_of, lake_of
 from spark_jobs.place import Place, parse_place
 from spark_jobs.position import FIRST_EVENT, Position, Range, file_number
+from spark_jobs.redaction import Redaction
 from spark_jobs.session import session_over
 from spark_jobs.source import Log, Part, Reading, Source
 from spark_jobs.source.files import Files
@@ -96,7 +97,7 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
     with about(name):
         wanted = Earlier(held, origins_of(pipeline, name, archive))
         brief = session_over(spark, 0)
-        found = land(brief, held, wanted.back_to(back_to))
+        found = land(brief, held, wanted.back_to(back_to), Redaction.of(pipeline.sources[name].redact))
         schema_history.follow(brief, lake_of(pipeline), name)
         return found
 
@@ -324,9 +325,7 @@ class Earlier:
             _require_follows(origin.source, listed, parts[-1].file, seam)
         elif not seam.content:
             self._require_same_file(origin, seam.file)
-        elif there.size < stop or _bytes(origin.source.reading(), Part(seam.file, seam.start, stop)) != _plain_bytes(
-            seam.content, seam.start
-        ):
+        elif there.size < stop or not _same(origin.source.reading(), Part(seam.file, seam.start, stop), seam.content):
             raise SourceError(
                 f"its {seam.file} is not the file that bronze begins in: the bytes from {seam.start} to {stop} differ, "
                 "so it is another log"
@@ -359,7 +358,7 @@ def parts_before(listed: Log, lowest: Position, oldest: Position, stretch: Stret
     return found
 
 
-def land(spark: SparkSession, held: Held, pieces: Sequence[Piece]) -> list[Fetched]:
+def land(spark: SparkSession, held: Held, pieces: Sequence[Piece], redact: Redaction | None = None) -> list[Fetched]:
     """Lands pieces, each in one commit under the position that bronze has. Raises LostRace."""
     done, head = [], held.head
     for piece in pieces:
@@ -367,9 +366,10 @@ def land(spark: SparkSession, held: Held, pieces: Sequence[Piece]) -> list[Fetch
         name, oldest = piece.origin.source.name, bronze.oldest(head.checkpoint)
         said = (piece.parts[0].file, piece.parts[-1].file, piece.bytes, piece.origin.called)
         log.info("%s: putting back %s to %s, %d bytes, from %s", name, *said)
-        slices = slices_of(spark, name, oldest.stretch, piece.parts, piece.uuid, piece.origin.source.reading())
+        reading = piece.origin.source.reading()
+        slices = slices_of(spark, name, oldest.stretch, piece.parts, piece.uuid, reading, redact=redact)
         notes = head.checkpoint.notes | {"oldest": str(piece.first)} | _index(head.checkpoint, piece)
-        head = held.table.append(slices, head, Checkpoint(head.checkpoint.position, new_batch(), RESTORED, notes))
+        head = append(held.table, slices, head, Checkpoint(head.checkpoint.position, new_batch(), RESTORED, notes))
         files = len({part.file for part in piece.parts})
         done.append(Fetched(name, Range(piece.first, oldest), files, piece.bytes, piece.origin.called))
     return done
@@ -431,6 +431,15 @@ def _require_follows(source: Source, listed: Log, name: str, seam: _Seam) -> Non
 def _bytes(reading: Reading, part: Part) -> bytes:
     """A part's bytes, the flag for being in use cleared."""
     return _plain_bytes(b"".join(map(bytes, reading(part)[1])), part.start)
+
+
+def _same(reading: Reading, part: Part, content: bytes) -> bool:
+    """Whether a part is this content, but for events that were redacted."""
+    there, content = _bytes(reading, part), _plain_bytes(content, part.start)
+    if there == content:
+        return True
+    description = reading(part)[0] or read_head([there], part.file).format
+    return same_but_redacted(there, content, description.footer)
 
 
 def _plain_bytes(content: bytes, start: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Bronze -> binlog files, byte for byte what the server wrote.
+"""Bronze -> binlog files, byte for byte what the server wrote, but for what was redacted when it was extracted.
 
 Put here: putting slices together again, and proving that none is missing. Not here: reading files as a source.
 """
@@ -26,12 +26,14 @@ class Exported:
     """One file written. ``start`` is 0 for a whole file; a part is named after the offset that it begins at.
 
     partial: what bronze does not hold of the file, and why; None for all that its server wrote until it was read.
+    redacted: what was left out when it was extracted, its bytes blank; None for nothing.
     """
 
     path: Path
     start: int
     size: int
     partial: str | None = None
+    redacted: bronze.Redacted | None = None
 
 
 def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterator[Exported]:
@@ -71,14 +73,16 @@ def _written(
         is_whole = not start and (stretch is None or stretch.holds_whole(held.file))
         path = folder / (name if is_whole else f"{name}.from-{start}")
         log.info("%s: writing %s, %d bytes", held.file, path, stop - start)
+        mine = slices.where(f"start >= {start} AND start < {stop}")
         try:
             with path.open("xb") as out:
-                _copy(slices.where(f"start >= {start} AND start < {stop}"), held.file, start, out)
+                _copy(mine.select("start", "stop", "payload").orderBy("start"), held.file, start, out)
         except FileExistsError as error:
             raise SourceError(f"{path} is there already; export into an empty folder") from error
         except OSError as error:
             raise SourceError(f"{path}: cannot be written: {error.strerror}") from error
-        yield Exported(path, start, stop - start, None if is_whole else _partial(start, stop, held, stretch))
+        partial = None if is_whole else _partial(start, stop, held, stretch)
+        yield Exported(path, start, stop - start, partial, bronze.redacted(mine))
 
 
 def _runs(held: HeldFile, stretch: Stretch | None) -> list[tuple[int, int]]:
@@ -98,8 +102,7 @@ def _partial(start: int, stop: int, held: HeldFile, stretch: Stretch | None) -> 
 
 def _slices(spark: SparkSession, table: Table, version: int, held: HeldFile) -> DataFrame:
     slices = bronze.read_all(spark, table, version)
-    mine = slices.where((F.col("stretch") == held.stretch) & (F.col("number") == held.place[1]))
-    return mine.select("start", "stop", "payload").orderBy("start")
+    return slices.where((F.col("stretch") == held.stretch) & (F.col("number") == held.place[1]))
 
 
 def _copy(slices: DataFrame, file: str, start: int, out: BinaryIO) -> None:

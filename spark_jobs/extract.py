@@ -10,7 +10,7 @@ file or dump connection and must end exactly where the driver said, at the end o
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from spark_jobs.follow import beginning, onward
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.margin import Margin, margin
 from spark_jobs.position import Position, Range, file_number
+from spark_jobs.redaction import Redaction
 from spark_jobs.source import Part, Reading, Source
 from spark_jobs.stretches import NOTE, Stretch, to_notes
 
@@ -52,6 +53,9 @@ class Extracted:
     """What the source still had of its log before ``range``."""
     stretch: Stretch | None = None
     """That of the range's end."""
+    redacted_events: int = 0
+    redacted_bytes: int = 0
+    """Bytes of the log that are not the server's own, for redacted events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Plan:
     begin: Position
     stretches: tuple[Stretch, ...]
     margin: Margin | None = None
+    redact: Redaction | None = None
 
     @property
     def stretch(self) -> Stretch:
@@ -83,16 +88,24 @@ class Plan:
         return Checkpoint(self.range.stop, new_batch(), notes=said | told | {NOTE: to_notes(self.stretches)})
 
 
-def extract(spark: SparkSession, lake: Lake, source: Source, start: str, until: Position | None = None) -> Extracted:
+def extract(
+    spark: SparkSession,
+    lake: Lake,
+    source: Source,
+    start: str,
+    until: Position | None = None,
+    redact: Redaction | None = None,
+) -> Extracted:
     """Reads a source from bronze's head to its end as it is now. Raises SourceError, DecodeError, LakeError.
 
     ``start`` (``earliest``, ``latest``, or a place: a position, a GTID set, a time) counts only while bronze is empty.
-    ``until``: a transaction's end before which the log goes on, but nothing is read of it.
+    ``until``: a transaction's end before which the log goes on, but nothing is read of it. ``redact``: the tables whose
+    rows are blanked before anything is written.
     """
     began = time.monotonic()
     table = lake.bronze(source.name)
     with about(source.name):
-        planned = plan(table, source, start, until)
+        planned = replace(plan(table, source, start, until), redact=redact)
         if planned.opens:
             log.warning(
                 "%s: another log goes on behind %s: stretch %d, from %s on%s",
@@ -126,9 +139,11 @@ def plan(table: Table, source: Source, start: str, until: Position | None = None
 def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:
     """Reads the planned parts in parallel and commits them. Raises LostRace where the head has moved since."""
     seen = Observation()
-    slices = slices_of(spark, planned.source, planned.stretch.number, planned.parts, planned.uuid, reading)
-    slices = slices.observe(seen, *(F.expr(sql).alias(name) for name, sql in _SUMS.items()))
-    head = table.append(slices, planned.head, planned.checkpoint())
+    source, stretch = planned.source, planned.stretch.number
+    slices = slices_of(spark, source, stretch, planned.parts, planned.uuid, reading, redact=planned.redact)
+    wanted = _SUMS | (_REDACTED_SUMS if planned.redact else {})
+    slices = slices.observe(seen, *(F.expr(sql).alias(name) for name, sql in wanted.items()))
+    head = append(table, slices, planned.head, planned.checkpoint())
     sums = seen.get
     return Extracted(
         source=planned.source,
@@ -145,7 +160,20 @@ def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, beg
         margin=planned.margin,
         stretch=planned.stretch,
         seconds=time.monotonic() - began,
+        redacted_events=sums.get("redacted_events") or 0,
+        redacted_bytes=sums.get("redacted_bytes") or 0,
     )
+
+
+def append(table: Table, slices: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+    """Appends slices to bronze, which gets the column of what is redacted with the first that have it.
+
+    Raises LostRace.
+    """
+    has_redacted = "redacted" in slices.columns
+    if head.design and has_redacted:
+        head = replace(head, design=replace(head.design, columns=head.design.columns | bronze.REDACTED_COLUMN))
+    return table.append(slices, replace(head, widens=has_redacted), checkpoint)
 
 
 _TASKS = 8
@@ -161,6 +189,7 @@ _SUMS = {
     "gtid": "max_by(gtid, if(gtid IS NULL, NULL, struct(number, start)))",  # heads and ROTATEs have none
 }
 """What is counted of the slices while they are written, as SQL."""
+_REDACTED_SUMS = {"redacted_events": "sum(redacted.events)", "redacted_bytes": "sum(redacted.bytes)"}
 
 
 def _utc(micros: int | None) -> datetime | None:
@@ -182,12 +211,20 @@ def _size(planned: Plan) -> int:
     return sum(part.stop - part.start for part in planned.parts)
 
 
-def slices_of(
-    spark: SparkSession, source: str, stretch: int, parts: tuple[Part, ...], uuid: str | None, reading: Reading
+def slices_of(  # noqa: PLR0913 - a part's place and its reader
+    spark: SparkSession,
+    source: str,
+    stretch: int,
+    parts: tuple[Part, ...],
+    uuid: str | None,
+    reading: Reading,
+    *,
+    redact: Redaction | None = None,
 ) -> DataFrame:
     """Bronze rows of parts of files, to be written: each task reads those that its rows' ids stand for, in order."""
     ids = bronze.writing(spark).range(0, len(parts), 1, tasks_for(parts))
-    return ids.mapInArrow(slicing_task(source, stretch, parts, uuid, reading), bronze.DDL)
+    columns = bronze.REDACTED_DDL if redact else bronze.DDL
+    return ids.mapInArrow(slicing_task(source, stretch, parts, uuid, reading, redact), columns)
 
 
 def tasks_for(parts: Sequence[Part]) -> int:
@@ -200,7 +237,12 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def slicing_task(
-    source: str, stretch: int, parts: tuple[Part, ...], uuid: str | None, reading: Reading
+    source: str,
+    stretch: int,
+    parts: tuple[Part, ...],
+    uuid: str | None,
+    reading: Reading,
+    redact: Redaction | None = None,
 ) -> Callable[[Batches], Batches]:
     """A mapInArrow function from ids of parts to bronze rows."""
 
@@ -208,19 +250,18 @@ def slicing_task(
         for batch in ids:
             for at in batch.column(0).to_pylist():
                 with about(source):
-                    yield from _read(parts[at], stretch, uuid, reading)
+                    for cut in _read(parts[at], reading, redact):
+                        yield _bronze_rows(cut, stretch, uuid, bronze.REDACTED_ARROW if redact else bronze.ARROW)
 
     return run
 
 
-def _read(part: Part, stretch: int, uuid: str | None, reading: Reading) -> Batches:
+def _read(part: Part, reading: Reading, redact: Redaction | None) -> Batches:
     format_, chunks = reading(part)
-    slicer = Slicer(part.file, part.start, format_)
+    slicer = Slicer(part.file, part.start, format_, redact=redact)
     for chunk in chunks:
-        for cut in slicer.feed(chunk):
-            yield _bronze_rows(cut, stretch, uuid)
-    for cut in slicer.finish():
-        yield _bronze_rows(cut, stretch, uuid)
+        yield from slicer.feed(chunk)
+    yield from slicer.finish()
     if slicer.complete != part.stop:
         raise DecodeError(
             f"{part.file}:{slicer.complete}: the log was to be read to {part.stop}, but its last complete transaction "
@@ -228,13 +269,15 @@ def _read(part: Part, stretch: int, uuid: str | None, reading: Reading) -> Batch
         )
 
 
-def _bronze_rows(cut: pa.RecordBatch, stretch: int, uuid: str | None) -> pa.RecordBatch:
+def _bronze_rows(
+    cut: pa.RecordBatch, stretch: int, uuid: str | None, columns: pa.Schema = bronze.ARROW
+) -> pa.RecordBatch:
     file = cut.column("file")[0].as_py()
     added = {"stretch": stretch, "number": file_number(file), "server_uuid": uuid}
-    columns = [
+    arrays = [
         pa.repeat(pa.scalar(added[field.name], field.type), cut.num_rows)
         if field.name in added
         else cut.column(field.name)
-        for field in bronze.ARROW
+        for field in columns
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=bronze.ARROW)
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)

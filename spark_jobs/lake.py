@@ -103,6 +103,8 @@ class Head:
     design: "Design | None" = None
     """Of a table that is not there yet, or is to begin anew: its next commit makes it, or puts rows and columns in the
     place of all that it has, and holds a position as any other."""
+    widens: bool = False
+    """Whether its next commit adds columns that the table does not have; they are an error otherwise."""
     whole: Checkpoint | None = None
     """What the newest commit says of all, where ``checkpoint`` is what it says of a part (parts.py)."""
 
@@ -268,7 +270,7 @@ class Table:
         properties = {}
         if head.design:
             rows, properties = head.design.of(rows), head.design.properties
-        options = _commit_options(head, checkpoint) | properties
+        options = _commit_options(head, checkpoint) | properties | ({"mergeSchema": "true"} if head.widens else {})
         writer = rows.write.format("delta").mode("append").options(**options)
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
 

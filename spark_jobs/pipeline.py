@@ -33,6 +33,7 @@ from spark_jobs.overlay import UNSEEN
 from spark_jobs.parts import PartTable, SharedPart
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry, Target
+from spark_jobs.redaction import Redaction
 from spark_jobs.routes import Destination, Name
 from spark_jobs.schema.declared import on_server_default
 from spark_jobs.schema.statements import Effect
@@ -126,7 +127,8 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
         shares = pipeline.routing.shares(name)
         reading = reading_of(lake, source, pipeline.sources[name].schema_dump, on_server_default)
         now = source.now() if shares and until is None else None
-        done = extract(brief, lake, source, pipeline.sources[name].start, until)
+        settings = pipeline.sources[name]
+        done = extract(brief, lake, source, settings.start, until, Redaction.of(settings.redact))
         follow(brief, lake, name, reading)
         if shares:
             try:

@@ -48,6 +48,10 @@ class Pattern:
         """Whether some name matches both."""
         return _meet(self.schema, other.schema) and _meet(self.table, other.table)
 
+    def covers(self, other: Self) -> bool:
+        """Whether every name that matches the other one matches this one."""
+        return all(self.matches(_any(other.schema, run), _any(other.table, run)) for run in _RUNS)
+
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
         return re.compile("\0".join(map(_regex, (self.schema, self.table))), re.DOTALL)
@@ -106,6 +110,23 @@ class Scope:
     def holds(self, schema: str, table: str) -> bool:
         return self._matches(schema, table) and self.why_helper(schema, table) is None
 
+    def may_share(self, other: Self, wanted: Pattern) -> bool:
+        """Whether a table that matches ``wanted``, a pattern of the other scope, may be in both, as patterns tell."""
+        own = [pattern for pattern, is_wanted in self.rules if is_wanted]
+        named = own or ([] if wanted.schema in SYSTEM_SCHEMAS else [Pattern("*", "*")])
+        return any(
+            pattern.meets(wanted)
+            and not self._excludes(pattern, wanted, behind=pattern)
+            and not other._excludes(pattern, wanted, behind=wanted)
+            for pattern in named
+        )
+
+    def _excludes(self, one: Pattern, two: Pattern, behind: Pattern) -> bool:
+        """Whether a line that excludes, behind the last one of a pattern, covers all that two patterns share."""
+        places = [at for at, (pattern, is_wanted) in enumerate(self.rules) if is_wanted and pattern == behind]
+        later = self.rules[places[-1] + 1 :] if places else self.rules
+        return any(not is_wanted and (rule.covers(one) or rule.covers(two)) for rule, is_wanted in later)
+
     def why_helper(self, schema: str, table: str) -> str | None:
         """Why a table that the patterns match is taken for one that a tool works with; None where it is not."""
         found = self.helpers.of(schema, table)
@@ -129,6 +150,15 @@ class Scope:
 
 def _unquoted(part: str) -> str:
     return part[1:-1].replace("``", "`") if part.startswith("`") else part
+
+
+def _any(glob: str, run: int) -> str:
+    """A name that stands for those that a glob matches with ``run`` characters for each *: only * and ? spell it."""
+    return glob.replace("*", "\x01" * run).replace("?", "\x01")
+
+
+_RUNS = (0, 1, 2, 65)
+"""None, few, and a character more than a server's names have."""
 
 
 def _regex(glob: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from spark_jobs import published, skips
+from spark_jobs import bronze, published, skips
 from spark_jobs.binlog import TableName
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import SourceError, StratalogError, about
@@ -74,7 +74,9 @@ class SourceStatus:
 
     The margin is what the source still has of its log before bronze's end; ``warning`` says that it is below a limit.
     ``endpoint``: the server that bronze's end comes from; ``endpoints``: where there are several. ``skips``: the events
-    that are passed over, quarantined_events of them: table, position, event, and since when (skipped_at).
+    that are passed over, quarantined_events of them: table, position, event, and since when (skipped_at). ``redacted``:
+    of a source that redacts tables, how many events of bronze are blank and how many bytes are not the server's own for
+    it, null where none are.
     """
 
     source: str
@@ -92,9 +94,11 @@ class SourceStatus:
     stretch: int | None = None
     endpoints: list[EndpointStatus] = field(default_factory=list)
     skips: list[dict[str, str]] = field(default_factory=list)
+    redacted: dict[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """``redacted`` only where there is something."""
+        return {name: value for name, value in asdict(self).items() if name != "redacted" or value}
 
 
 def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
@@ -122,6 +126,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
         stretch=last.number if last else None,
         endpoints=_endpoints(endpoints),
         skips=[_skip(one) for one in passed_over],
+        redacted=_redacted(table, head) if head else None,
     )
 
 
@@ -184,6 +189,11 @@ def _end_of(source: Source) -> Position | None:
         return source.log().end
     except StratalogError:  # the same that the caller has told already
         return None
+
+
+def _redacted(table: Table, head: Head) -> dict[str, int] | None:
+    events, size = bronze.redacted_in_all(table, head.version)
+    return {"events": events, "bytes": size} if events else None
 
 
 def _skip(one: skips.Skip) -> dict[str, str]:

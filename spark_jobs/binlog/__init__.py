@@ -14,16 +14,19 @@ from spark_jobs.binlog.file_decoder import FileDecoder
 from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check_magic
 from spark_jobs.binlog.passing_over import EventAt, events_of, passed_over
 from spark_jobs.binlog.query import Moment, Session, read_session, read_session_variables
+from spark_jobs.binlog.redaction import NOT_JUDGED, Rule, same_but_redacted
 from spark_jobs.binlog.rows import Changes, Decoder, Presence
 from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
-from spark_jobs.binlog.transactions import SLICE_SCHEMA, Slicer
+from spark_jobs.binlog.transactions import REDACTED, SLICE_SCHEMA, Slicer
 from spark_jobs.binlog.types import OLD_TWINS
 from spark_jobs.binlog.xa import XaStep, xa_step
 
 __all__ = [
     "EVENT_TYPES",
     "MAGIC",
+    "NOT_JUDGED",
     "OLD_TWINS",
+    "REDACTED",
     "SLICE_SCHEMA",
     "Changes",
     "Column",
@@ -38,6 +41,7 @@ __all__ = [
     "FormatDescription",
     "Moment",
     "Presence",
+    "Rule",
     "Session",
     "Slicer",
     "Summary",
@@ -55,6 +59,7 @@ __all__ = [
     "read_head",
     "read_session",
     "read_session_variables",
+    "same_but_redacted",
     "same_layout",
     "summarize",
     "xa_step",

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.framing import Bytes, Scan, TableMaps, open_slice
 from spark_jobs.binlog.payload import Payloads
+from spark_jobs.binlog.redaction import IGNORABLE
 from spark_jobs.binlog.table import TableDefinition, parse_table_map
 
 
@@ -41,8 +42,9 @@ class Definitions:
 
 
 def _first_uses(found: Scan, places: NDArray[np.int64]) -> dict[int, int]:
-    """The place of the first row event of each table map."""
+    """The place of the first row event of each table map; a redacted one is of its table still."""
     rows = (found.mark & kernels.MARK_ROWS) != 0
+    rows |= (found.code == IGNORABLE) & (found.table >= 0)
     used, first = np.unique(found.table[rows], return_index=True)
     return {
         ordinal: place

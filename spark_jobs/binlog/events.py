@@ -19,12 +19,15 @@ from spark_jobs.binlog.format_description import HEADER, MAGIC
 from spark_jobs.binlog.framing import Scan, map_name
 from spark_jobs.binlog.payload import Payloads, payload_note
 from spark_jobs.binlog.query import read_query
+from spark_jobs.binlog.redaction import IGNORABLE, original
 from spark_jobs.errors import DecodeError, Truncated
 from spark_jobs.gtid import MysqlGtids, NoGtids
 
 __all__ = ["EVENT_TYPES", "Event", "EventType", "Summary", "TypeCount", "list_events", "summarize", "type_name"]
 
 _LEAST = 1 << 20
+_REDACTED = "Redacted"
+"""The type of an event whose content was left out; its note says which it had."""
 _LONGEST_NOTE = 1 << 20
 """Bytes of an event that a note is made of; a statement may be longer than memory is to hold several times."""
 
@@ -67,11 +70,12 @@ def list_events(chunks: Iterator[bytes], file: str) -> Iterator[Event]:
 class TypeCount:
     """Events of one type, and their bytes with headers and checksums.
 
-    treatment: decoded: they are rows, or say what rows are about; counted: known to be irrelevant to rows.
+    treatment: decoded: they are rows, or say what rows are about; counted: known to be irrelevant to rows; redacted:
+    their content was left out when the log was extracted.
     """
 
     type: str
-    treatment: Literal["decoded", "counted"]
+    treatment: Literal["decoded", "counted", "redacted"]
     events: int
     bytes: int
 
@@ -97,6 +101,7 @@ def summarize(chunks: Iterator[bytes], file: str) -> Summary:
     A file that is damaged has its account too, with the error in it.
     """
     events, sizes = np.zeros(256, np.int64), np.zeros(256, np.int64)
+    redacted = np.zeros(2, np.int64)
     size, error = 0, None
     feed = Feed(file, 0, None, least=_LEAST)
 
@@ -104,6 +109,9 @@ def summarize(chunks: Iterator[bytes], file: str) -> Summary:
         for found in scans:
             np.add.at(events, found.code, 1)
             np.add.at(sizes, found.code, found.length)
+            for event in np.flatnonzero(found.code == IGNORABLE).tolist():
+                if original(found.bytes_of(event), feed.format.footer) is not None:
+                    redacted[:] += 1, found.length[event]
             feed.keep(found.end)
 
     for chunk in chunks:
@@ -114,11 +122,14 @@ def summarize(chunks: Iterator[bytes], file: str) -> Summary:
     if error is None and (len(feed.buffer) or feed.base <= len(MAGIC)):
         error = _cut_short(feed)
     magic = min(feed.base, len(MAGIC))
+    rest = size - magic - int(sizes.sum())
+    events[IGNORABLE], sizes[IGNORABLE] = events[IGNORABLE] - redacted[0], sizes[IGNORABLE] - redacted[1]
     types = tuple(
         TypeCount(type_name(code), _treatment(code), int(events[code]), int(sizes[code]))
         for code in np.flatnonzero(events).tolist()
     )
-    return Summary(size, magic, types, size - magic - int(sizes.sum()), str(error) if error else None)
+    blanked = (TypeCount(_REDACTED, "redacted", *redacted.tolist()),) if redacted[0] else ()
+    return Summary(size, magic, types + blanked, rest, str(error) if error else None)
 
 
 def _failure(count: Callable[[Iterator[Scan]], None], scans: Iterator[Scan]) -> DecodeError | None:
@@ -165,14 +176,16 @@ def _event(found: Scan, number: int, feed: Feed, gtid: str | None, *, inside: bo
     event, length = found.head_of(number, _LONGEST_NOTE), int(found.length[number])
     place = found.base + int(found.offset[number])
     table = int(found.table[number])
+    footer = 0 if inside else feed.format.footer
+    is_blanked = event[4] == IGNORABLE and original(found.bytes_of(number), footer) is not None
     return Event(
         offset=place,
-        type=type_name(event[4]),
+        type=_REDACTED if is_blanked else type_name(event[4]),
         server_id=int.from_bytes(event[5:9], "little"),
         stop=place + length,
         transaction=gtid,
         table=".".join(feed.maps.names[table]) if table >= 0 else None,
-        note=_note(event, 0 if inside else feed.format.footer, f"{feed.file}:{place}", length),
+        note=_redacted(event, footer) if is_blanked else _note(event, footer, f"{feed.file}:{place}", length),
     )
 
 
@@ -186,6 +199,11 @@ def _note(event: bytes, footer: int, where: str, length: int) -> str:
     if note is None or note in _OF_ALL or meaning == kernels.QUERY_COMPRESSED:
         return whole
     return f"{note(event, 0, where)} … {whole}"
+
+
+def _redacted(event: bytes, footer: int) -> str:
+    code = original(event, footer)
+    return type_name(event[HEADER + 8] if code is None else code)
 
 
 def _body(event: bytes, footer: int) -> bytes:

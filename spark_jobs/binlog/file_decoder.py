@@ -18,6 +18,7 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.feed import Feed
 from spark_jobs.binlog.framing import Scan
 from spark_jobs.binlog.payload import Payloads
+from spark_jobs.binlog.redaction import IGNORABLE, refuse_blanked
 from spark_jobs.binlog.rows import Changes, Decoder
 from spark_jobs.binlog.table import TableDefinition, TableName, parse_table_map
 from spark_jobs.errors import Unsupported
@@ -112,6 +113,7 @@ class FileDecoder:
             yield from self._opened(found.first(ready))
             return
         self._note_maps(found)
+        self._refuse_blanked(found.first(ready))
         starts, chosen = np.empty(len(self._decoders) + 1, np.int64), np.empty(ready, np.int64)
         kernels.group_rows(ready, found.mark, found.table, self._by_map, starts, chosen)
         for decoder, (first, after) in zip(self._decoders, pairwise(starts.tolist()), strict=True):
@@ -128,6 +130,16 @@ class FileDecoder:
         for decoder in self._decoders:
             for changes in decoder.decode_scan(self.file, found, self._feed.format):
                 yield decoder.definition, changes
+
+    def _refuse_blanked(self, found: Scan) -> None:
+        """Raises Unsupported for rows of a table wanted that were left out when the log was extracted."""
+        for event in np.flatnonzero((found.code == IGNORABLE) & (found.table >= 0)).tolist():
+            number = int(self._by_map[found.table[event]])
+            if number >= 0:
+                name = self._feed.maps.names[int(found.table[event])]
+                refuse_blanked(
+                    found, self._feed.maps, name, lambda at: f"{self.file}:{found.base + int(found.offset[at])}"
+                )
 
     def _refuse_late(self, found: Scan) -> None:
         """Raises Unsupported where a transaction ends in a ROLLBACK after some of its changes were handed out."""

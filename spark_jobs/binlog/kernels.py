@@ -478,6 +478,8 @@ HEADER = 19
 _START_ENCRYPTION = np.uint8(164)
 LONGEST_EVENT = (1 << 30) + (1 << 16)  # max_allowed_packet is at most 1 GiB; an event adds its own head
 _DUMMY_TABLE = 0xFFFFFF  # a row event of this id only closes the statement's maps (server: rows_event.h)
+_IGNORABLE = np.uint8(28)
+_BLANKED = 11  # bytes of a blanked row event's body at least: id 6, flags 2, the type that it was, RD (redaction.py)
 
 Q_OTHER, Q_BEGIN, Q_COMMIT, Q_ROLLBACK, Q_SAVEPOINT, Q_XA_START, Q_XA_END, Q_XA, Q_ROLLBACK_TO = range(9)
 
@@ -768,6 +770,15 @@ def _query(  # noqa: PLR0911 - one a keyword
     return MARK_ENDS | MARK_STATEMENT
 
 
+@part
+def _is_blanked_rows(header: int, count: int, meanings: Array) -> Any:
+    """Whether an IGNORABLE event is a row event whose content was left out when the log was extracted."""
+    if count < _BLANKED or not load16(header + 17) & np.uint16(0x80):
+        return False
+    body = header + HEADER
+    return meanings[load8(body + 8)] == ROWS and load8(body + 9) == np.uint8(82) and load8(body + 10) == np.uint8(68)
+
+
 @kernel
 def scan(
     address: int,
@@ -828,6 +839,9 @@ def scan(
         table = np.int64(-1)
         mark = 0
         ends = False
+        blanked = meaning == IGNORED and code == _IGNORABLE and state[S_PHASE] != OUTSIDE
+        if blanked and _is_blanked_rows(header, count, meanings):
+            meaning = np.int64(ROWS)  # of its table, to which it belongs, and without a row
         if meaning in (CONTROL, FORMAT):
             if state[S_PHASE] != OUTSIDE:
                 why = NOT_ENDED
@@ -878,7 +892,7 @@ def scan(
                 if table < 0 and wanted != _DUMMY_TABLE:
                     why = NO_MAP
                     break
-                mark = MARK_ROWS if table >= 0 else MARK_IGNORED
+                mark = MARK_ROWS if table >= 0 and code != _IGNORABLE else MARK_IGNORED
             if begins:
                 row = transactions[state[S_TRANSACTIONS]]
                 _begin(row, base + place, header)

@@ -23,6 +23,7 @@ from spark_jobs.binlog.generated import Code, Step, code_of
 from spark_jobs.binlog.memory import fresh
 from spark_jobs.binlog.payload import Opened, Payloads
 from spark_jobs.binlog.plain_rows import RowEvents, merged, plain, rows_in
+from spark_jobs.binlog.redaction import refuse_blanked
 from spark_jobs.binlog.table import Column, TableDefinition, parse_table_map, same_layout
 from spark_jobs.binlog.types.base import BadValue, Exact, Filled, Numbers, Reading
 from spark_jobs.binlog.types.charsets import charset_of
@@ -481,6 +482,7 @@ class Decoder:
     before: which columns of an update's before image are kept: the key's (none where the table has no key or it is not
     known), or all. rows: the most rows of one Changes. partial: whether row images without all columns are decoded;
     they are refused otherwise. prepared: whether rows of XA transactions are; the caller knows that they took effect.
+    redacted: whether the table's events whose content was left out are passed over; they are refused otherwise.
 
     What the definition leaves open (signs, character sets, labels) is taken from the first TABLE_MAP met, and from then
     on every TABLE_MAP must agree; exact: rows logged under another TABLE_MAP are those of another decoder.
@@ -496,6 +498,7 @@ class Decoder:
         partial: bool = False,
         prepared: bool = False,
         exact: bool = False,
+        redacted: bool = False,
         maps: TableMaps | None = None,
     ) -> None:
         """maps: those of who scans for it, where it is not given whole slices."""
@@ -505,6 +508,7 @@ class Decoder:
         self._partial = partial
         self._accepted = kernels.TX_XA if prepared else 0
         self._exact = exact
+        self._redacted = redacted
         self._before = before
         self._rows = rows
         self._gtids = gtids
@@ -555,6 +559,11 @@ class Decoder:
         for events in self._readable(_outer_events(file, found, chosen, footer), found):
             yield from self._blocks(events, found, gtid)
 
+    @property
+    def _name(self) -> tuple[str, str]:
+        """The table's, as table maps have it."""
+        return self.definition.name.schema, self.definition.name.table
+
     def decode_images(self, where: str, images: Sequence[bytes]) -> Iterator[Changes]:
         """Rows of this table that no log holds, as inserts: each the null bits and values of a full row image.
 
@@ -566,6 +575,8 @@ class Decoder:
 
     def _events(self, file: str, found: Scan, head: FormatDescription) -> Iterator[RowEvents]:
         """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""
+        if not self._redacted:
+            refuse_blanked(found, self._maps, self._name, lambda event: _place(file, found, event))
         rows = np.flatnonzero(found.mark & kernels.MARK_ROWS)
         own = rows[self._own(found.table[rows], head, lambda row: _place(file, found, rows[row]))]
         ahead = 0  # rows of a payload in parts that earlier parts had
@@ -593,6 +604,9 @@ class Decoder:
 
     def _inside(self, file: str, found: Scan, opened: Opened, head: FormatDescription) -> tuple[RowEvents, int]:
         """This table's row events inside payloads, and the other tables' rows behind the last of them."""
+        if not self._redacted:
+            places = opened.outer
+            refuse_blanked(opened.inner, self._maps, self._name, lambda event: _place(file, found, places[event]))
         rows = np.flatnonzero(opened.inner.mark & kernels.MARK_ROWS)
         tables, outer = opened.inner.table[rows], opened.outer[rows]
         mine = self._own(tables, head, lambda row: _place(file, found, outer[row]))

@@ -24,11 +24,17 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.feed import Feed
 from spark_jobs.binlog.format_description import FormatDescription
 from spark_jobs.binlog.framing import Scan, empty_scan
-from spark_jobs.binlog.payload import Payloads
+from spark_jobs.binlog.payload import Opened, Payloads
 from spark_jobs.binlog.query import read_query
+from spark_jobs.binlog.redaction import IGNORABLE, PiecewiseFrame, Redactor, Rule, frames_of, original
 
 LARGE = 64 << 20
 """Bytes of one transaction that are held back until its end is seen; beyond, its slices are handed out before."""
+
+_TABLES = pa.list_(pa.struct([("schema", pa.string()), ("table", pa.string())]))
+REDACTED: pa.StructType = pa.struct([("events", pa.int32()), ("bytes", pa.int64()), ("tables", _TABLES)])
+"""Events whose content was left out when the log was extracted, the file's bytes that are not the server's for it, and
+the tables of those that are row events."""
 
 SLICE_SCHEMA: pa.Schema = pa.schema(
     [
@@ -40,7 +46,7 @@ SLICE_SCHEMA: pa.Schema = pa.schema(
         pa.field("gtid", pa.string()),
         pa.field("committed_at", pa.timestamp("us", "UTC"), nullable=False),
         pa.field("kind", pa.string(), nullable=False),
-        pa.field("tables", pa.list_(pa.struct([("schema", pa.string()), ("table", pa.string())]))),
+        pa.field("tables", _TABLES),
         pa.field("database", pa.string()),
         pa.field("statement", pa.string()),
         pa.field("events", pa.int32(), nullable=False),
@@ -49,11 +55,12 @@ SLICE_SCHEMA: pa.Schema = pa.schema(
         pa.field("maps", pa.list_(pa.binary()), nullable=False),
         pa.field("context", pa.binary()),
         pa.field("payload", pa.binary(), nullable=False),
+        pa.field("redacted", REDACTED),
     ]
 )
 """One row a slice. Offsets are the file's; ``committed_at`` is the last transaction's immediate commit timestamp, else
 its first event's second; ``tables`` names those inside compressed transactions too; ``context`` is null at file offset
-0 only."""
+0 only; ``redacted`` where nothing is."""
 
 _KINDS = {kernels.SLICE_CONTROL: "control", kernels.SLICE_ROWS: "rows", kernels.SLICE_STATEMENT: "statement"}
 _MAP_CODE = 19
@@ -74,10 +81,11 @@ class Slicer:
         format: FormatDescription | None,  # noqa: A002 - the name of what callers keep: slicer.format
         *,
         target: int = 1 << 20,
+        redact: Rule | None = None,
     ) -> None:
         """offset: 0, magic bytes included, or with ``format`` a boundary of transactions.
 
-        target: bytes of a usual slice.
+        target: bytes of a usual slice. redact: what no slice is to have of the log; it is blanked before any is made.
         """
         self.file = file
         self.target = target
@@ -94,6 +102,11 @@ class Slicer:
         self._stated: dict[int, tuple[str, str]] = {}
         """Database and text of the first statement inside a payload, by its file offset."""
         self._held: list[pa.RecordBatch] = []
+        self._redactor = Redactor(file, redact, self._feed.maps) if redact else None
+        self._has_blanked = False
+        """Whether there may be blanked events; most logs have none, and are not searched for them slice by slice."""
+        self._packed: dict[int, list[int]] = {}
+        """Of blanked events inside a payload the ordinals of their table maps, -1 of texts; by its file offset."""
 
     @property
     def format(self) -> FormatDescription:
@@ -122,6 +135,9 @@ class Slicer:
     def _advance(self, found: Scan, *, final: bool) -> Iterator[pa.RecordBatch]:
         inside = self._open_payloads(found)
         self._note_maps(found, inside)
+        if self._redactor:
+            self._redact(self._redactor, found)
+        self._has_blanked = self._has_blanked or bool(self._packed) or bool((found.code == IGNORABLE).any())
         self._inside = np.concatenate([self._inside, inside])
         index = _joined(self._index, found)
         ends = np.flatnonzero(index.mark & (kernels.MARK_ENDS | kernels.MARK_CONTROL))
@@ -132,15 +148,41 @@ class Slicer:
     def _open_payloads(self, found: Scan) -> NDArray[np.int64]:
         """Reads what compressed transactions hold: int64[n, 2], payload's file offset and table map, in log order."""
         pairs = [np.zeros((0, 2), np.int64)]
+        packing = _Packing(self._redactor, found, self.format.footer) if self._redactor else None
         for opened in Payloads(self.file, self.format, self._feed.maps).open(found):
             inner = opened.inner
+            if packing:
+                packing.add(opened)
+            self._note_blanked(found, opened)
             places = found.base + found.offset[opened.outer]
             maps = inner.code == _MAP_CODE
             pairs.append(np.column_stack([places[maps], inner.table[maps]]))
             for event in np.flatnonzero(inner.mark & kernels.MARK_STATEMENT)[::-1].tolist():
                 place = int(places[event])
                 self._stated[place] = read_query(inner.bytes_of(event), 0, f"{self.file}:{place}")
+                if self._redactor:
+                    self._redactor.refuse(place, self._stated[place])
+        if packing:
+            packing.finish()
         return np.concatenate(pairs)
+
+    def _note_blanked(self, found: Scan, opened: Opened) -> None:
+        """Remembers which events inside payloads are blanked, until their slice is handed out."""
+        inner = opened.inner
+        for event in np.flatnonzero(inner.code == IGNORABLE).tolist():
+            table = int(inner.table[event])
+            if table >= 0 or original(inner.bytes_of(event), 0) is not None:
+                place = found.base + int(found.offset[opened.outer[event]])
+                self._packed.setdefault(place, []).append(table)
+
+    def _redact(self, redactor: Redactor, found: Scan) -> None:
+        """Blanks what a scan has outside of payloads. Raises Unsupported for statements that cannot be judged."""
+        redactor.refuse_texts(found)
+        for event in np.flatnonzero(found.mark & kernels.MARK_STATEMENT).tolist():
+            place = found.base + int(found.offset[event])
+            if place not in self._stated:
+                redactor.refuse(place, read_query(found.bytes_of(event), self.format.footer, f"{self.file}:{place}"))
+        redactor.blank(found, self.format.footer)
 
     def _note_maps(self, found: Scan, inside: NDArray[np.int64]) -> None:
         """Remembers the TABLE_MAP events whose bodies were new in this scan, until their slice is handed out."""
@@ -190,7 +232,27 @@ class Slicer:
             ignored=int(np.count_nonzero(mark & kernels.MARK_IGNORED)),
             maps=self._new_maps(index.base + int(index.offset[last])),
             context=self._context(index, first) if index.base + offset else None,
+            redacted=self._redacted(index, first, after),
         )
+
+    def _redacted(self, index: Scan, first: int, after: int) -> dict[str, object] | None:
+        """What events [first, after) lack, as REDACTED has it."""
+        if not self._has_blanked:
+            return None
+        blanked, size = [], 0
+        for event in (first + np.flatnonzero(index.code[first:after] == IGNORABLE)).tolist():
+            table = int(index.table[event])
+            if table >= 0 or original(index.bytes_of(event), self.format.footer) is not None:
+                blanked.append(table)
+                size += int(index.length[event])
+        for event in (first + np.flatnonzero(index.mark[first:after] & kernels.MARK_ANY_TABLE)).tolist():
+            inside = self._packed.pop(index.base + int(index.offset[event]), None)
+            if inside:
+                blanked += inside
+                size += int(index.length[event])
+        names = sorted({self._feed.maps.names[table] for table in blanked if table >= 0})
+        tables = [{"schema": schema, "table": table} for schema, table in names]
+        return {"events": len(blanked), "bytes": size, "tables": tables} if blanked else None
 
     def _tables(self, index: Scan, first: int, after: int) -> list[dict[str, str]]:
         begin, end = index.base + index.offset[first], index.base + index.offset[after - 1]
@@ -250,6 +312,41 @@ class Slicer:
             self._held = []
 
 
+class _Packing:
+    """The payloads of a scan, as they are opened, packed anew where events in them are blanked."""
+
+    def __init__(self, redactor: Redactor, found: Scan, footer: int) -> None:
+        self._redactor, self._found, self._footer = redactor, found, footer
+        self._event = -1
+        """That of the large payload which comes in pieces."""
+        self._frame, self._changed = PiecewiseFrame(), False
+
+    def add(self, opened: Opened) -> None:
+        """Blanks events in what was opened."""
+        inner, outer = opened.inner, opened.outer
+        inner.buffer = inner.buffer.copy()
+        blanked = self._redactor.blank(inner, 0)
+        if opened.whole:
+            for event in np.unique(outer[blanked]).tolist():
+                first, last = np.flatnonzero(outer == event)[[0, -1]].tolist()
+                begin, end = int(inner.offset[first]), int(inner.offset[last] + inner.length[last])
+                content = inner.buffer[begin:end].tobytes()
+                self._redactor.pack(self._found, event, len(content), frames_of(content), self._footer)
+            return
+        if opened.begins:
+            self.finish()
+            self._frame, self._changed = PiecewiseFrame(), False
+        self._event = int(outer[0]) if len(outer) else self._event
+        self._changed |= len(blanked) > 0
+        self._frame.add(inner.buffer[: inner.end].tobytes())
+
+    def finish(self) -> None:
+        """Packs the large payload whose last piece was added; nothing where there is none."""
+        if self._changed:
+            self._redactor.pack(self._found, self._event, self._frame.size, self._frame.frames(), self._footer)
+        self._changed = False
+
+
 @dataclass(slots=True)
 class _Slice:
     """A row of SLICE_SCHEMA, its payload as two offsets in the buffer."""
@@ -269,6 +366,7 @@ class _Slice:
     ignored: int
     maps: list[bytes]
     context: bytes | None
+    redacted: dict[str, object] | None
 
 
 def _start(index: Scan, event: int) -> int:
@@ -284,6 +382,8 @@ def _batch(file: str, rows: list[_Slice], index: Scan) -> pa.RecordBatch:
         "stop": pa.array([index.base + row.after for row in rows], pa.int64()),
         "payload": _payload(rows, index.buffer),
     }
+    if not any(row.redacted for row in rows):
+        columns["redacted"] = pa.nulls(len(rows), REDACTED)
     arrays = [
         columns[field.name]
         if field.name in columns

@@ -146,6 +146,8 @@ def _bronze_changes(
 def export(path: Path, source: str, folder: Path) -> None:
     """Bronze back as binlog files, byte for byte what the server wrote.
 
+    Where the source redacts tables, the events of their rows are blank in it; a list says how much of each file is.
+
     Example: stratalog export -c pipeline.yaml --source shop --to ./restored
     """
     from spark_jobs.export import export as write
@@ -153,10 +155,15 @@ def export(path: Path, source: str, folder: Path) -> None:
 
     pipeline = load(path)
     chosen(pipeline, source)
+    redacted: list[list[str]] = []
     with spark_of(pipeline) as spark:
         for one in write(spark, lake_of(pipeline), source, folder):
             part = f", {one.partial}" if one.partial else ""
             click.echo(f"{one.path}\t{one.size} bytes{part}")
+            if one.redacted:
+                said = one.redacted
+                redacted.append([one.path.name, ", ".join(said.tables), str(said.events), str(said.bytes)])
+    print_grid(["redacted in", "tables", "events", "bytes"], redacted)
 
 
 @cli.command()

@@ -259,6 +259,9 @@ def _say_extracted(extracted: Any) -> None:
         f"{extracted.source}: bronze {extracted.range}: {extracted.bytes} bytes, "
         f"{extracted.transactions} transactions, {extracted.events} events in {extracted.seconds:.1f} s"
     )
+    if extracted.redacted_events:
+        said = f"{extracted.redacted_events} events redacted, in {extracted.redacted_bytes} bytes"
+        click.echo(f"{extracted.source}: {said}")
 
 
 def say_schema(found: "SchemaAudit | None") -> None:

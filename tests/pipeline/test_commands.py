@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,29 @@ def test_a_process_ends_with_the_status_of_what_it_did(folder: Path) -> None:
     stopped = stratalog("run", folder=folder)
     assert (stopped.returncode, stopped.stderr.count("shop.t: ALTER TABLE at bin.000002:")) == (1, 1), stopped.stderr
     assert "shop.u" in stopped.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_what_is_redacted_is_reported(folder: Path) -> None:
+    path = folder / "pipeline.yaml"
+    said = yaml.safe_load(path.read_text(encoding="utf-8"))
+    said["sources"]["shop"]["redact"] = ["shop.u"]
+    path.write_text(yaml.safe_dump(said), encoding="utf-8")
+    refused = stratalog("check", folder=folder)
+    assert (refused.returncode, "sources.shop.redact[0]: shop.u can be in scope" in refused.stderr) == (2, True)
+    path.write_text(yaml.safe_dump(said | {"tables": ["shop.*", "!shop.u"]}), encoding="utf-8")
+    extracted = stratalog("extract", folder=folder)
+    assert extracted.returncode == 0, extracted.stderr
+    size = int(re.findall(r"shop: 1 events redacted, in (\d+) bytes\n", extracted.stdout)[0])
+    exported = stratalog("export", "--source", "shop", "--to", "out", folder=folder)
+    theirs, mine = ((folder / one / "bin.000001").read_bytes() for one in ("binlogs", "out"))
+    assert [line.split() for line in exported.stdout.splitlines()] == [
+        ["out/bin.000001", str(len(theirs)), "bytes"],
+        ["redacted", "in", "tables", "events", "bytes"],
+        ["bin.000001", "shop.u", "1", str(size)],
+    ]
+    assert exported.returncode == 0
+    assert 0 < sum(one != other for one, other in zip(theirs, mine, strict=True)) <= size
+    told = json.loads(stratalog("status", "--json", folder=folder).stdout)
+    assert told["sources"]["shop"]["redacted"] == {"events": 1, "bytes": size}

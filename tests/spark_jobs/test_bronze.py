@@ -15,7 +15,8 @@ from spark_jobs.silver import spark_type
 
 def test_a_bronze_row_is_a_slice_and_where_it_came_from() -> None:
     assert set(bronze.ARROW.names) - set(SLICE_SCHEMA.names) == {"stretch", "number", "server_uuid"}
-    assert set(SLICE_SCHEMA.names) <= set(bronze.ARROW.names)
+    assert set(SLICE_SCHEMA.names) - set(bronze.ARROW.names) == set(bronze.REDACTED_COLUMN)
+    assert bronze.REDACTED_ARROW.names == [*bronze.ARROW.names, *bronze.REDACTED_COLUMN]
     assert bronze.ARROW.names == list(bronze.COLUMNS)
 
 

@@ -288,6 +288,42 @@ def test_scope_and_routes_are_those_of_the_file(tmp_path: Path) -> None:
     assert found.routing.of("shop", "shop_1", "orders_2") == (Destination("shop", "all.orders", is_merged=True),)
 
 
+@pytest.mark.parametrize(
+    "tables, redact, found",
+    [
+        ("[shop.*]", "[shop.secrets]", [0]),
+        ("[]", "[shop.secrets]", [0]),
+        ("[]", "[mysql.user]", []),
+        ("[shop.secrets]", "[hr.*, 'shop.s*']", [1]),
+        ("['shop.*', '!shop.secrets']", "[shop.secrets]", []),
+        ("['!shop.secrets']", "[shop.secrets]", []),
+        ("['!shop.secrets', 'shop.*']", "[shop.secrets]", [0]),
+        ("['shop.*', '!shop.s*']", "[shop.secrets, 'shop.se*']", []),
+        ("['shop.*', '!shop.s?']", "['shop.s*']", [0]),
+        ("[hr.public]", "['hr.*', '!hr.public']", []),
+        ("[hr.public]", "['hr.*', '!hr.public', hr.public]", [2]),
+        ("[shop.*]", "[hr.*]", []),
+    ],
+)
+def test_redacted_tables_are_not_in_scope(tmp_path: Path, tables: str, redact: str, found: list[int]) -> None:
+    text = f"{LEAST}    redact: {redact}\ntables: {tables}\n"
+    if found:
+        said = problems(tmp_path, text)
+        assert list(said) == [f"sources.shop.redact[{at}]" for at in found]
+        assert (
+            "can be in scope, by tables:, and there would be no rows of it; list"
+            in said[f"sources.shop.redact[{found[0]}]"]
+        )
+    else:
+        assert load(written(tmp_path, text), {}).sources["shop"].redact
+
+
+def test_a_redaction_names_tables(tmp_path: Path) -> None:
+    text = f"{LEAST}    redact: ['!shop.x']\ntables: [hr.*]\n"
+    why = "only excludes tables; name first those whose rows bronze is not to have"
+    assert problems(tmp_path, text) == {"sources.shop.redact": why}
+
+
 def test_working_tables_of_tools_are_left_out_unless_the_file_says_otherwise(tmp_path: Path) -> None:
     def outside(text: str) -> list[str]:
         scope = load(written(tmp_path, f"{LEAST}tables: [shop.*]\n{text}"), {}).scope

@@ -159,3 +159,17 @@ def test_globs_meet_where_some_name_matches_both(one: str, other: str) -> None:
 )
 def test_patterns_meet_in_both_parts(one: str, other: str, meet: bool) -> None:
     assert Pattern.parse(one).meets(Pattern.parse(other)) is meet
+
+
+@given(GLOBS, GLOBS)
+def test_a_pattern_that_covers_another_matches_all_that_it_does(one: str, other: str) -> None:
+    wide, narrow = Pattern("s", one), Pattern("s", other)
+    if wide.covers(narrow):
+        assert all(wide.matches("s", name) for name in NAMES if narrow.matches("s", name))
+
+
+def test_covering_is_told_of_both_parts() -> None:
+    assert Pattern("*", "*").covers(Pattern("shop", "a*"))
+    assert Pattern("shop", "a*").covers(Pattern("shop", "a?b*"))
+    assert not Pattern("shop", "a?").covers(Pattern("shop", "a*"))
+    assert not Pattern("shop", "*").covers(Pattern("*", "a"))

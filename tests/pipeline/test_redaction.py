@@ -1,0 +1,283 @@
+"""Tables whose rows are kept out of the lake: none of their bytes is in it, and all else is as it would have been."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from spark_jobs import bronze, status
+from spark_jobs.archive import read_archive
+from spark_jobs.audit import breaks
+from spark_jobs.binlog import list_events
+from spark_jobs.changes import changes_of_bronze, changes_of_files
+from spark_jobs.config import Pipeline, load
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import ConfigError, DecodeError
+from spark_jobs.export import Exported, export
+from spark_jobs.pipeline import extract_source, lake_of, run_source
+from spark_jobs.retention import gc_source
+from tests.fix_pair import execute
+from tests.fix_pipeline import rows
+from tests.servers import build_of, tool_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+SOURCE = "shop"
+SECRET = "SeCrEt-4711"
+KINDS: dict[str, tuple[str, dict[str, object]]] = {
+    "plain": ("mysql-8.0", {"binlog_rows_query_log_events": "ON"}),
+    "compressed rows": ("mariadb-11.4", {"log_bin_compress": "ON", "log_bin_compress_min_len": 10}),
+    "compressed transactions": (
+        "mysql-9.7",
+        {"binlog_transaction_compression": "ON", "binlog_rows_query_log_events": "ON"},
+    ),
+}
+TOOLS = {"mysql-8.0": ("mysql-9.7", "mysqlbinlog"), "mysql-9.7": ("mysql-9.7", "mysqlbinlog")}
+BEFORE = (
+    "CREATE DATABASE shop",
+    "CREATE TABLE shop.orders (id INT PRIMARY KEY, note VARCHAR(200))",
+    "CREATE TABLE shop.secrets (id INT PRIMARY KEY, word VARCHAR(200), more TEXT)",
+    "INSERT INTO shop.orders VALUES (1, 'one'), (2, 'two')",
+    f"INSERT INTO shop.secrets VALUES (1, '{SECRET}-a', REPEAT('{SECRET}', 300)), (2, '{SECRET}-b', NULL)",
+    f"UPDATE shop.orders SET note = 'known' WHERE EXISTS (SELECT 1 FROM shop.secrets WHERE word = '{SECRET}-a')",
+    f"UPDATE shop.secrets SET word = '{SECRET}-c' WHERE id = 2",
+    "BEGIN",
+    "INSERT INTO shop.orders VALUES (3, 'three')",
+    f"INSERT INTO shop.secrets VALUES (3, '{SECRET}-d', '{SECRET}')",
+    "UPDATE shop.orders SET note = 'four' WHERE id = 3",
+    "COMMIT",
+    f"UPDATE shop.orders o JOIN shop.secrets s USING (id) SET o.note = 'both', s.more = '{SECRET}-e'",
+    "FLUSH BINARY LOGS",
+)
+AFTER = (
+    f"DELETE FROM shop.secrets WHERE word = '{SECRET}-d'",
+    "CREATE TABLE shop._secrets_gho LIKE shop.secrets",
+    "INSERT INTO shop._secrets_gho SELECT * FROM shop.secrets",
+    "INSERT INTO shop.orders VALUES (9, 'nine')",
+    "FLUSH BINARY LOGS",
+)
+LATER = (
+    "INSERT INTO shop.orders VALUES (11, 'eleven')",
+    f"INSERT INTO shop.secrets VALUES (11, '{SECRET}-f', REPEAT('{SECRET}', 99))",
+    "UPDATE shop.orders SET note = CONCAT(note, '!')",
+)
+
+
+@dataclass(frozen=True)
+class Redacting:
+    """A server with a table whose rows are not to be kept, and a folder for the lake."""
+
+    spark: SparkSession
+    server: MySQLServer
+    version: str
+    folder: Path
+
+    def pipeline(self, *, redact: tuple[str, ...] = ("shop.secrets",), **keys: Any) -> Pipeline:
+        one = self.server
+        login = {"host": one.host, "port": one.port, "user": one.user, "password": one.password}
+        origin: dict[str, Any] = {"mysql": login, "start": "earliest"} | ({"redact": list(redact)} if redact else {})
+        said = {"lake": "./lake", "sources": {SOURCE: origin}, "tables": ["shop.orders"]} | keys
+        path = self.folder / "pipeline.yaml"
+        path.write_text(yaml.safe_dump(said), encoding="utf-8")
+        return load(path)
+
+    def require_nothing_held(self) -> None:
+        """No file of the lake has the secret, neither as it is nor in what Parquet packs."""
+        word = SECRET.encode()
+        for file in (one for one in self.folder.joinpath("lake").rglob("*") if one.is_file()):
+            assert word not in file.read_bytes(), file
+            if file.suffix == ".parquet":
+                held = pq.read_table(file)
+                assert word not in b"".join(_bytes(held.column(name).to_pylist()) for name in held.column_names), file
+
+    def exported(self, pipeline: Pipeline, name: str) -> list[Exported]:
+        return list(export(self.spark, lake_of(pipeline), SOURCE, self.folder / name))
+
+    def require_exported(self, found: list[Exported]) -> int:
+        """The files are the server's but for what is said to be redacted; how many bytes those are."""
+        blank = 0
+        for one in found:
+            theirs, mine = _closed((self.server.data / one.path.name).read_bytes()), one.path.read_bytes()
+            assert len(mine) <= len(theirs)
+            spans = {
+                (event.offset, event.stop) for event in list_events(iter([mine]), one.path.name) if _is_blank(event)
+            }
+            said = one.redacted.bytes if one.redacted else 0
+            assert said == sum(stop - start for start, stop in spans)
+            at = 0
+            for start, stop in [*sorted(spans), (len(mine), len(mine))]:
+                assert mine[at:start] == theirs[at:start]
+                at = stop
+            blank += said
+        return blank
+
+
+def _is_blank(event: Any) -> bool:
+    return bool(event.type == "Redacted")
+
+
+def _closed(content: bytes) -> bytes:
+    """A file of the server's without its flag for being in use."""
+    return content[:21] + bytes([content[21] & 0xFE]) + content[22:]
+
+
+def _bytes(value: Any) -> bytes:
+    """All that a column's values hold."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, dict):
+        return _bytes(list(value.values()))
+    if isinstance(value, (list, tuple)):
+        return b"".join(map(_bytes, value))
+    return str(value).encode()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def redacting(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Redacting]:
+    """Each kind of log in turn, read in two runs: the second begins inside what the first one left."""
+    version, options = KINDS[request.param]
+    folder = tmp_path_factory.mktemp("redacting")
+    try:
+        build = build_of(version)
+    except ConfigError as why:
+        pytest.skip(str(why))
+    with MySQLServer(folder / "server", options, build) as server:
+        one = Redacting(spark, server, version, folder)
+        execute(server, *BEFORE)
+        run_source(spark, one.pipeline(), SOURCE)
+        execute(server, *AFTER)
+        run_source(spark, one.pipeline(), SOURCE)
+        yield one
+
+
+def test_no_byte_of_a_redacted_table_is_in_the_lake_and_other_tables_are_the_servers(redacting: Redacting) -> None:
+    redacting.require_nothing_held()
+    pipeline = redacting.pipeline()
+    lake = lake_of(pipeline)
+    truth = sorted(execute(redacting.server, "SELECT * FROM shop.orders"))
+    assert rows(lake.downstream("shop", "orders").read(redacting.spark)) == truth
+    head = lake.bronze(SOURCE).head()
+    assert head
+    assert breaks(lake.bronze(SOURCE), head) == []
+
+
+def test_an_export_is_the_servers_files_but_for_what_it_says(redacting: Redacting) -> None:
+    pipeline = redacting.pipeline()
+    found = redacting.exported(pipeline, "exported")
+    blank = redacting.require_exported(found)
+    said = [one.redacted for one in found if one.redacted]
+    assert {name for one in said for name in one.tables} == {"shop.secrets", "shop._secrets_gho"}
+    told = status.status(pipeline, lake_of(pipeline), SOURCE).to_json()["redacted"]
+    assert told == {"events": sum(one.events for one in said), "bytes": sum(one.bytes for one in said)}
+    assert blank == told["bytes"]
+    for one in found:
+        assert SECRET.encode() not in one.path.read_bytes()
+        tool = _tool(redacting.version)
+        if tool:
+            done = subprocess.run(
+                [*tool, "-v", "--base64-output=decode-rows", str(one.path)], capture_output=True, text=True, check=False
+            )
+            assert (done.returncode, SECRET in done.stdout) == (0, False), done.stderr
+
+
+def _tool(version: str) -> list[str] | None:
+    own, name = TOOLS.get(version, (version, "mariadb-binlog"))
+    return tool_of(own, name)
+
+
+def test_changes_leave_redacted_rows_out(redacting: Redacting, caplog: pytest.LogCaptureFixture) -> None:
+    pipeline = redacting.pipeline()
+    found = redacting.exported(pipeline, "for changes")
+    files = ((one.path.name, iter([one.path.read_bytes()])) for one in found)
+    of_files = [line.split('"schema"')[1] for line in changes_of_files(files, lambda name: name.schema == "shop")]
+    assert "events were redacted" in caplog.text
+    lake = lake_of(pipeline)
+    of_bronze = changes_of_bronze(redacting.spark, lake, SOURCE, None, None, lambda name: name.schema == "shop")
+    assert of_files == [line.split('"schema"')[1] for line in of_bronze]
+    assert of_files
+    assert "secrets" not in "".join(of_files)
+
+
+def test_what_gc_removed_and_what_was_not_read_comes_redacted_from_an_archive(redacting: Redacting) -> None:
+    again = Redacting(redacting.spark, redacting.server, redacting.version, redacting.folder / "again")
+    again.folder.mkdir()
+    (again.folder / "archive").mkdir()
+    pipeline = again.pipeline()
+    execute(redacting.server, *LATER)
+    extract_source(redacting.spark, pipeline, SOURCE)
+    kept = pipeline.retention.model_copy(update={"bronze": timedelta(microseconds=1)})
+    gone = gc_source(
+        redacting.spark, pipeline.model_copy(update={"retention": kept}), SOURCE, ignored=frozenset({"silver"})
+    )
+    assert gone.files
+    execute(
+        redacting.server, "INSERT INTO shop.orders VALUES (12, 'twelve')", f"UPDATE shop.secrets SET word = '{SECRET}'"
+    )
+    for file in sorted(redacting.server.data.glob("*-bin.0*")):
+        shutil.copy(file, again.folder / "archive")
+    read_archive(redacting.spark, pipeline, SOURCE, again.folder / "archive")
+    again.require_nothing_held()
+    found = again.exported(pipeline, "exported")
+    assert [one.partial for one in found] == [None] * len(found)
+    assert len(found) >= 3
+    again.require_exported(found)
+    told = bronze.redacted_in_all(lake_of(pipeline).bronze(SOURCE), _version(pipeline))
+    said = [one.redacted for one in found if one.redacted]
+    assert told == (sum(one.events for one in said), sum(one.bytes for one in said))
+
+
+def _version(pipeline: Pipeline) -> int:
+    head = lake_of(pipeline).bronze(SOURCE).head()
+    assert head
+    return head.version
+
+
+def test_a_list_that_changes_holds_from_the_next_extraction_on(redacting: Redacting) -> None:
+    later = Redacting(redacting.spark, redacting.server, redacting.version, redacting.folder / "later")
+    later.folder.mkdir()
+    before = later.pipeline(redact=())
+    extract_source(redacting.spark, before, SOURCE)
+    ends = []
+    for at, pipeline in enumerate((later.pipeline(), later.pipeline(redact=())), 100):
+        execute(redacting.server, f"INSERT INTO shop.secrets VALUES ({at}, 'x', NULL)", "FLUSH BINARY LOGS")
+        done = extract_source(redacting.spark, pipeline, SOURCE)
+        ends.append(done.redacted_events)
+    told = bronze.redacted_in_all(lake_of(before).bronze(SOURCE), _version(before))
+    assert (ends[1], ends[0] > 0, ends[0]) == (0, True, told[0])
+    found = later.exported(before, "exported")
+    assert later.require_exported(found) == told[1]
+    assert any(SECRET.encode() in one.path.read_bytes() for one in found) == (redacting.version == "mysql-8.0")
+
+
+def test_a_table_that_was_redacted_stops_by_name_where_it_comes_into_scope(redacting: Redacting) -> None:
+    pipeline = redacting.pipeline(redact=(), tables=["shop.*"])
+    _, outcome = run_source(redacting.spark, pipeline, SOURCE)
+    (reason,) = [why for name, why in outcome.stopped.items() if name.table == "secrets"]
+    assert "shop.secrets: rows of it were left out here when the log was extracted" in reason
+
+
+def test_check_refuses_redacted_tables_in_scope(redacting: Redacting) -> None:
+    with pytest.raises(ConfigError, match=r"sources.shop.redact\[0\]: shop.secrets can be in scope"):
+        redacting.pipeline(tables=["shop.*"])
+
+
+def test_statements_that_change_rows_are_refused_by_name(redacting: Redacting) -> None:
+    if redacting.version != "mysql-8.0":
+        pytest.skip("once is enough")
+    other = Redacting(redacting.spark, redacting.server, redacting.version, redacting.folder / "statements")
+    other.folder.mkdir()
+    pipeline = other.pipeline()
+    extract_source(redacting.spark, pipeline, SOURCE)
+    execute(redacting.server, "SET SESSION binlog_format = STATEMENT", "UPDATE shop.orders SET note = 'x' WHERE id = 1")
+    with pytest.raises(DecodeError, match="UPDATE in statement format: the source redacts"):
+        extract_source(redacting.spark, pipeline, SOURCE)
