@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, silver
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.course import Base, Beginning, ByDump, Complete, Content, Rules, Standing, first_rows, held
+from spark_jobs.course import Base, Beginning, ByHistory, Complete, Content, Rules, Standing, first_rows, held
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.filters import Filters
 from spark_jobs.lake import Lake, Table
@@ -43,7 +43,7 @@ class Ancestry:
     by_log: bool = False
     filters: Filters = field(default_factory=Filters)
     """The events that are passed over; rules of the configuration judge no rows that come with a name."""
-    by_dump: ByDump = lambda _name, _start: None
+    by_history: ByHistory = lambda _name, _start: None
 
     def contents(self, name: TableName, until: Position) -> Content:
         """What the table of this name held at a place. Raises TableStopped, DecodeError."""
@@ -61,7 +61,7 @@ class Ancestry:
             contents=self.contents,
             filters=self.filters,
             beginning=beginning,
-            by_dump=self.by_dump,
+            by_history=self.by_history,
             base=lambda: base,
         )
         found = Survey({}, ())

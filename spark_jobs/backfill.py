@@ -629,7 +629,7 @@ def _work(
     onward = Range(begin, head.position)
     slices, seen = look(spark, held.table, held.version, onward, oldest)
     with about(f"{held.source}: {name}"):
-        told = schema_history.by_dump(lake, held.source)
+        told = schema_history.by_history(lake, held.source)
         ancestry = Ancestry(spark, lake, held.source, held.table, held.version, complete_from, True, skips, told)
         rules = Rules(
             lambda logged, last: schema_history.named(lake, held.source, logged, last),
@@ -641,7 +641,7 @@ def _work(
             filters=filters,
             begun=_begun(table, begin),
             beginning=Beginning(ancestry.made, is_needed=oldest > bronze.begin(held.checkpoint)),
-            by_dump=told,
+            by_history=told,
         )
         content = content_at_end(seen, name, onward, None, rules)
         steps = content.steps

@@ -46,7 +46,7 @@ from spark_jobs.schema.declared import Fill, require_plain, words_of
 from spark_jobs.schema.definitions import (
     PRIMARY,
     Told,
-    completed_by_dump,
+    completed_by_history,
     defaults,
     from_json,
     listed,
@@ -57,6 +57,7 @@ from spark_jobs.schema.definitions import (
 )
 from spark_jobs.schema.renames import like, may_rename, renamed
 from spark_jobs.schema.statements import Effect
+from spark_jobs.schema.tracking import lacks
 from spark_jobs.schema.widening import keeps_values
 from spark_jobs.survey import Said, Survey, agreed, key_names, same_key
 from spark_jobs.xa import NO_XA, Xa
@@ -67,9 +68,9 @@ COMPLETE = "complete"
 """Note of a silver or downstream commit: whether the table has the rows from before the log began, where any were."""
 Complete = Callable[[TableDefinition, Position | None], TableDefinition]
 """Adds to a logged definition what a server told: (definition, the last change before the range's end)."""
-ByDump = Callable[[TableName, Position], Told | None]
-"""What a schema dump tells of a table that nothing is known of at a place: there, or where it was taken behind that;
-None where there is no dump, or it does not have the table."""
+ByHistory = Callable[[TableName, Position], Told | None]
+"""What the schema history tells of a table that nothing else is known of at a place: there, or from where on it does;
+None where it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +262,7 @@ class Rules:
     log says: silver has them so, since it was emptied the last time. contents: of other tables, for those that take
     their names or definitions; without it a name that another table takes stops its table. filters: which statements
     are not carried out. begun: the definition whose defaults hold at the range's start, where no standing says that;
-    beginning: what may lack where the log commits an XA transaction whose rows bronze does not hold. by_dump: names
+    beginning: what may lack where the log commits an XA transaction whose rows bronze does not hold. by_history: names
     that neither the log nor a statement has. base: what silver has where the range begins. again: the range is done
     again, amid what the table has, and silver shows what came of it.
     """
@@ -274,7 +275,7 @@ class Rules:
     filters: Filters = field(default_factory=Filters)
     begun: TableDefinition | None = None
     beginning: Beginning | None = None
-    by_dump: ByDump = lambda _name, _start: None
+    by_history: ByHistory = lambda _name, _start: None
     base: Callable[[], Base | None] = lambda: None
     again: Again | None = None
 
@@ -319,7 +320,9 @@ class _Course:
         self.before: Content | None = None
         self.done: list[Step] = []
         self.told: Told | None = None
-        """What a dump tells of the part that is gone through: without a statement between the two."""
+        """What the history tells of the part that is gone through: without a statement between the two."""
+        self.later: Told | None = None
+        """What it tells from a place behind the part on."""
 
     def steps(self) -> list[Step]:
         self._require_xa()
@@ -332,22 +335,23 @@ class _Course:
         told = self._told(logged)
         for at, part in enumerate(parts):
             self.told = told if told and (told.why or part.start <= told.at <= part.stop) else None
+            self.later = told if told and told.at > part.stop else None
             if at and said[at - 1].position in self.skips:
                 self._pass_over(said[at - 1])
             elif at:
                 self._turn(said[at - 1], logged[at])
             if logged[at] is None:
-                self._begin_with_dump()
+                self._begin_with_told()
             self._rows(part, logged[at], is_last=part is parts[-1], begun=None if at else self.rules.begun)
         return self.done
 
     def _told(self, logged: Sequence[TableDefinition | None]) -> Told | None:
-        """What a dump tells of the table, where that is asked for."""
+        """What the history tells of the table, where that is asked for."""
         is_known = self.standing.definition is not None or any(one and one.named() for one in logged)
-        return None if is_known else self.rules.by_dump(self.name, self.whole.start)
+        return None if is_known else self.rules.by_history(self.name, self.whole.start)
 
-    def _begin_with_dump(self) -> None:
-        """What a dump tells holds from there on, rows or not: the next statement may change it."""
+    def _begin_with_told(self) -> None:
+        """What the history tells holds from there on, rows or not: the next statement may change it."""
         known = self.told and not self.told.why and self.told.definition
         if known and self.standing.definition is None and not self.standing.is_dropped:
             self.standing = replace(self.standing, definition=known)
@@ -706,7 +710,7 @@ class _Course:
         until: up to where the rows lie that have the definition, or the statement that leads to it.
         by_server: a server tells the defaults, which no log does, behind the last statement about the table.
         """
-        told = self._named(logged, known, is_last=is_last)
+        told = self._named(logged, known, until, is_last=is_last)
         found = with_defaults(without_defaults(told), known)
         found = with_defaults(found, told) if by_server else found
         is_bag = known is not None and known.key == () and not is_new
@@ -721,12 +725,20 @@ class _Course:
         is_since = again is None or again.emptied is None or again.emptied < until
         return self.rules.is_bag and is_since
 
-    def _named(self, logged: TableDefinition, known: TableDefinition | None, *, is_last: bool) -> TableDefinition:
+    def _named(
+        self, logged: TableDefinition, known: TableDefinition | None, until: Position, *, is_last: bool
+    ) -> TableDefinition:
         if not logged.named() and known is not None and known.named():
-            return _with_names(logged, known)
+            return _with_names(logged, self._with_charsets(known, until))
         changes = self.found.about(self.name, self.whole.start)
         if not logged.named() and self.told:
-            found = completed_by_dump(logged, self.told)
+            found = completed_by_history(logged, self.told)
+        elif not logged.named() and self.later and self.later.not_before:
+            raise TableStopped(
+                f"{self.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
+                f"{self.later.not_before}; begin behind it (start: {self.later.at}, and load the table), or name a "
+                "schema dump of before it (schema_dump: of a source of files)"
+            )
         elif not logged.named() and not is_last:
             raise TableStopped(
                 f"{self.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
@@ -738,6 +750,17 @@ class _Course:
         if is_other and (changes or self.found.indexes(self.name, self.whole.start)):
             return replace(found, key=(), index=None)  # whether the index was there before is not known
         return found
+
+    def _with_charsets(self, known: TableDefinition, until: Position) -> TableDefinition:
+        """With the character sets that statements leave to the table's default, as the history has them at a place."""
+        told = self.rules.by_history(self.name, until) if lacks(known) else None
+        there = told.definition if told and told.at == until and not told.why else None
+        if there is None or there.column_names() != known.column_names():
+            return known
+        pairs = zip(known.columns, there.columns, strict=True)
+        return replace(
+            known, columns=tuple(replace(a, charset=b.charset if a.charset is None else a.charset) for a, b in pairs)
+        )
 
     def _require_same(self, known: TableDefinition, logged: TableDefinition, part: Range) -> None:
         if not same_key(known, logged):

@@ -37,7 +37,7 @@ from spark_jobs.redaction import Redaction
 from spark_jobs.routes import Destination, Name
 from spark_jobs.schema.declared import on_server_default
 from spark_jobs.schema.statements import Effect
-from spark_jobs.schema_history import by_dump, follow, named, reading_of
+from spark_jobs.schema_history import by_history, follow, named, reading_of
 from spark_jobs.session import session_over
 from spark_jobs.shared import merge_shared
 from spark_jobs.skips import with_skips
@@ -279,7 +279,7 @@ class Planner:
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
         place = (self.bronze, self.head.version, self.complete_from)
         ancestry = Ancestry(
-            spark, self.lake, self.source, *place, by_log, filters.skips_alone, by_dump(self.lake, self.source)
+            spark, self.lake, self.source, *place, by_log, filters.skips_alone, by_history(self.lake, self.source)
         )
         rules = Rules(
             self._complete,
@@ -288,7 +288,7 @@ class Planner:
             contents=ancestry.contents,
             filters=filters,
             beginning=Beginning(ancestry.made, is_needed=self.oldest > self.begin),
-            by_dump=ancestry.by_dump,
+            by_history=ancestry.by_history,
         )
         planned = Plan(self._with_new(entries, found), [], {})
         for entry in filter(self._wanted, self._in_scope(planned.entries)):

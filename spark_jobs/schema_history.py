@@ -11,7 +11,7 @@ lie anywhere in it: where one is new, all is followed anew.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -27,9 +27,20 @@ from spark_jobs.config import SchemaDump
 from spark_jobs.errors import DecodeError, LakeError, Unsupported
 from spark_jobs.lake import Checkpoint, Head, Lake, new_batch
 from spark_jobs.position import Position, Range
+from spark_jobs.schema.backwards import back
 from spark_jobs.schema.definitions import DefaultOf, Told, ask, completed, logs_all
 from spark_jobs.schema.statements import judge
-from spark_jobs.schema.tracking import Asked, Fact, Logged, Stated, TableVersion, Tracker, as_of, type_of_column
+from spark_jobs.schema.tracking import (
+    Asked,
+    Fact,
+    Logged,
+    Stated,
+    TableVersion,
+    Tracker,
+    as_of,
+    lacks,
+    type_of_column,
+)
 from spark_jobs.source import Source
 from spark_jobs.source.files import Files
 from spark_jobs.source.server import Server
@@ -186,17 +197,23 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
         return []
     facts = list(_facts(spark, held, Range(start, max(start, end))))
     stored = [_version(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
+    told = list[Fact]()
     if reading and dump:
-        facts.append(dump)
+        told.append(dump)
         notes = notes | ({} if dump.note else {_DUMP: reading.dump})
     elif reading and (asked := _in_stretch(reading.asked, end)).at >= start:
-        facts.append(asked if asked.at <= end else replace(asked, at=end, is_whole=False, note=_AHEAD))
+        told.append(asked if asked.at <= end else replace(asked, at=end, is_whole=False, note=_AHEAD))
         notes = notes | {_ASKED: str(asked.at), _COMPLETES: reading.completes}
+    found, lacking = ([], []) if is_anew else _followed(stored, [*facts, *told], start)
+    if lacking and start > oldest:
+        log.info("%s: the schema history is written anew: %s was not known before", source, ", ".join(lacking))
+        is_anew, start = True, oldest
+        facts = list(_facts(spark, held, Range(start, end)))
     if is_anew:
-        facts += _asked_before(stored, start, is_other=bool(reading and reading.dump))
+        told += _asked_before(stored, start, is_other=bool(reading and reading.dump))
         _warn(source, stored, reading)
         stored = [one for one in stored if one.at < start]
-    found = Tracker(stored).follow(facts)
+        found, _ = _followed(stored, [*facts, *told], start)
     if not found and dump and not is_anew and start >= end and notes:
         return []
     rows = spark.createDataFrame(pa.Table.from_pylist([row(one) for one in found], schema=ARROW)).coalesce(1)
@@ -207,6 +224,21 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
     else:
         table.append(rows, upon, said)
     return found
+
+
+def _followed(
+    stored: Sequence[TableVersion], facts: Sequence[Fact], start: Position
+) -> tuple[list[TableVersion], list[str]]:
+    """The versions that facts add, forward and backwards; the tables of which more would be known further back."""
+    found = Tracker(stored).follow(facts)
+    before = as_of(stored, start)
+    way = back(facts, found, start, before.values())
+    lacking = [
+        one for name in way.reached if (one := before.get(name)) and not one.is_dropped and lacks(one.definition)
+    ]
+    if way.facts:
+        found = Tracker(stored).follow([*facts, *way.facts])
+    return found, sorted(str(one.name) for one in lacking)
 
 
 def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
@@ -264,35 +296,45 @@ def _warn(source: str, stored: Iterable[TableVersion], reading: Reading | None) 
         )
 
 
-def by_dump(lake: Lake, source: str) -> Callable[[TableName, Position], Told | None]:
-    """What the schema dump of a source tells of a table at a place, or where it was taken behind that.
+def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], Told | None]:
+    """What the schema history tells of a table at a place: there, or where it was known first behind that.
 
-    Between the two the statements of the log have moved it on. The history is read when it is first asked.
+    The history is read when it is first asked.
     """
 
     @cache
     def versions() -> dict[TableName, list[TableVersion]]:
         table = lake.schema(source)
         found: dict[TableName, list[TableVersion]] = {}
-        if table.head() is None or not table.rows([("origin", "=", "dump")]):
+        if table.head() is None:
             return found
-        for one in map(_version, table.rows()):
+        for one in sorted(map(_version, table.rows()), key=lambda one: one.order):
             found.setdefault(one.name, []).append(one)
         return found
 
-    def told(name: TableName, start: Position) -> Told | None:
-        own = versions().get(name, [])
-        last = max((one for one in own if one.origin == "dump"), key=lambda one: one.order, default=None)
-        if last and last.at >= start:
-            return Told(last.at, last.definition, _why(last))
-        now = as_of(own, start).get(name)
-        if now and now.definition and now.definition.named():
-            return Told(start, now.definition)
-        if last is None:
-            return None
-        return Told(last.at, last.definition, _why(last) or f"what followed from it up to {start} is not known")
+    return lambda name, start: told_at(versions().get(name, []), start)
 
-    return told
+
+def told_at(own: Sequence[TableVersion], start: Position) -> Told | None:
+    """What the versions of one table, in order, tell of it at a place; None where that is nothing.
+
+    What a server told counts where a statement was inverted: elsewhere it is asked for as ``named``.
+    """
+    dump = next((one for one in reversed(own) if one.origin == "dump"), None)
+    if dump and dump.at >= start and not dump.holds:
+        return Told(dump.at, dump.definition, _why(dump))
+    known = [one for one in own if one.holds and one.definition and one.definition.named()]
+    now = next(iter(as_of(own, start).values()), None)
+    if now and now.definition and now.definition.named():
+        by = "the schema dump" if now.origin == "dump" else "the schema history"
+        return Told(start, now.definition, by=by) if dump or any(one.origin != "server" for one in known) else None
+    first = next((one for one in known if one.origin in ("dump", "inverted") and one.at >= start), None)
+    if first:
+        by = "the schema dump" if first.origin == "dump" else "the schema history"
+        return Told(first.at, first.definition, by=by, not_before=first.note)
+    if dump is None:
+        return None
+    return Told(dump.at, dump.definition, _why(dump) or f"what followed from it up to {start} is not known")
 
 
 def _why(one: TableVersion) -> str | None:
@@ -333,6 +375,7 @@ def _facts(spark: SparkSession, held: Held, within: Range) -> Iterator[Fact]:
                 read_session_variables(row["begin"]),
                 row["gtid"],
                 row["committed_at"],
+                replace(at, offset=row["stop"]),
             )
 
 

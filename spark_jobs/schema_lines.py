@@ -15,7 +15,13 @@ from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
 from spark_jobs.schema.tracking import TableVersion, as_of, changes, key_of
 
-_TOLD_BY = {"ddl": "", "table_map": "its rows", "server": "the server", "dump": "the schema dump"}
+_TOLD_BY = {
+    "ddl": "",
+    "table_map": "its rows",
+    "server": "the server",
+    "dump": "the schema dump",
+    "inverted": "the log read backwards",
+}
 
 
 @dataclass(frozen=True, slots=True)

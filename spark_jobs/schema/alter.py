@@ -666,7 +666,8 @@ def _behind(slots: Sequence[_Slot], name: str) -> int:
 def _settled(before: TableDefinition, slot: _Slot, found: Sequence[Operation]) -> Column:
     if slot.declared is not None:
         return with_default(slot.declared)
-    column = replace(before.columns[slot.origin or 0], name=slot.name)
+    column = before.columns[slot.origin or 0]
+    column = replace(column, name=slot.name) if column.name is not None else column
     for one in found:
         if isinstance(one, Default) and one.name.casefold() == slot.name.casefold():
             column = with_default(Declared(column, one.words)) if one.words else replace(column, default=None)

@@ -5,6 +5,7 @@ of one place of the log (schema_audit.py).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.binlog.types.charsets import charset_of, width_of
@@ -13,6 +14,7 @@ from spark_jobs.schema.definitions import as_logged, is_known
 _COUNTED = (15, 254)
 """VARCHAR and CHAR: their metadata is a length in bytes."""
 _BLOB = 252
+_TIMESTAMPS = (7, 17)
 
 
 def differences(followed: TableDefinition, declared: TableDefinition, by: str = "the server") -> list[str]:
@@ -35,6 +37,15 @@ def differences(followed: TableDefinition, declared: TableDefinition, by: str = 
     if followed.key and declared.key is not None and _key(followed) != _key(declared):
         found.append(f"the key is ({_listed(followed)}), {place} ({_listed(declared) or 'none'})")
     return found
+
+
+def with_timestamps_of(known: TableDefinition, other: TableDefinition) -> TableDefinition:
+    """Whether a bare TIMESTAMP may be NULL no statement tells by itself: explicit_defaults_for_timestamp does."""
+    if known.column_names() != other.column_names():
+        return known
+    pairs = zip(known.columns, other.columns, strict=True)
+    columns = (replace(one, nullable=two.nullable) if one.type_code in _TIMESTAMPS else one for one, two in pairs)
+    return replace(known, columns=tuple(columns))
 
 
 def unknown_types(declared: TableDefinition) -> list[str]:

@@ -168,31 +168,36 @@ def completed(
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a schema dump tells of a table. at: the place that it is of; why: what is to be known where it is not."""
+    """What the schema history tells of a table.
+
+    at: the place that it is of; why: what is to be known where it does not hold; by: who told it, for messages.
+    not_before: why it is not known what the table was before that place.
+    """
 
     at: Position
     definition: TableDefinition | None = None
     why: str | None = None
+    by: str = "the schema dump"
+    not_before: str | None = None
 
 
-def completed_by_dump(logged: TableDefinition, told: Told) -> TableDefinition:
-    """The definition with what a log that names no columns lacks. Raises TableStopped where a dump does not tell it."""
+def completed_by_history(logged: TableDefinition, told: Told) -> TableDefinition:
+    """The definition with what a log that names no columns lacks. Raises TableStopped where that is not told."""
     missing = f"{logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
     known = told.definition
     if known is None or told.why:
-        raise TableStopped(f"{missing}, and the schema dump does not tell them: {told.why}")
+        raise TableStopped(f"{missing}, and {told.by} does not tell them: {told.why}")
     fits = fitted(logged, known)
     if fits is None:
+        do = "; name a dump that was taken where it says" if told.by == "the schema dump" else ""
         raise TableStopped(
-            f"{missing}, and the definition by the schema dump, at {told.at}, does not fit: the log has {logged}, the "
-            f"dump {known}; name a dump that was taken where it says"
+            f"{missing}, and the definition by {told.by}, at {told.at}, does not fit: the log has {logged}, and it "
+            f"says {known}{do}"
         )
     open_ = [column.name for column in fits.columns if column.charset is None and column.type.is_character]
     if open_:
-        raise TableStopped(
-            f"{missing}, and neither the log nor the schema dump tells the character set of {open_[0]}; make the dump "
-            "without --compatible"
-        )
+        do = "; make the dump without --compatible" if told.by == "the schema dump" else ""
+        raise TableStopped(f"{missing}, and neither the log nor {told.by} tells the character set of {open_[0]}{do}")
     return fits
 
 

@@ -1,7 +1,8 @@
 """A source's tables followed through its log: what each origin tells of a table's columns, and whether they agree.
 
 There are four: statements in the log, the TABLE_MAPs of its rows, a server that was asked at a position, and a schema
-dump that was taken at one. Every table of the source is followed, in scope or not, and nothing stops here: what cannot
+dump that was taken at one. What the last two told is led back over statements that can be inverted (backwards.py), and
+is a fifth one there. Every table of the source is followed, in scope or not, and nothing stops here: what cannot
 be known is said so, with the reason, until another origin tells it.
 
 Put here: what follows from what was told, in order. Not here: reading it off bronze or a server, and keeping it
@@ -27,7 +28,7 @@ from spark_jobs.schema.alter import (
     operations,
     target,
 )
-from spark_jobs.schema.compare import differences, unknown_types
+from spark_jobs.schema.compare import differences, unknown_types, with_timestamps_of
 from spark_jobs.schema.declared import require_plain, words_of
 from spark_jobs.schema.definitions import (
     as_logged,
@@ -41,16 +42,15 @@ from spark_jobs.schema.definitions import (
 from spark_jobs.schema.renames import like, may_rename, renamed
 from spark_jobs.schema.statements import Effect, Statement
 
-Origin = Literal["ddl", "table_map", "server", "dump"]
-_ORDER: dict[Origin, int] = {"server": 0, "dump": 0, "table_map": 1, "ddl": 2}
+Origin = Literal["ddl", "table_map", "server", "dump", "inverted"]
+_ORDER: dict[Origin, int] = {"inverted": 0, "server": 1, "dump": 1, "table_map": 2, "ddl": 3}
 """Of what stands at one position: servers were asked and dumps taken before the statement, rows are elsewhere."""
-_TIMESTAMPS = (7, 17)
 _ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A statement of the log. variables: of its session, by name."""
+    """A statement of the log. variables: of its session, by name. stop: where the log goes on behind it."""
 
     at: Position
     statement: Statement
@@ -59,6 +59,12 @@ class Stated:
     variables: Mapping[str, str] = field(default_factory=dict)
     gtid: str | None = None
     committed_at: datetime | None = None
+    stop: Position | None = None
+
+    @property
+    def behind(self) -> Position:
+        """The first place that the statement is before."""
+        return self.stop or replace(self.at, offset=self.at.offset + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,19 @@ class Asked:
     unread: tuple[tuple[TableName, str], ...] = ()
 
 
-Fact = Stated | Logged | Asked
+@dataclass(frozen=True, slots=True)
+class Inverted:
+    """What a table was from a place on, by what was told of it later.
+
+    note: why it is not known what it was before that place; None where it is, or there is nothing before.
+    """
+
+    at: Position
+    definition: TableDefinition
+    note: str | None = None
+
+
+Fact = Stated | Logged | Asked | Inverted
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +146,18 @@ class TableVersion:
         return self.at < position or (self.at == position and self.origin != "ddl")
 
 
+def in_order(facts: Iterable[Fact]) -> list[Fact]:
+    """As they stand in the log."""
+    return sorted(facts, key=lambda one: (one.at.order, _KIND[type(one)]))
+
+
+def lacks(known: TableDefinition | None) -> bool:
+    """Whether rows cannot be read by what is known of a table: a name, or the character set of a text, is missing."""
+    if known is None or not known.named():
+        return True
+    return any(column.charset is None and column.type.is_character for column in known.columns)
+
+
 def as_of(versions: Iterable[TableVersion], position: Position | None = None) -> dict[TableName, TableVersion]:
     """By table the version that it has at a position, at the end where none is given; dropped ones among them."""
     found: dict[TableName, TableVersion] = {}
@@ -150,7 +180,7 @@ class Tracker:
 
     def follow(self, facts: Iterable[Fact]) -> list[TableVersion]:
         """The versions that some facts add; those of one position in the order of the tables' names."""
-        every = sorted(facts, key=lambda one: (one.at.order, _KIND[type(one)]))
+        every = in_order(facts)
         found: list[TableVersion] = []
         for at, fact in enumerate(every):
             match fact:
@@ -158,6 +188,8 @@ class Tracker:
                     added = self._stated(fact)
                 case Logged():
                     added = self._logged(fact)
+                case Inverted():
+                    added = self._inverted(fact)
                 case _:
                     later = [one.statement for one in every[at:] if isinstance(one, Stated)]
                     about = [one for one in later if one.effect in _ABOUT_TABLES]
@@ -312,7 +344,7 @@ class Tracker:
         if now and now.is_dropped:
             differs = ["the log has rows of it behind the statement that dropped it"]
         elif known and logged.named() and known.named():
-            differs = differences(_with_timestamps_of(known, logged), logged, "the log of its rows")
+            differs = differences(with_timestamps_of(known, logged), logged, "the log of its rows")
             definition = _told_by_rows(logged, known, is_same=not differs)
         elif known and (told := with_names(logged, known)):
             definition = with_defaults(told, known)
@@ -323,6 +355,18 @@ class Tracker:
         return [
             TableVersion(name, fact.at, "table_map", definition, differs=tuple(differs), committed_at=fact.committed_at)
         ]
+
+    def _inverted(self, fact: Inverted) -> list[TableVersion]:
+        """What was found going back counts where something lacks going forward, and does not contradict that."""
+        name, definition = fact.definition.name, fact.definition
+        now, known = self._now.get(name), self._known(name)
+        if (now and now.is_dropped) or not lacks(known):
+            return []
+        if known and known.named():
+            if differences(with_timestamps_of(known, definition), definition):
+                return []
+            definition = _told_by_server(definition, known)
+        return [TableVersion(name, fact.at, "inverted", definition, note=fact.note)]
 
     def _asked(self, fact: Asked, later: Sequence[Statement]) -> list[TableVersion]:
         found = [self._declared(fact, one, later) for one in fact.definitions]
@@ -365,13 +409,13 @@ class Tracker:
             why_not = () if told else (f"its rows have types ({listed(known)})",)
             return replace(version, definition=told or declared, holds=told is not None, differs=why_not)
         by = "the server" if fact.origin == "server" else "the schema dump"
-        differs = tuple(differences(_with_timestamps_of(known, declared), declared, by))
+        differs = tuple(differences(with_timestamps_of(known, declared), declared, by))
         if differs:
             return replace(version, holds=False, differs=differs)
         return replace(version, definition=_told_by_server(declared, known))
 
 
-_KIND: dict[type, int] = {Asked: 0, Logged: 1, Stated: 2}
+_KIND: dict[type, int] = {Inverted: 0, Asked: 1, Logged: 2, Stated: 3}
 
 
 def _of(said: Stated, name: TableName, **told: object) -> TableVersion:
@@ -403,15 +447,6 @@ def _is_same(one: TableDefinition | None, other: TableDefinition | None) -> bool
         return one is other
     seen = [[column.invisible for column in each.columns] for each in (one, other)]
     return one == other and defaults(one) == defaults(other) and seen[0] == seen[1]
-
-
-def _with_timestamps_of(known: TableDefinition, other: TableDefinition) -> TableDefinition:
-    """Whether a bare TIMESTAMP may be NULL no statement tells by itself: explicit_defaults_for_timestamp does."""
-    if known.column_names() != other.column_names():
-        return known
-    pairs = zip(known.columns, other.columns, strict=True)
-    columns = (replace(one, nullable=two.nullable) if one.type_code in _TIMESTAMPS else one for one, two in pairs)
-    return replace(known, columns=tuple(columns))
 
 
 def _told_by_rows(logged: TableDefinition, known: TableDefinition, *, is_same: bool) -> TableDefinition:

@@ -44,7 +44,7 @@ BEFORE = (
         ('caf\u00e9', '\u20ac', 'new', 'a,b', '2026-11-22 08:00:00.125', 18446744073709551615, b'101', x'00ff', 'x')""",
     "INSERT INTO given VALUES (1, 1), (2, 2)",
     "INSERT INTO early VALUES (1, 1)",
-    "ALTER TABLE early CHANGE b c INT",
+    "ALTER TABLE early DROP COLUMN b, ADD c INT",
     "INSERT INTO gone VALUES (1)",
 )
 BEHIND = (

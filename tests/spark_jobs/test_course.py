@@ -773,14 +773,14 @@ def test_a_server_tells_the_defaults_behind_the_last_statement(
 UNNAMED = definition(replace(ID, name=None), replace(V, name=None))
 
 
-def by_dump(offset: int, known: TableDefinition | None = OLD, why: str | None = None) -> Rules:
+def by_history(offset: int, known: TableDefinition | None = OLD, why: str | None = None) -> Rules:
     """Rules with a dump that was taken at an offset, and nothing else that names columns."""
 
     def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
         raise TableStopped("nothing names them")
 
     told = Told(at(offset), known, why)
-    return Rules(complete, nowhere, contents=unknown, by_dump=lambda name, _: told if name == NAME else None)
+    return Rules(complete, nowhere, contents=unknown, by_history=lambda name, _: told if name == NAME else None)
 
 
 WIDER = definition(ID, V, Column("x", 3))
@@ -791,17 +791,17 @@ BARE_WIDER = replace(WIDER, columns=tuple(replace(one, name=None) for one in WID
 @pytest.mark.parametrize(
     "statements, maps, rules, wanted",
     [
-        ((), ((100, UNNAMED),), by_dump(50), ["10-1000 id,v"]),
-        ((), ((100, UNNAMED),), by_dump(900), ["10-1000 id,v"]),
-        ((ADDED,), ((100, UNNAMED), (600, BARE_WIDER)), by_dump(200),
+        ((), ((100, UNNAMED),), by_history(50), ["10-1000 id,v"]),
+        ((), ((100, UNNAMED),), by_history(900), ["10-1000 id,v"]),
+        ((ADDED,), ((100, UNNAMED), (600, BARE_WIDER)), by_history(200),
          ["10-500 id,v", "at 500 id,v,x", "510-1000 id,v,x"]),
-        ((ADDED,), ((600, BARE_WIDER),), by_dump(200), ["510-1000 id,v,x"]),
-        ((ADDED,), ((600, BARE_WIDER),), by_dump(510, WIDER), ["510-1000 id,v,x"]),
-        ((ADDED,), ((600, BARE_WIDER),), by_dump(500), ["510-1000 id,v,x"]),
-        (((500, "CREATE TABLE IF NOT EXISTS t (y INT)"),), ((600, UNNAMED),), by_dump(200), ["510-1000 id,v"]),
-        (((300, "DROP TABLE t"), (500, "CREATE TABLE t (y INT, z INT)")), ((600, UNNAMED),), by_dump(200),
+        ((ADDED,), ((600, BARE_WIDER),), by_history(200), ["510-1000 id,v,x"]),
+        ((ADDED,), ((600, BARE_WIDER),), by_history(510, WIDER), ["510-1000 id,v,x"]),
+        ((ADDED,), ((600, BARE_WIDER),), by_history(500), ["510-1000 id,v,x"]),
+        (((500, "CREATE TABLE IF NOT EXISTS t (y INT)"),), ((600, UNNAMED),), by_history(200), ["510-1000 id,v"]),
+        (((300, "DROP TABLE t"), (500, "CREATE TABLE t (y INT, z INT)")), ((600, UNNAMED),), by_history(200),
          ["510-1000 y,z"]),
-        ((), ((100, OLD),), by_dump(50, None, "it is not asked"), ["10-1000 id,v"]),
+        ((), ((100, OLD),), by_history(50, None, "it is not asked"), ["10-1000 id,v"]),
     ],
 )  # fmt: skip
 def test_a_dump_names_columns_from_its_place_on_and_before_it_up_to_a_statement(
@@ -810,7 +810,7 @@ def test_a_dump_names_columns_from_its_place_on_and_before_it_up_to_a_statement(
     rules: Rules,
     wanted: list[str],
 ) -> None:
-    if rules.by_dump(NAME, at(10)) and maps == ((100, OLD),):
+    if rules.by_history(NAME, at(10)) and maps == ((100, OLD),):
         rules = replace(rules, complete=as_logged)
     assert shown(steps(*statements, maps=maps, rules=rules)) == wanted
 
@@ -818,11 +818,11 @@ def test_a_dump_names_columns_from_its_place_on_and_before_it_up_to_a_statement(
 @pytest.mark.parametrize(
     "statements, maps, rules, why",
     [
-        ((ADDED,), ((100, UNNAMED), (600, BARE_WIDER)), by_dump(600, WIDER), "ALTER TABLE at b.000001:500 chang"),
-        ((), ((100, BARE_WIDER),), by_dump(50), "dump, at b.000001:50, does not fit: .*@3.* the dump .*id"),
-        ((), ((100, UNNAMED),), by_dump(50, None, "line 9: no"), "the schema dump does not tell them: line 9: no"),
-        ((), ((100, UNNAMED),), by_dump(1001), "nothing names them"),
-        ((ADDED,), ((600, UNNAMED),), by_dump(200), "has types .*@1.* known as .*id"),
+        ((ADDED,), ((100, UNNAMED), (600, BARE_WIDER)), by_history(600, WIDER), "ALTER TABLE at b.000001:500 chang"),
+        ((), ((100, BARE_WIDER),), by_history(50), "dump, at b.000001:50, does not fit: .*@3.* it says .*id"),
+        ((), ((100, UNNAMED),), by_history(50, None, "line 9: no"), "the schema dump does not tell them: line 9: no"),
+        ((), ((100, UNNAMED),), by_history(1001), "nothing names them"),
+        ((ADDED,), ((600, UNNAMED),), by_history(200), "has types .*@1.* known as .*id"),
     ],
 )  # fmt: skip
 def test_a_table_that_a_dump_does_not_name_stops(
@@ -830,3 +830,24 @@ def test_a_table_that_a_dump_does_not_name_stops(
 ) -> None:
     with pytest.raises(TableStopped, match=why):
         steps(*statements, maps=maps, rules=rules)
+
+
+def test_a_table_whose_definition_goes_back_to_a_statement_alone_stops_with_why() -> None:
+    told = Told(at(510), WIDER, not_before="what it was before ALTER TABLE at b.000001:500 is not known: why")
+    rules = replace(by_history(510), by_history=lambda *_: told)
+    with pytest.raises(TableStopped, match=r"500 is not known: why; begin behind it \(start: b\.000001:510, and load"):
+        steps(ADDED, maps=((100, UNNAMED), (600, BARE_WIDER)), rules=rules)
+    assert shown(steps(ADDED, maps=((600, BARE_WIDER),), rules=rules)) == ["510-1000 id,v,x"]
+
+
+def test_a_character_set_that_a_statement_leaves_out_is_the_history_s() -> None:
+    texts = replace(WIDER, columns=(ID, V, Column("x", 15, 9, charset=8)))
+    bare = replace(texts, columns=tuple(replace(one, name=None, charset=None) for one in texts.columns))
+
+    def told(_: TableName, place: Position) -> Told:
+        return Told(place, texts if place > at(500) else OLD)
+
+    rules = replace(by_history(50), by_history=told)
+    found = steps((500, "ALTER TABLE t ADD x VARCHAR(9)"), maps=((100, UNNAMED), (600, bare)), rules=rules)
+    assert isinstance(found[-1], Rows)
+    assert found[-1].definition.columns[2].charset == 8

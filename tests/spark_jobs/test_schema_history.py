@@ -17,7 +17,7 @@ from spark_jobs.lake import Checkpoint, Lake
 from spark_jobs.position import Position
 from spark_jobs.schema.definitions import ask
 from spark_jobs.schema.tracking import TableVersion
-from spark_jobs.schema_history import ask_server, by_dump, named, read, reading_of
+from spark_jobs.schema_history import ask_server, by_history, named, read, reading_of
 from spark_jobs.source.files import Files
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
@@ -193,7 +193,7 @@ def test_what_a_dump_tells_is_moved_on_by_statements(tmp_path: Path) -> None:
         TableVersion(TableName("shop", "unread"), at(300), "dump", holds=False, note="line 9: why"),
         TableVersion(TableName("shop", "other"), at(300), "dump", KNOWN, holds=False, differs=("column a: b",)),
     )
-    told = by_dump(lake, "shop")
+    told = by_history(lake, "shop")
     for place in (4, 300):
         found = told(NAME, at(place))
         assert found is not None
@@ -213,10 +213,37 @@ def test_what_a_dump_tells_is_moved_on_by_statements(tmp_path: Path) -> None:
     assert lost.why == "what followed from it up to 2/mysql-bin.000003:600 is not known"
 
 
-def test_without_a_dump_nothing_is_told(tmp_path: Path) -> None:
+def test_a_server_s_word_alone_is_not_told(tmp_path: Path) -> None:
+    """It is asked for as ``named``, which knows whether a statement came since."""
     lake = Lake(str(tmp_path))
-    store(lake, TOLD, replace(TOLD, origin="ddl"))
-    assert by_dump(lake, "shop")(NAME, at(300)) is None
+    store(lake, TOLD)
+    assert by_history(lake, "shop")(NAME, at(300)) is None
+
+
+def test_what_statements_led_to_is_told_without_a_dump(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    store(lake, TOLD, TableVersion(NAME, at(400), "ddl", WIDER))
+    told = by_history(lake, "shop")(NAME, at(450))
+    assert told is not None
+    assert (told.at, told.definition, told.by) == (at(450), WIDER, "the schema history")
+
+
+def test_what_was_led_back_is_told_from_its_place_on_with_why_not_before(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    store(
+        lake,
+        TableVersion(NAME, at(100), "table_map", UNNAMED),
+        TableVersion(NAME, at(150), "ddl", note="its columns were not known before it"),
+        TableVersion(NAME, at(200), "inverted", KNOWN, note="it drops column x"),
+        TableVersion(NAME, at(300), "ddl", WIDER),
+        TableVersion(NAME, at(400), "server", WIDER),
+    )
+    told = by_history(lake, "shop")
+    early, later = told(NAME, at(100)), told(NAME, at(250))
+    assert early is not None
+    assert (early.at, early.definition, early.not_before) == (at(200), KNOWN, "it drops column x")
+    assert later is not None
+    assert (later.at, later.definition) == (at(250), KNOWN)
 
 
 def test_a_dump_that_the_history_has_is_not_read_again(tmp_path: Path) -> None:

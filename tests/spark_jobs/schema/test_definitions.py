@@ -13,7 +13,7 @@ from spark_jobs.position import Position
 from spark_jobs.schema import definitions
 from spark_jobs.schema.alter import created
 from spark_jobs.schema.declared import on_server_default
-from spark_jobs.schema.definitions import Told, ask, completed, completed_by_dump, fitted, logs_all
+from spark_jobs.schema.definitions import Told, ask, completed, completed_by_history, fitted, logs_all
 from spark_jobs.source.server import Server
 
 TYPES = [
@@ -437,4 +437,4 @@ def test_text_of_unknown_character_set_stops_a_table() -> None:
     one = TableDefinition(TableName("shop", "t"), (Column("v", 252, 2),))
     bare = replace(one, columns=(replace(one.columns[0], name=None),))
     with pytest.raises(TableStopped, match="neither the log nor the schema dump tells the character set of v"):
-        completed_by_dump(bare, Told(READ_AT, one))
+        completed_by_history(bare, Told(READ_AT, one))

@@ -8,7 +8,7 @@ from spark_jobs.binlog import Slicer, TableName, definitions_of, same_layout
 from spark_jobs.binlog.types.charsets import charset_of
 from spark_jobs.errors import SourceError, TableStopped
 from spark_jobs.position import Position
-from spark_jobs.schema.definitions import Told, completed_by_dump
+from spark_jobs.schema.definitions import Told, completed_by_history
 from spark_jobs.schema.mysqldump import read_dump
 from spark_jobs.schema.tracking import listed_with_key
 
@@ -189,9 +189,9 @@ def test_rows_that_servers_logged_without_names_are_of_the_dump_s_tables(name: s
     assert len(logged) == tables
     for table in logged.values():
         assert not table.named()
-        found = completed_by_dump(table, Told(Position("log.000001", 4), dumped[table.name]))
+        found = completed_by_history(table, Told(Position("log.000001", 4), dumped[table.name]))
         assert found.column_names() == dumped[table.name].column_names()
         assert same_layout(found, table)
         less = replace(dumped[table.name], columns=dumped[table.name].columns[1:])
         with pytest.raises(TableStopped, match="does not fit"):
-            completed_by_dump(table, Told(Position("log.000001", 4), less))
+            completed_by_history(table, Told(Position("log.000001", 4), less))

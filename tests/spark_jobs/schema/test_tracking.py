@@ -19,6 +19,7 @@ from spark_jobs.schema.statements import judge
 from spark_jobs.schema.tracking import (
     Asked,
     Fact,
+    Inverted,
     Logged,
     Stated,
     TableVersion,
@@ -62,7 +63,7 @@ def asked(offset: int, *definitions: TableDefinition) -> Asked:
 def follow(*facts: Fact | Iterable[Fact]) -> list[TableVersion]:
     every: list[Fact] = []
     for one in facts:
-        every += [one] if isinstance(one, Stated | Logged | Asked) else list(one)
+        every += [one] if isinstance(one, Stated | Logged | Asked | Inverted) else list(one)
     return Tracker().follow(every)
 
 
@@ -299,7 +300,8 @@ def facts_of(log: Log) -> list[Fact]:
         found += [Logged(place, parse_table_map(event, format_, log.file)) for event in row["maps"]]
         if row["kind"] == "statement":
             judged = judge(row["statement"], row["database"])
-            found.append(Stated(place, judged, row["database"], read_session(row["payload"])))
+            session, stop = read_session(row["payload"]), log.at(row["stop"])
+            found.append(Stated(place, judged, row["database"], session, stop=stop))
     return found
 
 
@@ -418,3 +420,22 @@ def test_a_dump_that_contradicts_rows_or_statements_does_not_hold() -> None:
         assert last.differs
     (one,) = follow(dumped(60, unread=((LOGGED.name, "line 3"),)))
     assert (one.holds, one.note, one.definition) == (False, "line 3", None)
+
+
+def test_what_was_led_back_counts_where_something_lacks_and_contradicts_nothing() -> None:
+    found = follow(rows(10, BARE), [Inverted(at(20), LOGGED, "not before")])
+    assert [(one.origin, one.note) for one in found] == [("table_map", None), ("inverted", "not before")]
+    assert shown(found) == WHOLE
+    assert [one.origin for one in follow(said(T), [Inverted(at(120), LOGGED)])] == ["ddl"]
+    assert [one.origin for one in follow(said("DROP TABLE t"), [Inverted(at(120), LOGGED)])] == ["ddl"]
+    without_charset = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9), b INT NOT NULL)"
+    told = follow(said(without_charset), [Inverted(at(120), LOGGED)])
+    assert told[-1].definition == LOGGED
+    other = replace(LOGGED, columns=(ID, B))
+    assert [one.origin for one in follow(said(without_charset), [Inverted(at(120), other)])] == ["ddl"]
+
+
+def test_columns_without_names_stay_so_behind_statements() -> None:
+    (_, behind) = follow(rows(10, BARE), said("ALTER TABLE t ADD c INT"))
+    assert behind.definition is not None
+    assert [one.name for one in behind.definition.columns] == [None, None, None, "c"]
