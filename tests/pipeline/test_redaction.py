@@ -256,8 +256,8 @@ def test_a_list_that_changes_holds_from_the_next_extraction_on(redacting: Redact
     assert (ends[1], ends[0] > 0, ends[0]) == (0, True, told[0])
     found = later.exported(before, "exported")
     assert later.require_exported(found) == told[1]
-    if redacting.version == "mysql-8.0":  # elsewhere events are packed as the server likes
-        assert any(SECRET.encode() in one.path.read_bytes() for one in found)
+    has_words = any(SECRET.encode() in one.path.read_bytes() for one in found)  # of what was read before the list
+    assert has_words or redacting.version == "mysql-9.7", "packed, words are none in a file"
 
 
 def test_a_table_that_was_redacted_stops_by_name_where_it_comes_into_scope(redacting: Redacting) -> None:

@@ -3,16 +3,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import deltalake
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs import bronze
-from spark_jobs.binlog import FormatDescription
+from spark_jobs.binlog import FormatDescription, list_events
 from spark_jobs.errors import DecodeError
 from spark_jobs.extract import Plan, extract, slicing_task, tasks_for
 from spark_jobs.lake import Head, Lake
 from spark_jobs.position import Position, Range
+from spark_jobs.redaction import Redaction
 from spark_jobs.source import Part
 from spark_jobs.source.files import FileReading, Files
 from spark_jobs.stretches import Stretch
@@ -29,6 +31,30 @@ def read(*parts: Part) -> list[pa.RecordBatch]:
     task = pickle.loads(pickle.dumps(FileReading(RECORDED)))  # noqa: S301 - our own, just made
     ids = pa.RecordBatch.from_pydict({"id": list(range(len(parts)))})
     return list(slicing_task("shop", 3, parts, "a-uuid", task)(iter([ids])))
+
+
+@pytest.mark.parametrize("file", sorted(one.name for one in RECORDED.glob("*.000001")))
+def test_a_table_without_spark_has_what_was_redacted_and_its_sums(tmp_path: Path, file: str) -> None:
+    """Written as of two runs, of which the first one redacts nothing; every log of a server's, packed ones too."""
+    size = (RECORDED / file).stat().st_size
+    ids, part = pa.RecordBatch.from_pydict({"id": [0]}), Part(file, 0, size)
+    table = Lake(str(tmp_path)).bronze("shop")
+    plain = list(slicing_task("shop", 1, (part,), None, FileReading(RECORDED))(iter([ids])))
+    deltalake.write_deltalake(table.path, pa.Table.from_batches(plain))
+    assert bronze.redacted_in_all(table, 0) == (0, 0)
+    task = slicing_task("shop", 2, (part,), None, FileReading(RECORDED), redact=Redaction.of(["*.*"]))
+    batches = list(pickle.loads(pickle.dumps(list(task(iter([ids]))))))  # noqa: S301 - as they leave a task
+    assert all(batch.schema == bronze.REDACTED_ARROW for batch in batches)
+    deltalake.write_deltalake(table.path, pa.Table.from_batches(batches), mode="append", schema_mode="merge")
+    mine, found = joined(batches), bronze.redacted_in_all(table, 1)
+    events = [one for one in list_events(iter([mine]), file) if one.type == "Redacted"]
+    spans = {(one.offset, one.stop) for one in events}
+    assert found == (len(events), sum(stop - start for start, stop in spans))
+    assert found[0] > 0
+    at, theirs = 0, joined(plain)
+    for start, stop in [*sorted(spans), (size, size)]:
+        assert mine[at:start] == theirs[at:start]
+        at = stop
 
 
 def joined(batches: list[pa.RecordBatch]) -> bytes:
