@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs import dumped, schema_history
-from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.binlog import Column, Session, TableDefinition, TableName
 from spark_jobs.config import MySQL, SchemaDump
 from spark_jobs.errors import LakeError, StratalogError, TableStopped
 from spark_jobs.lake import Checkpoint, Lake
 from spark_jobs.position import Position
 from spark_jobs.schema.definitions import ask
-from spark_jobs.schema.tracking import TableVersion
+from spark_jobs.schema.statements import judge
+from spark_jobs.schema.tracking import Asked, Fact, Logged, Stated, TableVersion
 from spark_jobs.schema_history import ask_server, by_history, named, read, reading_of
 from spark_jobs.source.files import Files
 from spark_jobs.source.server import Server
@@ -256,3 +257,48 @@ def test_a_dump_that_the_history_has_is_not_read_again(tmp_path: Path) -> None:
     assert reading_of(lake, source, one) is None
     with pytest.raises(StratalogError):  # it is read, and its place is looked for in the log
         reading_of(lake, source, one.model_copy(update={"at": "bin.000001:5"}))
+
+
+def said(offset: int, text: str) -> Stated:
+    session = Session(1 << 22, 33, explicit_timestamps=True)
+    return Stated(at(offset), judge(text, "shop"), "shop", session, stop=at(offset + 50))
+
+
+def test_what_a_run_could_not_know_is_known_further_back_when_the_server_tells() -> None:
+    """A table that changed while the server was asked: the next run writes the history anew, and the one behind not."""
+    name = TableName("shop", "t")
+    v, w, x = (
+        TableDefinition(name, (Column("id", 3, nullable=False), Column(one, 3)), (0,), "PRIMARY") for one in "vwx"
+    )
+    bare = replace(v, columns=tuple(replace(one, name=None) for one in v.columns), key=None, index=None)
+    facts: list[Fact] = [Logged(at(100), bare), said(200, "ALTER TABLE t RENAME COLUMN v TO w"), Asked(at(300), (w,))]
+    later: list[Fact] = [said(350, "ALTER TABLE t RENAME COLUMN w TO x"), Logged(at(420), bare)]
+    first, lacking = schema_history._followed([], [*facts, *later], at(4))
+    assert lacking == []
+    assert [one.origin for one in first if one.holds and one.definition and one.definition.named()] == []
+
+    told = Asked(at(600), (x,))
+    second, lacking = schema_history._followed(first, [told], at(500))
+    assert lacking == [str(name)]
+    assert [one.origin for one in second] == ["server"]
+    anew, _ = schema_history._followed([], [*facts, *later, told], at(4))
+    found = [(one.at.offset, one.definition.column_names()) for one in anew if one.definition and one.holds]
+    assert found[0] == (4, ["id", "v"])
+    assert (200, ["id", "w"]) in found
+    assert found[-1] == (600, ["id", "x"])
+    assert schema_history._followed(anew, [Logged(at(700), bare), Asked(at(800), (x,))], at(650)) == ([], [])
+
+
+def test_a_later_run_leads_back_what_it_is_told_as_far_as_the_one_before() -> None:
+    name = TableName("shop", "t")
+    one = TableDefinition(name, (Column("id", 3, nullable=False),), (0,), "PRIMARY")
+    two = replace(one, columns=(*one.columns, Column("h", 15, 9, charset=8)))
+    bare = replace(two, columns=tuple(replace(c, name=None, charset=None) for c in two.columns), key=None, index=None)
+    stored, _ = schema_history._followed([], [Asked(at(100), (one,))], at(4))
+    facts: list[Fact] = [said(200, "ALTER TABLE t ADD h VARCHAR(9)"), Logged(at(300), bare), Asked(at(400), (two,))]
+    found, lacking = schema_history._followed(stored, facts, at(150))
+    assert lacking == []
+    assert [(each.origin, each.at.offset) for each in found][:2] == [("ddl", 200), ("inverted", 250)]
+    told = schema_history.told_at([*stored, *found], at(300))
+    assert told is not None
+    assert told.definition == two
