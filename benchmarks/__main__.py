@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import catchup, decoding, folding, hot, readers, start
+from benchmarks import catchup, decoding, folding, hot, readers, start, tables
 from benchmarks.logs import Log, write
 from benchmarks.told import say
 from spark_jobs.config import Spark
@@ -18,7 +18,7 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.session import spark_session
 
 Reader = Callable[[Log], tuple[int, float]]
-PARTS = ("decode", "start", "whole", "catchup", "hot", "fold")
+PARTS = ("decode", "start", "whole", "catchup", "hot", "fold", "tables")
 
 
 def main() -> None:
@@ -30,6 +30,7 @@ def main() -> None:
     arguments.add_argument("--megabytes", type=int, default=100, help="catchup: of each of ten files (default 100)")
     arguments.add_argument("--changes", type=int, default=1_000_000, help="hot: of one table (default 1000000)")
     arguments.add_argument("--folded", type=int, default=5_120_000, help="fold: rows of silver (default 5120000)")
+    arguments.add_argument("--tables", type=int, default=100, help="tables: in the log (default 100)")
     chosen = arguments.parse_args()
     if unknown := set(chosen.parts) - set(PARTS):
         arguments.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
@@ -44,6 +45,8 @@ def main() -> None:
                 hot.measure(spark_session(Spark(master="local[*]")), folder / "hot", chosen.changes)
             elif part == "fold":
                 folding.measure(spark_session(Spark(master="local[*]")), folder / "fold", chosen.folded)
+            elif part == "tables":
+                tables.measure(spark_session(Spark(master="local[*]")), folder / "tables", chosen.tables)
             elif part == "catchup":
                 catchup.measure(folder / "catchup", chosen.megabytes * 1_000_000)
             else:

@@ -19,9 +19,8 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.course import Base, Beginning, ByHistory, Complete, Content, Rules, Standing, first_rows, held
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.filters import Filters
-from spark_jobs.lake import Lake, Table
+from spark_jobs.lake import ALTERING, Lake, Table
 from spark_jobs.position import Position, Range
-from spark_jobs.reshape import ALTERING
 from spark_jobs.schema.alter import dropped, target
 from spark_jobs.schema.renames import may_rename, renamed
 from spark_jobs.survey import Said, Survey, look, survey

@@ -49,12 +49,11 @@ from spark_jobs.course import Again, Beginning, Content, Rows, Rules, Standing, 
 from spark_jobs.course import held as content_at_end
 from spark_jobs.earlier import Fetched, fetch, place_range
 from spark_jobs.errors import ConfigError, LakeError, PartialImage, StratalogError, about
-from spark_jobs.lake import Checkpoint, Design, Head, Lake, Table, identifier, new_batch, patiently
+from spark_jobs.lake import ALTERING, Checkpoint, Design, Head, Lake, Table, identifier, new_batch, patiently
 from spark_jobs.merge import REDO
 from spark_jobs.pipeline import Outcome, compact_source, filters_of, lake_of, merge_source, publish
 from spark_jobs.place import require_places
 from spark_jobs.position import Position, Range
-from spark_jobs.reshape import ALTERING
 from spark_jobs.rules import Pattern
 from spark_jobs.session import session_over
 from spark_jobs.skips import with_skips

@@ -34,11 +34,10 @@ from spark_jobs.binlog import Changes, Decoder, TableDefinition, TableName
 from spark_jobs.course import Base, Content, Rows, Standing, Step, Turn, onwards, origins_of, without
 from spark_jobs.errors import DecodeError, PartialImage, TableStopped, Unsupported, about
 from spark_jobs.filters import TableFilters
-from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
+from spark_jobs.lake import ALTERING, MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
 from spark_jobs.net import Place, image_rows, net_rows, reduce, settle
 from spark_jobs.overlay import ABSENT_TYPE
 from spark_jobs.position import Position, Range
-from spark_jobs.reshape import ALTERING
 from spark_jobs.xa import EFFECT, NO_XA, Xa, by_bytes, effective
 
 log = logging.getLogger(__name__)

@@ -37,6 +37,12 @@ log = logging.getLogger(__name__)
 APPLICATION = "stratalog"
 MAINTENANCE = "maintenance"
 """Kind of a commit that changes how rows are stored and no row."""
+ALTERING = "altering"
+"""Kind of a commit that leaves a table between two sets of columns, and of maintenance upon one."""
+_REARRANGING = ("OPTIMIZE", "REORG")
+"""Operations of Delta that move rows between files, and let others commit meanwhile."""
+_REARRANGED = 3
+"""Of one table so many commits at a time, with what goes before them, are made by its maintenance."""
 _STANDING = ("oldest", "removed_to", "uuid", "stretches", "folded")
 """Notes that stay true of a table until a commit says otherwise."""
 _TRIES = 5
@@ -194,7 +200,7 @@ class Table:
         if opened is None:
             return None
         counter = opened.transaction_version(APPLICATION) or 0
-        asked: tuple[int | None, ...] = (1, None)  # each entry of the history is a file that is read
+        asked: tuple[int | None, ...] = (1, 1 + _REARRANGED, None)  # each entry of the history is a file that is read
         found = (next(_checkpoints(opened, limit), None) for limit in asked)
         checkpoint = next((one[1] for one in found if one), None)
         if counter and not checkpoint:
@@ -205,7 +211,8 @@ class Table:
         """Our commits after a Delta version, newest first."""
         opened = self._open()
         newer = opened.version() - version if opened else 0
-        return list(_checkpoints(opened, newer)) if opened and newer > 0 else []
+        found = _checkpoints(opened, newer + _REARRANGED) if opened and newer > 0 else ()
+        return [one for one in found if one[0] > version]
 
     def columns(self) -> dict[str, str]:
         """Name and Spark type (as in DDL, upper case) of every column; empty where there is no table."""
@@ -312,12 +319,11 @@ class Table:
         """Takes the next counter upon ``head``, then runs statements that move rows between files. Raises LostRace.
 
         Delta gives such statements (OPTIMIZE, REORG) no transaction id. The empty commit before them makes writers
-        lose that planned earlier, and Delta itself finds those that commit in between. Theirs say what it says, so
-        that a table that only they have touched for long still names its position.
+        lose that planned earlier. Of those that commit in between Delta lets the ones by that took no row away: what
+        these say is then what the table says (``_checkpoints``).
         """
-        notes = head.checkpoint.notes if head.checkpoint else {}
-        assert head.position is not None
-        claim = Checkpoint(head.position, new_batch(), MAINTENANCE, notes)
+        assert head.checkpoint is not None
+        claim = replace(head.checkpoint, batch=new_batch(), kind=_upkept(head.checkpoint.kind))
         self.append(self.read(spark, head.version).where("false"), head, claim)
         said = {"spark.databricks.delta.commitInfo.userMetadata": claim.to_json()}
         for statement in statements:
@@ -436,11 +442,25 @@ def _commit_options(head: Head, checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def _checkpoints(opened: deltalake.DeltaTable, limit: int | None) -> Iterator[tuple[int, Checkpoint]]:
-    """Our commits among so many newest ones, newest first, each with its Delta version."""
+    """Our commits among so many newest ones, newest first, each with its Delta version.
+
+    One that moved rows between files says what the commit below it says, where that is among them: what it says itself
+    was written before it began, and it may have come behind others.
+    """
+    moved: list[int] = []
     for commit in opened.history(limit):
-        found = Checkpoint.from_json(commit.get("userMetadata"))
-        if found:
-            yield cast(int, commit["version"]), found
+        found, version = Checkpoint.from_json(commit.get("userMetadata")), cast(int, commit["version"])
+        if found and commit.get("operation") in _REARRANGING:
+            moved.append(version)
+        elif found:
+            yield from ((one, replace(found, kind=_upkept(found.kind))) for one in moved)
+            moved.clear()
+            yield version, found
+
+
+def _upkept(kind: str) -> str:
+    """The kind of a commit of maintenance upon one of a kind."""
+    return ALTERING if kind == ALTERING else MAINTENANCE
 
 
 def _object_store(path: str) -> str:

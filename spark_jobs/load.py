@@ -29,7 +29,7 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import Beginning, Rules, Standing, Turn, course, first_rows, onwards
 from spark_jobs.errors import ConfigError, SourceError, StratalogError, TableStopped, Unsupported, about
 from spark_jobs.filters import Filters
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, new_batch, patiently, quoted
+from spark_jobs.lake import ALTERING, Checkpoint, Head, Lake, Table, identifier, new_batch, patiently, quoted
 from spark_jobs.pipeline import (
     Outcome,
     compact_source,
@@ -43,7 +43,6 @@ from spark_jobs.pipeline import (
 )
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
-from spark_jobs.reshape import ALTERING
 from spark_jobs.rules import Pattern
 from spark_jobs.schema.definitions import on_server
 from spark_jobs.schema_history import named

@@ -43,11 +43,11 @@ from spark_jobs import overlay, silver
 from spark_jobs.binlog import TableName
 from spark_jobs.course import COMPLETE
 from spark_jobs.errors import TableStopped, about
-from spark_jobs.lake import MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
+from spark_jobs.lake import ALTERING, MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
 from spark_jobs.overlay import UNSEEN
 from spark_jobs.parts import MARKS, PARTS, PartTable, marked
 from spark_jobs.position import Position, Range
-from spark_jobs.reshape import ALTERING, carry_out
+from spark_jobs.reshape import carry_out
 from spark_jobs.session import session_over
 
 log = logging.getLogger(__name__)

@@ -14,12 +14,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch
+from spark_jobs.lake import ALTERING, Checkpoint, Head, Table, identifier, new_batch
 from spark_jobs.schema.declared import Fill
 from spark_jobs.silver import raw_sql, raw_with
-
-ALTERING = "altering"
-"""Kind of a commit that leaves a table between two sets of columns."""
 
 _UPDATE = "UPDATE "
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"

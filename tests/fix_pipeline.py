@@ -77,12 +77,12 @@ _AS_IN_THE_LAKE = {"time": "CAST(`{}` AS CHAR)", "bit": "`{}` + 0", "set": "CAST
 """How columns are asked for whose Python values are others than those of the lake."""
 
 
-def require_same(shop: Shop, pipeline: Pipeline, table: str) -> None:
-    """Columns, in order, and rows of a downstream table are the server's."""
+def require_same(shop: Shop, pipeline: Pipeline, table: str) -> int:
+    """Columns, in order, and rows of a downstream table are the server's; how many rows that are."""
     target = lake_of(pipeline).downstream(shop.database.name, table)
     if target.head() is None:
         assert shop.truth(table) == [], "a table without any row is not there yet"
-        return
+        return 0
     frame = target.read(shop.spark)
     listed = shop.database.execute(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
@@ -98,6 +98,7 @@ def require_same(shop: Shop, pipeline: Pipeline, table: str) -> None:
         texts = [(raw or {}).get(name) for name in names]
         found.append(tuple(text if cell is None else cell for cell, text in zip(cells, texts, strict=True)))
     assert sorted(map(repr, map(_plain, found))) == sorted(map(repr, map(_plain, truth)))
+    return len(found)
 
 
 def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:

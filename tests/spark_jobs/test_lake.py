@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import DecodeError, LakeError, LostRace, TableStopped
 from spark_jobs.lake import (
+    ALTERING,
+    MAINTENANCE,
     Checkpoint,
     Head,
     Lake,
@@ -46,6 +49,31 @@ def test_every_layer_has_its_place() -> None:
     assert lake.published().path == "s3a://bucket/lake/published"
     assert lake.schema("shop").path == "s3a://bucket/lake/schema/shop"
     assert [Lake("x", plain=plain).bronze("s").plain for plain in (True, False)] == [True, False]
+
+
+@pytest.mark.parametrize("last, kind", [("live", MAINTENANCE), (ALTERING, ALTERING)])
+def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Path, last: str, kind: str) -> None:
+    """Theirs was told before it began, and another one has come by meanwhile."""
+
+    def saying(offset: int, kind: str) -> deltalake.CommitProperties:
+        said = Checkpoint(Position("f.000001", offset), f"{kind} at {offset}", kind)
+        return deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
+
+    for offset, written in ((4, "live"), (4, MAINTENANCE), (9, last)):
+        rows = pa.table({"a": [offset]})
+        deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(offset, written))
+    table = Table(str(tmp_path), plain=False)
+    for _ in range(2):
+        deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, MAINTENANCE))
+        deltalake.write_deltalake(tmp_path, pa.table({"a": [1]}), mode="append")  # by somebody else
+    deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, MAINTENANCE))
+    head = table.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    assert (head.version, head.position, head.checkpoint.kind) == (7, Position("f.000001", 9), kind)
+    newer = [(version, one.position.offset, one.kind) for version, one in table.since(0)]
+    assert newer == [(7, 9, kind), (5, 9, kind), (3, 9, kind), (2, 9, last), (1, 4, MAINTENANCE)]
+    assert [version for version, _ in table.since(4)] == [7, 5], "what they say is below"
 
 
 @given(

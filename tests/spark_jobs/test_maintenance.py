@@ -11,9 +11,9 @@ from spark_jobs.backfill import backfill_source
 from spark_jobs.changes import wanted_tables
 from spark_jobs.errors import LostRace
 from spark_jobs.export import export
-from spark_jobs.lake import Table, new_batch
+from spark_jobs.lake import ALTERING, Table, new_batch
 from spark_jobs.maintenance import Maintained, Upkeep, _hours, maintain_source
-from spark_jobs.pipeline import lake_of
+from spark_jobs.pipeline import extract_source, lake_of
 from spark_jobs.position import Position, Range
 from spark_jobs.published import consistent, read
 from tests.logs import SOURCE, Logs, file
@@ -158,6 +158,48 @@ def test_a_writer_that_planned_before_loses_and_one_that_comes_first_is_waited_f
     assert (found.stopped, len(table.files()), raced) == ({}, 1, [table.path])
     with pytest.raises(LostRace):
         table.append(table.read(logs.spark).where("false"), planned, late)
+
+
+def test_what_lands_while_files_are_written_together_stays_the_newest_that_a_table_says(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta lets an append by while it writes files together, and commits these behind it."""
+    logs.write(4, Insert("shop.orders", (4, "4")), Commit())
+    table, right = tables(logs)["bronze"], Table.run
+    landed: list[Position] = []
+
+    def slow(self: Table, spark: SparkSession, confs: dict[str, str], statement: str) -> Any:
+        if statement == f"OPTIMIZE {table.sql}":
+            landed.append(extract_source(logs.spark, logs.pipeline(), SOURCE).range.stop)
+        return right(self, spark, confs, statement)
+
+    monkeypatch.setattr(Table, "run", slow)
+    assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
+    head = table.head()
+    assert head is not None
+    assert ([head.position], len(table.files())) == (landed, 1)
+    assert table.history(1)[0]["operation"] == "OPTIMIZE", "behind the extraction"
+    slices = table.read(logs.spark).count()
+    assert logs.run().stopped == {}
+    assert table.read(logs.spark).count() == slices, "nothing is extracted twice"
+    assert logs.rows("orders")[-1] == (4, "4")
+    (entry,) = read(logs.lake, SOURCE)
+    assert entry.holds(str(landed[0]))
+
+
+def test_a_table_between_two_sets_of_columns_stays_so(logs: Logs) -> None:
+    silver = tables(logs)["silver"]
+    head = silver.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    said = replace(head.checkpoint, batch=new_batch(), kind=ALTERING, notes=head.checkpoint.notes | {"left": ["…"]})
+    silver.append(silver.read(logs.spark).where("false"), head, said)
+    found = maintain_source(logs.spark, logs.pipeline(retention={"fold": True}), SOURCE)
+    assert (found.stopped, len(silver.files())) == ({}, 1)
+    after = silver.head()
+    assert after is not None
+    assert after.checkpoint is not None
+    assert (after.checkpoint.kind, after.checkpoint.notes["left"]) == (ALTERING, ["…"])
 
 
 def test_a_table_that_cannot_be_maintained_does_not_stop_the_others(

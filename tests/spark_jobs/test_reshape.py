@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import silver
 from spark_jobs.errors import LostRace, TableStopped
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.lake import ALTERING, Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.position import Position
-from spark_jobs.reshape import ALTERING, carry_out, steps
+from spark_jobs.reshape import carry_out, steps
 from spark_jobs.schema.declared import Fill
 
 AT = Position("b.000001", 4)

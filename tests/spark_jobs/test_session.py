@@ -46,6 +46,7 @@ def test_the_session_is_one_that_delta_and_positions_need(spark: SparkSession) -
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.speculation") == "false"
     assert "DeltaSparkSessionExtension" in str(spark.conf.get("spark.sql.extensions"))
+    assert int(str(spark.conf.get("spark.databricks.delta.delta.log.cacheSize"))) <= 200, "tables kept in memory"
     assert spark.range(3).count() == 3
 
 
