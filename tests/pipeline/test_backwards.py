@@ -308,8 +308,5 @@ def test_a_table_that_changed_while_the_server_was_asked_is_led_back_by_the_next
     assert outcome.stopped == {}
     require_same(shop, pipeline, "t")
     versions = schema_history.read(lake_of(pipeline), SOURCE).of(TableName(shop.database.name, "t"))
-    assert [one.definition.column_names() for one in versions if one.origin == "inverted" and one.definition] == [
-        ["id", "v"],
-        ["id", "w"],
-        ["id", "x"],
-    ]
+    back = [one.definition for one in versions if one.origin == "inverted" and one.definition]
+    assert [one.column_names() for one in back] == [["id", "v"]]  # from there statements lead on
