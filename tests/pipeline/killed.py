@@ -1,7 +1,8 @@
-"""Runs a pipeline, or maintains it, and dies by SIGKILL at one commit. Started by test_faults and test_fold.
+"""Runs a pipeline, or maintains it, and dies by SIGKILL at one commit. Started by tests of this folder.
 
 ``killed.py CONFIG LAYER before|after [maintain]``. The commits of a layer, or of one table, are told by the table's
-path. The process is gone as a machine without power is: no exit handler, no clean-up, no last word.
+path; changes of its columns are commits too. The process is gone as a machine without power is: no exit handler, no
+clean-up, no last word.
 """
 
 import os
@@ -10,6 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from pyspark.sql import SparkSession
 
 from spark_jobs import lake
 from spark_jobs.config import load
@@ -20,17 +23,24 @@ from spark_jobs.session import spark_session
 
 
 def main(path: str, layer: str, moment: str, verb: str = "run") -> None:
-    commit = Table._commit
+    commit, alter = Table._commit, Table.alter
 
-    def fatal(self: Table, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
+    def at(self: Table, write: Callable[[], Head]) -> Head:
         if f"/{layer}" not in self.path:
-            return commit(self, head, checkpoint, write)
+            return write()
         if moment == "after":
             write()
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("still alive")
 
+    def fatal(self: Table, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
+        return at(self, lambda: commit(self, head, checkpoint, write))
+
+    def fatal_alter(self: Table, spark: SparkSession, head: Head, checkpoint: Checkpoint, action: str) -> Head:
+        return at(self, lambda: alter(self, spark, head, checkpoint, action))
+
     lake.Table._commit = fatal  # type: ignore[method-assign]
+    lake.Table.alter = fatal_alter  # type: ignore[method-assign]
     pipeline = load(Path(path))
     do: Callable[..., Any] = maintain_source if verb == "maintain" else run_source
     do(spark_session(pipeline.spark), pipeline, next(iter(pipeline.sources)))
