@@ -42,6 +42,7 @@ pytestmark = [pytest.mark.mysql]
 
 FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
 RUNS = int(os.environ.get("STRATALOG_RUNS", "1"))
+STEPS = int(os.environ.get("STRATALOG_STEPS", "60"))
 
 Row = dict[str, Any]
 
@@ -257,10 +258,10 @@ def test_courses_lead_to_the_server_s_tables(
         file, _ = where(running).split(":")
         counts: list[int] = []
         last = [f"REPLACE INTO {table} (id) VALUES (1)" for table in tables]
-        statements = [*stream_for(server, metadata, seed, tables).statements(100), *last]
+        statements = [*stream_for(server, metadata, seed, tables).statements(STEPS), *last]
         for at, statement in enumerate(statements):
             database.execute(statement)
-            if at % 50 == 0 or statement is last[-1]:
+            if at % 30 == 0 or statement is last[-1]:
                 log = Log(file, (running.data / file).read_bytes(), 4)
                 counts += require_same(database, log)
     told = f"courses, {server}, {metadata or 'no metadata'}, {len(tables)} tables, seed {seed}"
