@@ -1,7 +1,8 @@
-"""Random statements about one table, DDL among them. Put here: the stream. Not here: what is compared behind it."""
+"""Random statements about tables, DDL among them. Put here: the stream. Not here: what is compared behind it."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 KINDS: list[tuple[str, list[str], str | None]] = [
     # type, constants of it, a type that holds all its values
@@ -31,38 +32,62 @@ KINDS: list[tuple[str, list[str], str | None]] = [
 ]
 
 
-class Stream:
-    """Statements about one table, chosen at random; it knows the table's columns.
+@dataclass
+class Shape:
+    """What a stream knows of one of its tables."""
 
-    keys: the key changes, too. old: as MySQL 5.7 wants it, which does not know RENAME COLUMN, and whose log tells no
-    character set where no statement does.
+    columns: dict[str, int] = field(default_factory=dict)
+    """Beside id and a pair's: each with the place of its kind in Stream.kinds."""
+    told_by: str = "PRIMARY"
+    """By what rows are told apart: PRIMARY or UNIQUE (id), PAIR (a primary key over two), NULLABLE or NOTHING."""
+    pair: str = ""
+    """Of a PAIR the column beside id."""
+
+
+class Stream:
+    """Statements about tables, chosen at random; it knows their columns.
+
+    keys: the key changes, too. tables: where there are several, they take each other's names, are made LIKE each other,
+    and statements do several things at once. old: as MySQL 5.7 wants it, which does not know RENAME COLUMN. charset: is
+    said of all text, for logs that tell none where no statement does.
     """
 
-    def __init__(self, seed: int, *, keys: bool = False, old: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, keys: bool = False, tables: Sequence[str] = ("t",), old: bool = False, charset: str = ""
+    ) -> None:
         self.keys, self.old = keys, old
         self.some = random.Random(seed)
-        self.kinds = [*KINDS]
+        self.kinds = [(_told(kind, charset), values, wider and _told(wider, charset)) for kind, values, wider in KINDS]
         """With the wider types that columns have got: a column is known by the place of its kind here."""
-        self.columns: dict[str, int] = {}
         self.names = 0
-        self.told_by = "PRIMARY"
-        """By what rows are told apart: PRIMARY or UNIQUE (id), PAIR (a primary key over two), NULLABLE or NOTHING."""
-        self.pair = ""
-        """Of a PAIR the column beside id."""
+        self.shapes = {table: Shape() for table in tables}
+        self.table = tables[0]
+        """The one that the next statement is about."""
+
+    @property
+    def at(self) -> Shape:
+        """Of the table that the next statement is about."""
+        return self.shapes[self.table]
 
     def statements(self, count: int) -> Iterator[str]:
-        yield self.create()
+        """Of so many steps, most of which are a statement each; every table is there behind each step."""
+        several = len(self.shapes) > 1
+        for table in self.shapes:
+            self.table = table
+            yield self.create()
         for _ in range(count):
+            if several:
+                self.table = self.some.choice([*self.shapes])
             yield from self.some.choices(
-                [self.rows, self.alter, self.add, self.key, self.truncate, self.again],
-                weights=[60, 16, 16, 10 * self.keys, 4, 4],
+                [self.rows, self.alter, self.add, self.key, self.truncate, self.again, self.bare, self.both, self.give],
+                weights=[60, 16, 16, 10 * self.keys, 4, 4, 6 * several, 8 * several, 14 * several],
             )[0]()
 
     def create(self) -> str:
-        self.told_by, self.pair = "PRIMARY", ""
-        self.columns = {self.new_name(): self.kind() for _ in range(self.some.randrange(4))}
-        listed = "".join(f", {name} {self.kinds[kind][0]}" for name, kind in self.columns.items())
-        return f"CREATE TABLE t (id INT PRIMARY KEY{listed}){' CHARACTER SET utf8mb4' * self.old}"
+        columns = {self.new_name(): self.kind() for _ in range(self.some.randrange(4))}
+        self.shapes[self.table] = Shape(columns)
+        listed = "".join(f", {name} {self.kinds[kind][0]}" for name, kind in columns.items())
+        return f"CREATE TABLE {self.table} (id INT PRIMARY KEY{listed})"
 
     def new_name(self) -> str:
         self.names += 1
@@ -77,22 +102,22 @@ class Stream:
     def rows(self) -> Iterator[str]:
         verb, key = self.some.choice(["REPLACE", "REPLACE", "DELETE", "UPDATE"]), self.some.randrange(12)
         if verb == "REPLACE":
-            cells = ["t.id", *(self.value(kind) for kind in self.columns.values())]
-            names = ["id", *self.columns]
-            if self.pair:
-                names.append(self.pair)
+            cells = ["id", *(self.value(kind) for kind in self.at.columns.values())]
+            names = ["id", *self.at.columns]
+            if self.at.pair:
+                names.append(self.at.pair)
                 cells.append(self.some.choice(["7", "8"]))
             values = ", ".join([str(key), *cells[1:]])
-            yield f"REPLACE INTO t ({', '.join(names)}) VALUES ({values})"
+            yield f"REPLACE INTO {self.table} ({', '.join(names)}) VALUES ({values})"
         elif verb == "DELETE":
-            yield f"DELETE FROM t WHERE id BETWEEN {key} AND {key + 2}"
-        elif self.pair and self.some.random() < 0.3:
-            yield f"UPDATE IGNORE t SET {self.pair} = 15 - {self.pair} WHERE id >= {key}"
-        elif self.columns and self.some.random() < 0.7:
-            name = self.some.choice(list(self.columns))
-            yield f"UPDATE t SET {name} = {self.value(self.columns[name])} WHERE id >= {key}"
+            yield f"DELETE FROM {self.table} WHERE id BETWEEN {key} AND {key + 2}"
+        elif self.at.pair and self.some.random() < 0.3:
+            yield f"UPDATE IGNORE {self.table} SET {self.at.pair} = 15 - {self.at.pair} WHERE id >= {key}"
+        elif self.at.columns and self.some.random() < 0.7:
+            name = self.some.choice(list(self.at.columns))
+            yield f"UPDATE {self.table} SET {name} = {self.value(self.at.columns[name])} WHERE id >= {key}"
         else:
-            yield f"UPDATE IGNORE t SET id = id + 5 WHERE id = {key}"
+            yield f"UPDATE IGNORE {self.table} SET id = id + 5 WHERE id = {key}"
 
     def add(self) -> Iterator[str]:
         name, kind = self.new_name(), self.kind()
@@ -100,53 +125,55 @@ class Stream:
         if self.kinds[kind][1] and self.some.random() < 0.6:
             declared += f" DEFAULT {self.some.choice(self.kinds[kind][1])}"
         place = self.some.choice(["", " FIRST", " AFTER id"])
-        self.columns[name] = kind
-        yield f"ALTER TABLE t ADD COLUMN {name} {declared}{place}"
+        self.at.columns[name] = kind
+        yield f"ALTER TABLE {self.table} ADD COLUMN {name} {declared}{place}"
 
     def alter(self) -> Iterator[str]:
-        if not self.columns:
+        if not self.at.columns:
             return
-        name = self.some.choice(list(self.columns))
-        kind = self.columns[name]
+        name = self.some.choice(list(self.at.columns))
+        kind = self.at.columns[name]
         match self.some.randrange(5):
             case 0:
-                del self.columns[name]
-                yield f"ALTER TABLE t DROP COLUMN {name}"
+                del self.at.columns[name]
+                yield f"ALTER TABLE {self.table} DROP COLUMN {name}"
             case 1:
                 new = self.new_name()
-                self.columns[new] = self.columns.pop(name)
-                yield f"ALTER TABLE t {self.rename(name, new)}"
+                self.at.columns[new] = self.at.columns.pop(name)
+                yield f"ALTER TABLE {self.table} {self.rename(name, new)}"
             case 2 if self.kinds[kind][2]:
                 new = self.new_name()
                 self.kinds.append((str(self.kinds[kind][2]), self.kinds[kind][1], None))
-                del self.columns[name]
-                self.columns[new] = len(self.kinds) - 1
-                yield f"ALTER TABLE t CHANGE {name} {new} {self.kinds[kind][2]}{self.some.choice(['', ' FIRST'])}"
-            case 3 if len(self.columns) > 1:
-                other = self.some.choice([one for one in self.columns if one != name])
-                self.columns[name], self.columns[other] = self.columns[other], self.columns[name]
-                yield f"ALTER TABLE t {self.rename(name, other)}, {self.rename(other, name)}"
+                del self.at.columns[name]
+                self.at.columns[new] = len(self.kinds) - 1
+                place = self.some.choice(["", " FIRST"])
+                yield f"ALTER TABLE {self.table} CHANGE {name} {new} {self.kinds[kind][2]}{place}"
+            case 3 if len(self.at.columns) > 1:
+                other = self.some.choice([one for one in self.at.columns if one != name])
+                self.at.columns[name], self.at.columns[other] = self.at.columns[other], self.at.columns[name]
+                yield f"ALTER TABLE {self.table} {self.rename(name, other)}, {self.rename(other, name)}"
             case _:
                 yield self.some.choice(
                     [
-                        "ALTER TABLE t COMMENT = 'no, nothing'",
-                        "ALTER TABLE t ADD INDEX (id), ALGORITHM = INPLACE",
-                        f"ALTER TABLE t MODIFY COLUMN {name} {self.kinds[kind][0]} AFTER id",
+                        f"ALTER TABLE {self.table} COMMENT = 'no, nothing'",
+                        f"ALTER TABLE {self.table} ADD INDEX (id), ALGORITHM = INPLACE",
+                        f"ALTER TABLE {self.table} MODIFY COLUMN {name} {self.kinds[kind][0]} AFTER id",
                     ]
                 )
 
     def rename(self, old: str, new: str) -> str:
         """The clause for a column that the stream already knows by its new name."""
-        kind, _, _ = self.kinds[self.columns[new]]
+        kind, _, _ = self.kinds[self.at.columns[new]]
         return f"CHANGE {old} {new} {kind}" if self.old else f"RENAME COLUMN {old} TO {new}"
 
     def key(self) -> Iterator[str]:
         """By another key, or by none, rows are told apart from here on."""
         goes = self.goes()
-        self.told_by = self.some.choice([one for one in self.comes() if one != self.told_by])
-        if self.told_by in ("PRIMARY", "UNIQUE", "PAIR"):
-            yield "DELETE FROM t WHERE id IN (SELECT id FROM (SELECT id FROM t GROUP BY id HAVING COUNT(*) > 1) AS d)"
-        match self.told_by:
+        self.at.told_by = self.some.choice([one for one in self.comes() if one != self.at.told_by])
+        if self.at.told_by in ("PRIMARY", "UNIQUE", "PAIR"):
+            twice = f"(SELECT id FROM (SELECT id FROM {self.table} GROUP BY id HAVING COUNT(*) > 1) AS d)"
+            yield f"DELETE FROM {self.table} WHERE id IN {twice}"
+        match self.at.told_by:
             case "PRIMARY":
                 goes.append("ADD PRIMARY KEY (id)")
             case "UNIQUE":
@@ -154,18 +181,18 @@ class Stream:
             case "NULLABLE":
                 goes = ["MODIFY id INT"]
             case "PAIR":
-                self.pair = self.new_name()
-                declared = f"ADD COLUMN {self.pair} INT NOT NULL DEFAULT 7"
-                goes += [declared, f"ADD PRIMARY KEY ({self.pair}, id)"]
-        yield f"ALTER TABLE t {', '.join(goes)}"
+                self.at.pair = self.new_name()
+                declared = f"ADD COLUMN {self.at.pair} INT NOT NULL DEFAULT 7"
+                goes += [declared, f"ADD PRIMARY KEY ({self.at.pair}, id)"]
+        yield f"ALTER TABLE {self.table} {', '.join(goes)}"
 
     def comes(self) -> list[str]:
         """By what rows may be told apart behind the next change."""
-        return ["PRIMARY", "UNIQUE", "PAIR", "NOTHING", *(["NULLABLE"] if self.told_by == "UNIQUE" else [])]
+        return ["PRIMARY", "UNIQUE", "PAIR", "NOTHING", *(["NULLABLE"] if self.at.told_by == "UNIQUE" else [])]
 
     def goes(self) -> list[str]:
         """What takes the present key away, whose other column is one like others behind that."""
-        match self.told_by:
+        match self.at.told_by:
             case "PRIMARY":
                 return ["DROP PRIMARY KEY"]
             case "UNIQUE":
@@ -173,14 +200,92 @@ class Stream:
             case "NULLABLE":
                 return ["DROP INDEX u", "MODIFY id INT NOT NULL"]
             case "PAIR":
-                name, self.pair = self.pair, ""
-                self.columns[name] = next(at for at, (kind, _, _) in enumerate(self.kinds) if kind == "INT")
+                name, self.at.pair = self.at.pair, ""
+                self.at.columns[name] = next(at for at, (kind, _, _) in enumerate(self.kinds) if kind == "INT")
                 return ["DROP PRIMARY KEY", f"MODIFY {name} INT"]
         return []
 
     def truncate(self) -> Iterator[str]:
-        yield "TRUNCATE TABLE t"
+        yield f"TRUNCATE TABLE {self.table}"
 
     def again(self) -> Iterator[str]:
-        yield "DROP TABLE t"
+        yield f"DROP TABLE {self.table}"
         yield self.create()
+
+    def bare(self) -> Iterator[str]:
+        """Another default than a column had, and a row that gets all of its defaults."""
+        told = [name for name, kind in self.at.columns.items() if self.kinds[kind][1]]
+        if told:
+            name = self.some.choice(told)
+            value = self.some.choice(self.kinds[self.at.columns[name]][1])
+            yield f"ALTER TABLE {self.table} ALTER COLUMN {name} " + self.some.choice(
+                [f"SET DEFAULT {value}", "SET DEFAULT NULL"]
+            )
+        yield f"REPLACE INTO {self.table} (id) VALUES ({self.some.randrange(12)})"
+
+    def both(self) -> Iterator[str]:
+        """Two clauses in one ALTER, the second of which gives the table another column."""
+        begun = next(self.alter(), f"ALTER TABLE {self.table} COMMENT = 'nothing else'")
+        _, added = next(self.add()).split(" ADD COLUMN ", 1)
+        yield f"{begun}, ADD COLUMN {added}"
+
+    def give(self) -> Iterator[str]:
+        """Another table's name, or its shape."""
+        table = self.table
+        other = self.some.choice([one for one in self.shapes if one != table])
+        way = self.some.choice([self.swap, self.leave, self.copy, self.there_and_back, self.migrate])
+        yield from way(table, other)
+
+    def swap(self, table: str, other: str) -> Iterator[str]:
+        yield f"RENAME TABLE {table} TO aside, {other} TO {table}, aside TO {other}"
+        self.shapes[table], self.shapes[other] = self.shapes[other], self.shapes[table]
+
+    def leave(self, table: str, other: str) -> Iterator[str]:
+        """The table goes to the other's name, and one like it, or a new one, takes its place."""
+        yield f"DROP TABLE {other}"
+        self.shapes[other] = self.shapes[table]
+        if self.some.random() < 0.5:
+            yield f"RENAME TABLE {table} TO {other}"
+            self.shapes[table] = _copied(self.shapes[other])
+            yield f"CREATE TABLE {table} LIKE {other}"
+        else:
+            added = next(self.add())
+            yield f"{added}, RENAME TO {other}"
+            yield self.create()
+
+    def copy(self, table: str, other: str) -> Iterator[str]:
+        yield f"DROP TABLE {other}"
+        self.shapes[other] = _copied(self.shapes[table])
+        yield f"CREATE TABLE {other} LIKE {table}"
+        if self.some.random() < 0.7:
+            yield f"INSERT INTO {other} SELECT * FROM {table} WHERE id <> 5"
+
+    def there_and_back(self, table: str, _other: str) -> Iterator[str]:
+        yield f"RENAME TABLE {table} TO aside"
+        if self.some.random() < 0.5:
+            yield "DELETE FROM aside WHERE id = 3"
+        yield f"ALTER TABLE aside RENAME {table}"
+
+    def migrate(self, table: str, _other: str) -> Iterator[str]:
+        """A copy with another column takes the table's place."""
+        yield f"CREATE TABLE made LIKE {table}"
+        yield f"INSERT INTO made SELECT * FROM {table}"
+        yield next(self.add()).replace(f"ALTER TABLE {table} ", "ALTER TABLE made ", 1)
+        yield f"RENAME TABLE {table} TO gone, made TO {table}"
+        yield "DROP TABLE gone"
+
+
+def stream_for(server: str, metadata: str | None, seed: int, tables: Sequence[str]) -> Stream:
+    """A stream in which keys change, for a server whose log tells so much of tables (fix_servers.TELLING)."""
+    charset = "utf8mb4" if metadata in (None, "NO_LOG") else ""
+    return Stream(seed, keys=True, tables=tables, old=server == "mysql-5.7", charset=charset)
+
+
+def _copied(shape: Shape) -> Shape:
+    return replace(shape, columns={**shape.columns})
+
+
+def _told(kind: str, charset: str) -> str:
+    """A type with the character set of its text, where one is to be said."""
+    is_text = kind.startswith(("CHAR", "VARCHAR", "ENUM", "SET", "TINYTEXT", "TEXT")) and "CHARACTER SET" not in kind
+    return f"{kind} CHARACTER SET {charset}" if charset and is_text else kind

@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from typing import Any
 
 import pytest
@@ -10,10 +11,26 @@ from _pytest.terminal import TerminalReporter
 
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError
+from tests.fix_mysql import Database
 from tests.servers import FETCHED, SERVERS, build_of
 
 OPTIONS: dict[str, object] = {"log_bin": "log-bin", "binlog_row_event_max_size": 2048}
 """Small row events, so that one statement's rows fill several."""
+TELLING = (
+    ("mysql-5.7", None),
+    ("mysql-8.0", "FULL"),
+    ("mysql-8.0", "MINIMAL"),
+    ("mysql-9.7", "FULL"),
+    ("mysql-9.7", "MINIMAL"),
+    ("mariadb-10.11", "FULL"),
+    ("mariadb-10.11", "NO_LOG"),
+    ("mariadb-11.4", "FULL"),
+    ("mariadb-11.4", "MINIMAL"),
+    ("mariadb-11.4", "NO_LOG"),
+    ("mariadb-11.8", "FULL"),
+)
+"""Servers, and how much of tables their logs tell (binlog_row_metadata); MySQL 5.7 has no choice: their types."""
+_NUMBERS = count(1)
 _SUMMARIES = pytest.StashKey[list[str]]()
 
 
@@ -49,6 +66,32 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def any_server(request: pytest.FixtureRequest, servers: Servers) -> tuple[str, MySQLServer]:
     """Each server in turn, with its name. Tests set its global variables back."""
     return request.param, servers.get(request.param)
+
+
+@contextmanager
+def database_of(server: MySQLServer) -> Iterator[Database]:
+    """A fresh schema in one of them, gone afterwards."""
+    name = f"several_{next(_NUMBERS)}"
+    with server.connect() as connection:
+        database = Database(name, server, connection)
+        database.execute(f"CREATE DATABASE {name}")
+        connection.select_db(name)
+        yield database
+        database.execute(f"DROP DATABASE {name}")
+
+
+@contextmanager
+def telling(server: MySQLServer, metadata: str | None) -> Iterator[None]:
+    """Meanwhile the server's log tells so much of tables."""
+    if metadata is None:
+        yield
+        return
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT @@GLOBAL.binlog_row_metadata")
+        ((kept,),) = cursor.fetchall()
+        cursor.execute(f"SET GLOBAL binlog_row_metadata = '{metadata}'")
+        yield
+        cursor.execute(f"SET GLOBAL binlog_row_metadata = '{kept}'")
 
 
 @pytest.fixture(scope="session")

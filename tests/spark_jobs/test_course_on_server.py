@@ -1,4 +1,4 @@
-"""Random DDL and DML on a real server, carried out row by row in plain Python: the server's table at every pause.
+"""Random DDL and DML on real servers, carried out row by row in plain Python: the server's tables at every pause.
 
 It is the course that is tested here, with the decoder, without Spark: how statements are read, and how rows are led
 through them.
@@ -6,10 +6,11 @@ through them.
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,18 +28,21 @@ from spark_jobs.binlog import (
     parse_table_map,
     read_session,
 )
-from spark_jobs.course import Rows, Rules, Turn, course, origins_of
+from spark_jobs.course import Content, Rows, Rules, Step, Turn, course, held, origins_of
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.declared import Fill
 from spark_jobs.schema.statements import Effect, judge
 from spark_jobs.survey import Said, Seen, Survey
-from tests.ddl_stream import Stream
+from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database
+from tests.fix_servers import TELLING, Servers, database_of, telling
+from tests.schema_dumps import where
 
 pytestmark = [pytest.mark.mysql]
 
 FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
-RUNS = int(os.environ.get("STRATALOG_RUNS", "6"))
+RUNS = int(os.environ.get("STRATALOG_RUNS", "1"))
+STEPS = int(os.environ.get("STRATALOG_STEPS", "60"))
 
 Row = dict[str, Any]
 
@@ -58,13 +62,16 @@ class Log:
     def at(self, offset: int) -> Position:
         return Position(self.file, offset)
 
-    def survey(self) -> Survey:
+    def survey(self, until: Position) -> Survey:
+        """Of what is before a place."""
         length = int.from_bytes(self.head[9:13], "little")
         format_ = FormatDescription.parse(self.head[:length], self.file)
         tables: dict[TableName, Seen] = {}
         said = []
         for row in self.slices:
             here = self.at(row["start"])
+            if here >= until:
+                break
             for one in row["tables"]:
                 name = TableName(one["schema"], one["table"])
                 seen = tables.get(name, Seen(here, here, ()))
@@ -132,8 +139,19 @@ class Table:
         self.types: dict[str, str] = {}
         self.rows: list[Row] = []
 
-    def turn(self, turn: Turn) -> None:
-        if turn.empties and turn.carried is None:
+    def follow(self, log: Log, name: TableName, steps: Iterable[Step]) -> "Table":
+        for step in steps:
+            if isinstance(step, Turn):
+                self.turn(log, step)
+            else:
+                self.change(log, name, step)
+        return self
+
+    def turn(self, log: Log, turn: Turn) -> None:
+        if turn.carried is not None and turn.origins is None:
+            given = Table().follow(log, turn.carried.name, turn.carried.steps)
+            self.types, self.rows = given.types, given.rows
+        elif turn.empties and turn.carried is None:
             self.rows = []
         if turn.standing.definition is None:
             return
@@ -187,41 +205,64 @@ def shown(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(int(cell) if isinstance(cell, Decimal) and cell == cell.to_integral_value() else cell for cell in row)
 
 
-def of_server(database: Database, types: dict[str, str]) -> list[str]:
+def of_server(database: Database, table: str, types: dict[str, str]) -> list[str]:
     asked = database.execute(
-        "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s AND table_name = 't' "
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
         "ORDER BY ordinal_position",
-        (database.name,),
+        (database.name, table),
     )
     assert [name for name, _ in asked] == list(types)
     forms = {"time": "CAST(`{}` AS CHAR)", "set": "CAST(`{}` AS CHAR)", "bit": "`{}` + 0"}
     listed = ", ".join(forms.get(kind, "`{}`").format(name) for name, kind in asked)
-    return sorted(repr(shown(row)) for row in database.execute(f"SELECT {listed} FROM t"))
+    return sorted(repr(shown(row)) for row in database.execute(f"SELECT {listed} FROM {table}"))
+
+
+def table_at_end(log: Log, name: TableName) -> Table:
+    """What a table's course leads to; names that tables take from others bring their rows along."""
+    rules = Rules(lambda logged, _: logged, log.first)
+
+    @cache
+    def contents(was: TableName, until: Position) -> Content:
+        return held(log.survey(until), was, Range(log.at(0), until), None, replace(rules, contents=contents))
+
+    whole = Range(log.at(0), log.at(log.stop))
+    return Table().follow(
+        log, name, course(log.survey(whole.stop), name, whole, None, replace(rules, contents=contents))
+    )
+
+
+def require_same(database: Database, log: Log) -> list[int]:
+    """Every table that is there: how many rows each of them has."""
+    counts = []
+    for (table,) in database.execute("SHOW TABLES"):
+        found = table_at_end(log, TableName(database.name, table))
+        rows = sorted(repr(shown(tuple(row.values()))) for row in found.rows)
+        if database.execute(f"SELECT * FROM {table}"):
+            assert rows == of_server(database, table, found.types), table
+        else:  # whose columns are known from the first row on
+            assert not rows, table
+        counts.append(len(found.rows))
+    return counts
 
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
-@pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
-def test_a_course_leads_to_the_server_s_table(database: Database, seed: int, metadata: str) -> None:
-    database.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
-    database.execute("FLUSH BINARY LOGS")
-    database.execute(f"SET GLOBAL binlog_row_metadata = '{metadata}'")
-    name, stream = TableName(database.name, "t"), Stream(seed, keys=True)
-    file = database.execute("SHOW MASTER STATUS")[0][0]
-    try:
-        for at, statement in enumerate([*stream.statements(100), "REPLACE INTO t (id) VALUES (1)"]):
+@pytest.mark.parametrize("tables", [["t"], ["t", "u", "v"]], ids=len)
+@pytest.mark.parametrize("server, metadata", TELLING)
+def test_courses_lead_to_the_server_s_tables(
+    server: str, metadata: str | None, tables: list[str], seed: int, servers: Servers, summary: list[str]
+) -> None:
+    running = servers.get(server)
+    with telling(running, metadata), database_of(running) as database:
+        database.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
+        database.execute("FLUSH BINARY LOGS")
+        file, _ = where(running).split(":")
+        counts: list[int] = []
+        last = [f"REPLACE INTO {table} (id) VALUES (1)" for table in tables]
+        statements = [*stream_for(server, metadata, seed, tables).statements(STEPS), *last]
+        for at, statement in enumerate(statements):
             database.execute(statement)
-            if at % 50 == 0 or statement == "REPLACE INTO t (id) VALUES (1)":
-                log = Log(file, (database.server.data / file).read_bytes(), 4)
-                rules = Rules(lambda logged, _: logged, log.first)
-                table = Table()
-                for step in course(log.survey(), name, Range(log.at(0), log.at(log.stop)), None, rules):
-                    if isinstance(step, Turn):
-                        table.turn(step)
-                    else:
-                        table.change(log, name, step)
-                if table.types and not statement.startswith("DROP"):
-                    assert sorted(repr(shown(tuple(row.values()))) for row in table.rows) == of_server(
-                        database, table.types
-                    )
-    finally:
-        database.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+            if at % 30 == 0 or statement is last[-1]:
+                log = Log(file, (running.data / file).read_bytes(), 4)
+                counts += require_same(database, log)
+    told = f"courses, {server}, {metadata or 'no metadata'}, {len(tables)} tables, seed {seed}"
+    summary.append(f"{told}: {len(statements)} statements, {len(counts)} tables compared, {sum(counts)} rows")
