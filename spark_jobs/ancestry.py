@@ -43,6 +43,7 @@ class Ancestry:
     filters: Filters = field(default_factory=Filters)
     """The events that are passed over; rules of the configuration judge no rows that come with a name."""
     by_history: ByHistory = lambda _name, _start: None
+    system_zone: str | None = None
 
     def contents(self, name: TableName, until: Position) -> Content:
         """What the table of this name held at a place. Raises TableStopped, DecodeError."""
@@ -61,6 +62,7 @@ class Ancestry:
             filters=self.filters,
             beginning=beginning,
             by_history=self.by_history,
+            system_zone=self.system_zone,
             base=lambda: base,
         )
         found = Survey({}, ())

@@ -622,6 +622,7 @@ def _work(
     touched = touched or _Touched(())
     begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
     oldest, skips = bronze.oldest(held.checkpoint), filters.skips_alone
+    zone = pipeline.sources[held.source].system_time_zone
     complete_from = bronze.complete_from(held.checkpoint)
     if begin < complete_from:
         raise _Begun(begin)
@@ -629,11 +630,12 @@ def _work(
     slices, seen = look(spark, held.table, held.version, onward, oldest)
     with about(f"{held.source}: {name}"):
         told = schema_history.by_history(lake, held.source)
-        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, complete_from, True, skips, told)
+        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, complete_from, True, skips, told, zone)
         rules = Rules(
             lambda logged, last: schema_history.named(lake, held.source, logged, last),
             first_rows(slices, filters.skipped),
             on_drop_empties=pipeline.on_drop == "drop",
+            system_zone=zone,
             is_bag=silver.stored_columns(table, head).is_bag,
             again=Again(Standing.from_notes(head.checkpoint.notes).emptied if head.checkpoint else None),
             contents=ancestry.contents,

@@ -33,6 +33,7 @@ from spark_jobs.filters import Action, ColumnRule, EventFilter, Filters, Mask, R
 from spark_jobs.place import parse_place, parse_start
 from spark_jobs.routes import Route, Routes, problems_of_routes
 from spark_jobs.rules import Helpers, Pattern, Scope
+from spark_jobs.zones import zone_of
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -45,6 +46,12 @@ def _start(text: str) -> str:
         parse_start(text)
     except ConfigError as error:
         raise ValueError(f"{error}; earliest and latest are places too") from error
+    return text
+
+
+def _zone(text: str) -> str:
+    if zone_of(text) is None:
+        raise ValueError("is neither an offset (+02:00) nor a time zone that is known here (Europe/Berlin)")
     return text
 
 
@@ -225,6 +232,9 @@ class Source(_Model):
     ``file`` and ``at``."""
     start: Annotated[str, AfterValidator(_start)] = "earliest"
     """Where the first run begins: ``earliest``, ``latest``, or a place (a position, a GTID set, a time)."""
+    system_time_zone: Annotated[str, AfterValidator(_zone)] | None = None
+    """The server's own time zone, an offset or a name (``Europe/Berlin``): statements of sessions that have it
+    (``time_zone=SYSTEM``) tell no other, and a new column's CURRENT_TIMESTAMP may depend on it."""
     redact: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
     """Patterns of tables whose rows bronze never has, as in ``tables``: what a run reads of them is blanked before
     anything is written. They must not be in scope."""

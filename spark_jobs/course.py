@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from spark_jobs import bronze, overlay, silver
-from spark_jobs.binlog import Column, TableDefinition, TableName, definitions_of, passed_over
+from spark_jobs.binlog import Column, Moment, TableDefinition, TableName, definitions_of, passed_over
 from spark_jobs.binlog.framing import Bytes, view
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.filters import (
@@ -29,6 +29,7 @@ from spark_jobs.filters import (
 )
 from spark_jobs.lake import Table, identifier
 from spark_jobs.position import Position, Range
+from spark_jobs.schema import moments
 from spark_jobs.schema.alter import (
     LEAVING_ROWS,
     DropIndex,
@@ -258,7 +259,8 @@ class Again:
 class Rules:
     """What a course needs to know besides the survey.
 
-    on_drop_empties: whether DROP TABLE takes the rows away. is_bag: rows are told apart by all columns, whatever the
+    on_drop_empties: whether DROP TABLE takes the rows away. system_zone: the server's own time zone, where the
+    configuration names it. is_bag: rows are told apart by all columns, whatever the
     log says: silver has them so, since it was emptied the last time. contents: of other tables, for those that take
     their names or definitions; without it a name that another table takes stops its table. filters: which statements
     are not carried out. begun: the definition whose defaults hold at the range's start, where no standing says that;
@@ -270,6 +272,7 @@ class Rules:
     complete: Complete
     first: First
     on_drop_empties: bool = False
+    system_zone: str | None = None
     is_bag: bool = False
     contents: Contents | None = None
     filters: Filters = field(default_factory=Filters)
@@ -595,8 +598,11 @@ class _Course:
     def _move_on(self, said: Said) -> None:
         """The definition behind a statement before the first row. Raises TableStopped, DecodeError."""
         if self.standing.definition is not None:
-            definition = moved(self.standing.definition, self._operations(said), said.session.moment).definition
+            definition = moved(self.standing.definition, self._operations(said), self._moment(said)).definition
             self.standing = replace(self.standing, definition=_or_bag(self.standing.definition, definition))
+
+    def _moment(self, said: Said) -> Moment | None:
+        return moments.with_zone(said.session.moment, self.rules.system_zone)
 
     def _is_dropped_by(self, said: Said) -> bool:
         """Whether no row of the table is left behind a statement: those that it has later are all in the log."""
@@ -876,7 +882,7 @@ class _Course:
 
     def _alter(self, said: Said, logged: TableDefinition | None, before: TableDefinition) -> None:
         try:
-            stated = moved(before, self._operations(said), said.session.moment)
+            stated = moved(before, self._operations(said), self._moment(said))
         except DecodeError as error:
             raise self._refused(said, f"changes the table, which is not applied: {error}") from error
         after = _or_bag(before, stated.definition)

@@ -427,11 +427,13 @@ class _Work:
         oldest = bronze.oldest(_checkpoint(held))
         slices, found = look(session_over(self.spark, 0), held, version, whole, oldest)
         place = (held, version, bronze.complete_from(_checkpoint(held)))
-        ancestry = Ancestry(self.spark, self.lake, self.source, *place, filters=skips)
+        zone = self.pipeline.sources[self.source].system_time_zone
+        ancestry = Ancestry(self.spark, self.lake, self.source, *place, filters=skips, system_zone=zone)
         rules = Rules(
             self._complete,
             first_rows(slices, skips.skipped),
             on_drop_empties=self.pipeline.on_drop == "drop",
+            system_zone=zone,
             contents=ancestry.contents,
             filters=skips,
             beginning=Beginning(ancestry.made, is_needed=True),

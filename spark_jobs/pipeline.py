@@ -278,17 +278,17 @@ class Planner:
         found = self._with_beginnings(spark, found, entries, start)
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
         place = (self.bronze, self.head.version, self.complete_from)
-        ancestry = Ancestry(
-            spark, self.lake, self.source, *place, by_log, filters.skips_alone, by_history(self.lake, self.source)
-        )
+        told, zone = by_history(self.lake, self.source), self.pipeline.sources[self.source].system_time_zone
+        ancestry = Ancestry(spark, self.lake, self.source, *place, by_log, filters.skips_alone, told, zone)
         rules = Rules(
             self._complete,
             first_rows(slices, filters.skipped),
             on_drop_empties=self.pipeline.on_drop == "drop",
+            system_zone=zone,
             contents=ancestry.contents,
             filters=filters,
             beginning=Beginning(ancestry.made, is_needed=self.oldest > self.begin),
-            by_history=ancestry.by_history,
+            by_history=told,
         )
         planned = Plan(self._with_new(entries, found), [], {})
         for entry in filter(self._wanted, self._in_scope(planned.entries)):

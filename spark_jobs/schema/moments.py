@@ -8,13 +8,12 @@ Put here: when and where such a time is. Not here: which columns have one (decla
 """
 
 import datetime as dt
-import re
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from dataclasses import replace
 
 from spark_jobs.binlog import Moment
 from spark_jobs.errors import Unsupported
+from spark_jobs.zones import zone_of
 
-_OFFSET = re.compile(r"([+-])(\d{1,2}):(\d\d)")
 _SYSTEM = "SYSTEM"
 
 
@@ -42,17 +41,22 @@ def instant(shown: dt.datetime, zone: str | None) -> dt.datetime:
     return found.pop()
 
 
+def with_zone(moment: Moment | None, system: str | None) -> Moment | None:
+    """In the zone that the configuration names, where its session had the server's own, which no log names."""
+    if moment and system and (moment.zone or "").upper() == _SYSTEM:
+        return replace(moment, zone=system)
+    return moment
+
+
 def _zone(name: str | None) -> dt.tzinfo:
-    if name is None or name.upper() == _SYSTEM:
+    if name is None:
+        raise Unsupported("its session's time zone is not in the log")
+    if name.upper() == _SYSTEM:
         raise Unsupported(
-            "its session's time zone is the server's own (SYSTEM), which the log does not name; with time_zone set, as "
-            "default_time_zone in the server's configuration or by the session, it does"
+            "its session's time zone is the server's own (SYSTEM), which the log does not name; name it in the "
+            "configuration (system_time_zone of the source)"
         )
-    found = _OFFSET.fullmatch(name)
-    if found:
-        offset = dt.timedelta(hours=int(found[2]), minutes=int(found[3]))
-        return dt.timezone(offset if found[1] == "+" else -offset)
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise Unsupported(f"its session's time zone {name!r} is not known here") from error
+    found = zone_of(name)
+    if found is None:
+        raise Unsupported(f"its session's time zone {name!r} is not known here")
+    return found

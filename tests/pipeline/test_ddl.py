@@ -241,6 +241,11 @@ def test_rows_written_before_have_the_time_of_the_statement(
         assert re.search(r"moments\.w: .*column a .*time zone is the server's own \(SYSTEM\)", stopped)
         for name in "tu":
             require_same(shop, pipeline, name)
+        ((zone,),) = database.execute("SELECT @@system_time_zone")
+        origin = {"files": str(running.data), "start": str(shop.start), "system_time_zone": zone}
+        pipeline = shop.pipeline(sources={SOURCE: origin})
+        assert shop.run(pipeline)[1].stopped == {}
+        require_same(shop, pipeline, "w")
         whole = Range(begin, extracted.range.stop)
         again = backfill_source(spark, pipeline, SOURCE, whole, lambda name: name.table != "w")
         assert (again.stopped, again.compacted) == ({}, [])

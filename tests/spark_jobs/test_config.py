@@ -324,6 +324,14 @@ def test_a_redaction_names_tables(tmp_path: Path) -> None:
     assert problems(tmp_path, text) == {"sources.shop.redact": why}
 
 
+@pytest.mark.parametrize("zone", ["SYSTEM", "+2", "Europe/Atlantis", "/etc/localtime"])
+def test_the_server_s_own_time_zone_is_one_that_is_known(tmp_path: Path, zone: str) -> None:
+    why = "is neither an offset (+02:00) nor a time zone that is known here (Europe/Berlin)"
+    assert problems(tmp_path, f"{LEAST}    system_time_zone: '{zone}'\n") == {"sources.shop.system_time_zone": why}
+    pipeline = load(written(tmp_path, f"{LEAST}    system_time_zone: Europe/Berlin\n"), {})
+    assert pipeline.sources["shop"].system_time_zone == "Europe/Berlin"
+
+
 def test_working_tables_of_tools_are_left_out_unless_the_file_says_otherwise(tmp_path: Path) -> None:
     def outside(text: str) -> list[str]:
         scope = load(written(tmp_path, f"{LEAST}tables: [shop.*]\n{text}"), {}).scope

@@ -43,3 +43,20 @@ def test_an_hour_that_comes_twice_or_never_is_refused(shown: str) -> None:
 def test_a_zone_that_is_not_known_is_refused(zone: str | None) -> None:
     with pytest.raises(Unsupported, match="time zone"):
         moments.local(AT, zone)
+
+
+@pytest.mark.parametrize(
+    "logged, system, zone",
+    [
+        ("SYSTEM", "Europe/Berlin", "Europe/Berlin"),
+        ("system", "+02:00", "+02:00"),
+        ("SYSTEM", None, "SYSTEM"),
+        ("+00:00", "Europe/Berlin", "+00:00"),
+        (None, "Europe/Berlin", None),
+    ],
+)
+def test_the_configured_zone_stands_for_the_server_s_own_alone(
+    logged: str | None, system: str | None, zone: str | None
+) -> None:
+    assert moments.with_zone(Moment(1, 2, logged), system) == Moment(1, 2, zone)
+    assert moments.with_zone(None, system) is None
