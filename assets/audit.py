@@ -22,6 +22,7 @@ POSITIONS_TOUCH = "positions_touch"
 LAG = "lag"
 MARGIN = "retention_margin"
 QUARANTINE = "no_quarantine"
+NAMED = "columns_named"
 SCHEMA = "schema"
 KEYS_UNIQUE = "keys_unique"
 BREAKS = "binlog/breaks"
@@ -31,6 +32,7 @@ _SAID = {
     LAG: "Whether bronze is no further behind the source than max_lag in pipeline.yaml allows.",
     MARGIN: "Whether the source has as much log left before bronze's position as retention.margin wants.",
     QUARANTINE: "Whether every event counts: none is passed over for a table (stratalog skip).",
+    NAMED: "Whether the columns of every table have names: none is read by number (on_unnamed in pipeline.yaml).",
 }
 _OF_SERVERS = {
     SCHEMA: "Whether every table has the columns and the key that the server declares, as the log led to them.",
@@ -68,6 +70,9 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
         if QUARANTINE in on_bronze:
             with failing():
                 yield _quarantine(pipeline, lineage)
+        if NAMED in on_bronze:
+            with failing():
+                yield _named(pipeline, lineage)
         if SCHEMA in on_bronze:
             with failing():
                 yield _schema(pipeline, lineage)
@@ -143,6 +148,16 @@ def _quarantine(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     found = [str(one) for one in skips.read(lake_of(pipeline), lineage.source)]
     said = f"{len(found)} events are passed over\n{_shown(found)}" if found else ""
     return _result(lineage, QUARANTINE, said, checkpoint.of_quarantined(len(found)), warns=True)
+
+
+def _named(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
+    from spark_jobs import published
+    from spark_jobs.pipeline import lake_of
+
+    entries = published.read(lake_of(pipeline), lineage.source)
+    found = sorted(".".join(one.name) for one in entries if one.numbered and one.state != "ignored")
+    said = f"nothing names the columns of {len(found)} tables\n{_shown(found)}" if found else ""
+    return _result(lineage, NAMED, said, {checkpoint.NUMBERED_TABLES: checkpoint.number(len(found))}, warns=True)
 
 
 def _schema(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:

@@ -67,6 +67,8 @@ COUNTER = "delta/counter"
 PATH = "delta/path"
 COMPLETE = "table/complete"
 """Whether a table has the rows from before its log begins, if there were any."""
+NUMBERED = "table/columns_numbered"
+"""Whether nothing names a table's columns, so that they are called by their numbers; left out of others."""
 WATERMARK = "binlog/watermark"
 """Up to where a source is in a table of several source tables; behind it, the source's name."""
 NOTHING_NEW = "run/nothing_new"
@@ -82,6 +84,7 @@ IGNORED_TABLES = "tables/out_of_scope"
 NEW = "tables/shown_after_reload"
 SKIPPED = "tables/events_passed_over"
 QUARANTINED = "tables/quarantined_events"
+NUMBERED_TABLES = "tables/columns_numbered"
 SCHEMA_COMPARED = "schema/tables_compared"
 SCHEMA_DIFFERING = "schema/tables_differing"
 SCHEMA_WAITING = "schema/tables_waiting"
@@ -281,6 +284,7 @@ def of_head(head: "Head", table: "Table") -> Metadata:
     path = dg.MetadataValue.path(table.path)
     notes = head.checkpoint.notes if head.checkpoint else {}
     whole = {COMPLETE: notes["complete"]} if "complete" in notes else {}
+    whole |= {NUMBERED: True} if notes.get("numbered") else {}
     return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **whole}
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import bronze, silver
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.course import Base, Beginning, ByHistory, Complete, Content, Rules, Standing, first_rows, held
-from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
 from spark_jobs.filters import Filters
 from spark_jobs.lake import ALTERING, Lake, Table
 from spark_jobs.position import Position, Range
@@ -44,6 +44,7 @@ class Ancestry:
     """The events that are passed over; rules of the configuration judge no rows that come with a name."""
     by_history: ByHistory = lambda _name, _start: None
     system_zone: str | None = None
+    numbers: bool = False
 
     def contents(self, name: TableName, until: Position) -> Content:
         """What the table of this name held at a place. Raises TableStopped, DecodeError."""
@@ -64,6 +65,7 @@ class Ancestry:
             by_history=self.by_history,
             system_zone=self.system_zone,
             base=lambda: base,
+            numbers=self.numbers,
         )
         found = Survey({}, ())
         if since < until:
@@ -105,7 +107,7 @@ class Ancestry:
 
         def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
             if not logged.named():
-                raise TableStopped(
+                raise NamesUnknown(
                     f"{logged.name}: neither the log (binlog_row_metadata is not FULL) nor a statement names the "
                     f"columns that it had before {until}, where it was given another name"
                 )

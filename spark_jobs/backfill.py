@@ -48,7 +48,7 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import Again, Beginning, Content, Rows, Rules, Standing, Step, Turn, first_rows, onwards
 from spark_jobs.course import held as content_at_end
 from spark_jobs.earlier import Fetched, fetch, place_range
-from spark_jobs.errors import ConfigError, LakeError, PartialImage, StratalogError, about
+from spark_jobs.errors import ConfigError, LakeError, PartialImage, StratalogError, TableStopped, about
 from spark_jobs.lake import ALTERING, Checkpoint, Design, Head, Lake, Table, identifier, new_batch, patiently
 from spark_jobs.merge import REDO
 from spark_jobs.pipeline import Outcome, compact_source, filters_of, lake_of, merge_source, publish
@@ -630,7 +630,9 @@ def _work(
     slices, seen = look(spark, held.table, held.version, onward, oldest)
     with about(f"{held.source}: {name}"):
         told = schema_history.by_history(lake, held.source)
-        ancestry = Ancestry(spark, lake, held.source, held.table, held.version, complete_from, True, skips, told, zone)
+        numbers = pipeline.on_unnamed == "number" or silver.is_numbered(head)
+        place = (held.table, held.version, complete_from)
+        ancestry = Ancestry(spark, lake, held.source, *place, True, skips, told, zone, numbers)
         rules = Rules(
             lambda logged, last: schema_history.named(lake, held.source, logged, last),
             first_rows(slices, filters.skipped),
@@ -643,8 +645,14 @@ def _work(
             begun=_begun(table, begin),
             beginning=Beginning(ancestry.made, is_needed=oldest > bronze.begin(held.checkpoint)),
             by_history=told,
+            numbers=numbers,
         )
         content = content_at_end(seen, name, onward, None, rules)
+        if silver.is_numbered(head) and not content.standing.is_numbered:
+            raise TableStopped(
+                "its columns are numbered in the lake (on_unnamed: number), and have names by now; begin it anew with "
+                f"them (stratalog reset --source {held.source} --table {name})"
+            )
         steps = content.steps
         carried = next((one.carried for one in steps if isinstance(one, Turn) and one.range == named), None)
         again = named if carried and _since(name, carried, wanted) < wanted.stop else None

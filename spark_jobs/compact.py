@@ -123,6 +123,8 @@ class Work:
     """Where the table is begun anew: which time this is. Its first commit replaces all that silver has of it."""
     standing: Standing | None = None
     """How the table stands behind the steps."""
+    ended: str | None = None
+    """Why the steps end before the log does, with the table stopped there."""
 
     @property
     def bytes(self) -> int:
@@ -426,7 +428,10 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
         rows = part if silver.ABSENT in part.columns else part.withColumn(silver.ABSENT, F.lit(None).cast(ABSENT_TYPE))
         now = onwards(before.types, [one for one in content.steps[at:] if isinstance(one, Turn)])
         led.append(rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names)))
-    return _settled(folded(DataFrame.unionByName, led), columns, f"{work.source}: {content.name}")
+    standing = content.standing
+    lacks_older = standing.is_numbered and not standing.is_complete
+    name = f"{work.source}: {content.name}"
+    return _settled(folded(DataFrame.unionByName, led), columns, name, lacks_older=lacks_older)
 
 
 def _alive(spark: SparkSession, base: Base) -> DataFrame:
@@ -435,8 +440,11 @@ def _alive(spark: SparkSession, base: Base) -> DataFrame:
     return rows.where(f"_position > {silver.before_sql(base.emptied)}") if base.emptied else rows
 
 
-def _settled(rows: DataFrame, columns: silver.Columns, name: str) -> DataFrame:
-    """Of rows of several windows what is there in the end: the last of each key, or the copies of each image."""
+def _settled(rows: DataFrame, columns: silver.Columns, name: str, *, lacks_older: bool) -> DataFrame:
+    """Of rows of several windows what is there in the end: the last of each key, or the copies of each image.
+
+    lacks_older: as ``silver.copies_sql`` has it.
+    """
     rows = rows.withColumn("_window", F.lit(0))
     if columns.has_partial and not columns.is_bag:
         found = _overlaid(rows.withColumn("_gone", F.expr("_op = 'delete'")), columns)
@@ -450,7 +458,7 @@ def _settled(rows: DataFrame, columns: silver.Columns, name: str) -> DataFrame:
         names = [*columns.types, "_op", "_position", "_committed_at", "_raw"]
         return _last(rows, columns, names, F.count("*").alias("_changes")).where("_op <> 'delete'")
     found = _counted(rows, columns)
-    copies = silver.copies_sql(silver.COPIES, name)
+    copies = silver.copies_sql(silver.COPIES, name, lacks_older=lacks_older)
     return found.withColumn(silver.COPIES, F.expr(copies)).where(f"{silver.COPIES} > 0")
 
 

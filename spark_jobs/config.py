@@ -529,6 +529,10 @@ class Pipeline(_Model):
     on_drop: Literal["keep", "drop"] = "keep"
     """``keep``: rows downstream stay when their table is dropped, until it is created again. ``drop``: they go with
     it."""
+    on_unnamed: Literal["stop", "number"] = "stop"
+    """What becomes of a table where nothing tells the names of its columns: no log, statement, server or schema dump.
+    ``stop``: it stops. ``number``: its columns are ``@1``, ``@2``, … by place, and its rows are counted, as those of a
+    table without a key."""
     online_ddl: OnlineDdl = OnlineDdl()
     """How tables are told that tools for online schema changes only work with."""
     verify: bool = False

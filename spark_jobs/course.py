@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from spark_jobs import bronze, overlay, silver
 from spark_jobs.binlog import Column, Moment, TableDefinition, TableName, definitions_of, passed_over
 from spark_jobs.binlog.framing import Bytes, view
-from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
 from spark_jobs.filters import (
     ALTER_TABLE,
     CREATE_TABLE,
@@ -32,6 +32,7 @@ from spark_jobs.position import Position, Range
 from spark_jobs.schema import moments
 from spark_jobs.schema.alter import (
     LEAVING_ROWS,
+    Add,
     DropIndex,
     Moved,
     RenameTable,
@@ -51,6 +52,7 @@ from spark_jobs.schema.definitions import (
     defaults,
     from_json,
     listed,
+    numbered,
     to_json,
     with_defaults,
     with_names,
@@ -81,7 +83,8 @@ class Standing:
     definition: None where it is not known before the next row. is_dropped: the table is gone. emptied: where its last
     TRUNCATE stands, or the CREATE that made it anew: what was written before counts no more. is_complete: whether all
     rows that the table has are known: since it was made or emptied in the log, or because what it held before was
-    loaded. is_kept: a rule left its DROP out, so that its rows stay when it is created again.
+    loaded. is_kept: a rule left its DROP out, so that its rows stay when it is created again. was_numbered: of a table
+    that is dropped, whether its rows are of a definition whose columns have numbers for names.
     """
 
     definition: TableDefinition | None
@@ -89,15 +92,25 @@ class Standing:
     emptied: Position | None = None
     is_complete: bool = False
     is_kept: bool = False
+    was_numbered: bool = False
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the columns that its rows have are numbered."""
+        return self.was_numbered if self.definition is None else self.definition.numbered
 
     def to_notes(self) -> dict[str, Any]:
         """As it stands in a silver commit."""
-        return {
-            "definition": self.definition and to_json(self.definition),
-            "dropped": self.is_dropped,
-            "emptied": self.emptied and str(self.emptied),
-            COMPLETE: self.is_complete,
-        } | ({"kept": True} if self.is_kept else {})
+        return (
+            {
+                "definition": self.definition and to_json(self.definition),
+                "dropped": self.is_dropped,
+                "emptied": self.emptied and str(self.emptied),
+                COMPLETE: self.is_complete,
+            }
+            | ({"kept": True} if self.is_kept else {})
+            | ({silver.NUMBERED: True} if self.is_numbered else {})
+        )
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any]) -> "Standing":
@@ -108,6 +121,7 @@ class Standing:
             emptied and Position.parse(emptied),
             notes.get(COMPLETE, emptied is not None),
             notes.get("kept", False),
+            notes.get(silver.NUMBERED, False) and not known,
         )
 
 
@@ -266,7 +280,8 @@ class Rules:
     are not carried out. begun: the definition whose defaults hold at the range's start, where no standing says that;
     beginning: what may lack where the log commits an XA transaction whose rows bronze does not hold. by_history: names
     that neither the log nor a statement has. base: what silver has where the range begins. again: the range is done
-    again, amid what the table has, and silver shows what came of it.
+    again, amid what the table has, and silver shows what came of it. numbers: whether columns whose names nothing
+    tells are numbered.
     """
 
     complete: Complete
@@ -281,6 +296,7 @@ class Rules:
     by_history: ByHistory = lambda _name, _start: None
     base: Callable[[], Base | None] = lambda: None
     again: Again | None = None
+    numbers: bool = False
 
 
 _EVENTS = {
@@ -298,16 +314,34 @@ def course(found: Survey, name: TableName, whole: Range, standing: Standing | No
 
     Raises TableStopped where a statement cannot be carried out, or says something else than the rows behind it.
     """
-    return _Course(found, name, whole, rules, standing).steps()
+    return list(held(found, name, whole, standing, rules).steps)
 
 
 def held(found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> Content:
     """What a table holds at the end of a range, of what it has got in it. Raises TableStopped."""
+    content, ended = reached(found, name, whole, standing, rules)
+    if ended:
+        raise TableStopped(ended.why)
+    return content
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Where the course of a table with numbered columns ends before its range does, and why it cannot go on there."""
+
+    at: Position
+    why: str
+
+
+def reached(
+    found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules
+) -> tuple[Content, Ended | None]:
+    """As ``held``, of a table with numbered columns as far as it can be followed. Raises TableStopped."""
     way = _Course(found, name, whole, rules, standing)
     steps = way.steps()
     seen = found.tables.get(name)
     size = seen.size if seen else 0
-    return Content(name, None, steps, way.standing, whole.start, size, way.skips, found.xa)
+    return Content(name, None, steps, way.standing, whole.start, size, way.skips, found.xa), way.ended
 
 
 class _Course:
@@ -326,6 +360,7 @@ class _Course:
         """What the history tells of the part that is gone through: without a statement between the two."""
         self.later: Told | None = None
         """What it tells from a place behind the part on."""
+        self.ended: Ended | None = None
 
     def steps(self) -> list[Step]:
         self._require_xa()
@@ -336,17 +371,58 @@ class _Course:
         parts = [Range(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)]
         logged = self._logged(parts)
         told = self._told(logged)
+        self._require_still_unnamed(parts[0])
         for at, part in enumerate(parts):
             self.told = told if told and (told.why or part.start <= told.at <= part.stop) else None
             self.later = told if told and told.at > part.stop else None
-            if at and said[at - 1].position in self.skips:
-                self._pass_over(said[at - 1])
-            elif at:
-                self._turn(said[at - 1], logged[at])
-            if logged[at] is None:
-                self._begin_with_told()
-            self._rows(part, logged[at], is_last=part is parts[-1], begun=None if at else self.rules.begun)
+            place = said[at - 1].position if at else part.start
+            try:
+                if at:
+                    self._behind(said[at - 1], logged[at])
+                    place = part.start
+                if logged[at] is None:
+                    self._begin_with_told()
+                self._rows(part, logged[at], is_last=part is parts[-1], begun=None if at else self.rules.begun)
+            except (TableStopped, DecodeError) as error:
+                if not self.done or not self.standing.is_numbered:
+                    raise
+                self.ended = Ended(place, str(error))
+                break
         return self.done
+
+    def _behind(self, said: Said, logged: TableDefinition | None) -> None:
+        if said.position in self.skips:
+            self._pass_over(said)
+        else:
+            self._turn(said, logged)
+
+    def _require_still_unnamed(self, first: Range) -> None:
+        """Raises TableStopped where rules are about a table with numbered columns, or something names them by now.
+
+        first: the range up to its first statement.
+        """
+        known = self.standing.definition
+        if known is None or not known.numbered:
+            return
+        self._require_unruled()
+        told = self.rules.by_history(self.name, self.whole.start)
+        if told and told.definition and not told.why and told.at <= first.stop:
+            raise self._named_by_now(told.by)
+
+    def _require_unruled(self) -> None:
+        """Raises TableStopped where rules are about the table, which may go by names."""
+        rules = self.rules.filters.of(self.name.schema, self.name.table).names()
+        if rules:
+            raise TableStopped(
+                f"{self.name}: its columns have no names (on_unnamed: number), and {', '.join(rules)} would have to "
+                "judge them by name: not done; take the rule away from the table"
+            )
+
+    def _named_by_now(self, who: str) -> TableStopped:
+        return TableStopped(
+            f"{self.name}: its columns are numbered in the lake (on_unnamed: number), and {who} names them by now; "
+            f"begin it anew with the names (stratalog reset --source SOURCE --table {self.name})"
+        )
 
     def _told(self, logged: Sequence[TableDefinition | None]) -> Told | None:
         """What the history tells of the table, where that is asked for."""
@@ -734,19 +810,59 @@ class _Course:
     def _named(
         self, logged: TableDefinition, known: TableDefinition | None, until: Position, *, is_last: bool
     ) -> TableDefinition:
+        if known is not None and known.numbered:
+            return self._by_number(logged, known, is_last=is_last)
+        try:
+            return self._by_name(logged, known, until, is_last=is_last)
+        except NamesUnknown:
+            if not self.rules.numbers or self._is_made_before(until):
+                raise
+            self._require_unruled()
+            return numbered(logged)
+
+    def _is_made_before(self, until: Position) -> bool:
+        """Whether the log makes the table before a place: a server may tell more of it when it is asked next."""
+        about = (one for one in self.found.about(self.name, self.whole.start) if one.position < until)
+        return any(one.statement.effect is Effect.CREATES and self._is_about(one) for one in about)
+
+    def _by_number(self, logged: TableDefinition, known: TableDefinition, *, is_last: bool) -> TableDefinition:
+        """The definition of rows behind others whose columns are numbered. Raises TableStopped, also where it is told.
+
+        What a column was numbered as, it stays; columns added since have their names.
+        """
+        if logged.named():
+            raise self._named_by_now("the log")
+        changes = self.found.about(self.name, self.whole.start)
+        try:
+            told = self.rules.complete(logged, changes[-1].position if changes else None) if is_last else None
+        except TableStopped:
+            told = None
+        if told is not None and told.named():
+            raise self._named_by_now("the server")
+        found = with_names(logged, known)
+        if found is None:
+            raise TableStopped(
+                f"{self.name}: its columns are numbered (on_unnamed: number), and were ({listed(known)}), where rows "
+                f"now have ({listed(logged)}): which of them are the same is not known"
+            )
+        return found
+
+    def _by_name(
+        self, logged: TableDefinition, known: TableDefinition | None, until: Position, *, is_last: bool
+    ) -> TableDefinition:
         if not logged.named() and known is not None and known.named():
             return _with_names(logged, self._with_charsets(known, until))
         changes = self.found.about(self.name, self.whole.start)
         if not logged.named() and self.told:
             found = completed_by_history(logged, self.told)
         elif not logged.named() and self.later and self.later.not_before:
-            raise TableStopped(
+            raise NamesUnknown(
                 f"{self.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
                 f"{self.later.not_before}; begin behind it (start: {self.later.at}, and load the table), or name a "
                 "schema dump of before it (schema_dump: of a source of files)"
             )
         elif not logged.named() and not is_last:
-            raise TableStopped(
+            raise NamesUnknown(
                 f"{self.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
                 f"{changes[-1].statement.verb} at {changes[-1].position} changed them since"
             )
@@ -807,7 +923,13 @@ class _Course:
             empties = self.rules.on_drop_empties
             emptied = said.position if empties else self.standing.emptied
             is_complete = self.standing.is_complete or empties
-            self.standing = Standing(None, is_dropped=True, emptied=emptied, is_complete=is_complete)
+            self.standing = Standing(
+                None,
+                is_dropped=True,
+                emptied=emptied,
+                is_complete=is_complete,
+                was_numbered=self.standing.is_numbered,
+            )
             self.done.append(Turn(place, self.standing, said, empties=empties))
         elif self.standing.definition is not None:
             self._alter(said, logged, self.standing.definition)
@@ -881,6 +1003,8 @@ class _Course:
         return known and replace(known, name=self.name)
 
     def _alter(self, said: Said, logged: TableDefinition | None, before: TableDefinition) -> None:
+        if before.numbered and not self._adds_alone(said):
+            return
         try:
             stated = moved(before, self._operations(said), self._moment(said))
         except DecodeError as error:
@@ -916,6 +1040,23 @@ class _Course:
             turn = self._rekeyed(said, turn)
         self.standing = turn.standing
         self.done.append(turn)
+
+    def _adds_alone(self, said: Said) -> bool:
+        """Whether a statement adds columns to numbered ones; otherwise it leaves the table as it is.
+
+        A column added is another one than all that are there; IF NOT EXISTS asks for one that may be. Raises
+        TableStopped for a statement about columns by names that only the server knows.
+        """
+        found = [one for one in self._operations(said) if not isinstance(one, (*LEAVING_ROWS, RenameTable))]
+        if all(isinstance(one, Add) and not one.if_missing for one in found):
+            return bool(found)
+        raise self._refused(
+            said,
+            "is about columns or keys by name, and nothing names the columns that the table had before it "
+            "(on_unnamed: number); its rows up to there are in the lake. Name a schema dump of before it (schema_dump: "
+            f"of a source of files) and begin the table anew (stratalog reset --source SOURCE --table {self.name}), or "
+            "begin behind it in a pipeline of its own (start:) and load it",
+        )
 
     def _rekeyed(self, said: Said, turn: Turn) -> Turn:
         """The turn of a statement behind which rows are told apart otherwise: it takes over all that the table held.

@@ -10,6 +10,7 @@
     │   └── Unsupported      understood well enough to be refused by name
     │       └── PartialImage a row image that leaves columns out, for a decoder of whole ones
     ├── TableStopped         one table cannot go on; the others can
+    │   └── NamesUnknown     nothing tells what the columns of its rows are called
     └── LakeError            the tables of the lake
         └── LostRace         another writer moved the table's head first
 
@@ -75,6 +76,10 @@ class PartialImage(Unsupported):
 
 class TableStopped(StratalogError):
     """One table cannot go on from its checkpoint; its tables stay as they were."""
+
+
+class NamesUnknown(TableStopped):
+    """Nothing tells what the columns of a table's rows are called; they can be read by number, where that is chosen."""
 
 
 class LakeError(StratalogError):

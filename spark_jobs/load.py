@@ -251,6 +251,11 @@ class _Work:
         if not self.pipeline.scope.holds(name.schema, name.table):
             why = self.pipeline.scope.why_helper(name.schema, name.table)
             raise TableStopped(f"is {why or 'not in scope; add it to tables: in the configuration'}")
+        if silver.is_numbered(self.lake.silver(self.source, name.schema, name.table).head()):
+            raise TableStopped(
+                "cannot be loaded: its columns have no names in the lake (on_unnamed: number); begin it anew once they "
+                f"have (stratalog reset --source {self.source} --table {name}), or load it in a pipeline of its own"
+            )
         if name in before.stopped:
             raise TableStopped(f"cannot be loaded while it is stopped: {before.stopped[name]}")
         if any(into.is_shared for into in self.pipeline.routing.of(self.source, name.schema, name.table)):

@@ -100,6 +100,12 @@ class Work:
         emptied = self.pinned.checkpoint.notes.get("emptied") if self.pinned.checkpoint else None
         return Position.parse(emptied) if emptied else None
 
+    @property
+    def lacks_older(self) -> bool:
+        """Whether it is a bag for want of names alone, and its log begins amid what it had."""
+        is_whole = self.pinned.checkpoint is not None and self.pinned.checkpoint.notes.get(COMPLETE)
+        return silver.is_numbered(self.pinned) and not is_whole
+
 
 Bring = Callable[[SparkSession, Work, Head, "News", Checkpoint], tuple[Head, dict[str, int]]]
 """Brings what silver has to the target, in one commit: the new head, and Delta's counts of rows."""
@@ -162,6 +168,7 @@ def _checkpoint(work: Work, taken: Range, unseen: int) -> Checkpoint:
         "silver_version": work.pinned.version,
         "start": str(taken.start),
         COMPLETE: bool(work.pinned.checkpoint and work.pinned.checkpoint.notes.get(COMPLETE)),
+        **({silver.NUMBERED: True} if silver.is_numbered(work.pinned) else {}),
         **({"columns": work.columns.types, "key": list(work.columns.key)} if work.target.marks else {}),
         **({UNSEEN: unseen} if unseen else {}),
     }
@@ -413,7 +420,7 @@ class Origin:
         return self._since_emptied(self.work.target.held(self.session))
 
     def _sum(self, name: str) -> str:
-        return f"{silver.copies_sql(name, str(self.work))} AS {name}"
+        return f"{silver.copies_sql(name, str(self.work), lacks_older=self.work.lacks_older)} AS {name}"
 
     def _rows(self, condition: str) -> DataFrame:
         rows: DataFrame = self.work.origin.read(self.session, self.work.pinned.version)

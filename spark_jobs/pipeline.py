@@ -22,7 +22,7 @@ from spark_jobs.ancestry import Ancestry, given, own_base
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
-from spark_jobs.course import COMPLETE, Beginning, Rules, Standing, Turn, first_rows, held
+from spark_jobs.course import COMPLETE, Beginning, Rules, Standing, Turn, first_rows, reached
 from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.filters import Filters, TableFilters
@@ -279,7 +279,8 @@ class Planner:
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
         place = (self.bronze, self.head.version, self.complete_from)
         told, zone = by_history(self.lake, self.source), self.pipeline.sources[self.source].system_time_zone
-        ancestry = Ancestry(spark, self.lake, self.source, *place, by_log, filters.skips_alone, told, zone)
+        numbers = self.pipeline.on_unnamed == "number"
+        ancestry = Ancestry(spark, self.lake, self.source, *place, by_log, filters.skips_alone, told, zone, numbers)
         rules = Rules(
             self._complete,
             first_rows(slices, filters.skipped),
@@ -289,6 +290,7 @@ class Planner:
             filters=filters,
             beginning=Beginning(ancestry.made, is_needed=self.oldest > self.begin),
             by_history=told,
+            numbers=numbers,
         )
         planned = Plan(self._with_new(entries, found), [], {})
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
@@ -298,6 +300,7 @@ class Planner:
                 planned.stopped[TableName(*entry.name)] = str(error)
             else:
                 planned.work.extend([one] if one else [])
+                planned.stopped.update({one.name: one.ended} if one and one.ended else {})
         return planned
 
     def _with_beginnings(self, spark: SparkSession, found: Survey, entries: list[Entry], start: Position) -> Survey:
@@ -326,19 +329,25 @@ class Planner:
             entry = replace(entry, resets=silver.resets(one.head) or entry.resets)
         name = TableName(*entry.name)
         if name in stopped:
-            return replace(entry, state="stopped", reason=stopped[name])
+            entry = replace(entry, state="stopped", reason=stopped[name])
+            return self._compacted(entry, one) if one and one.head.position else entry
         if not self.pipeline.scope.holds(*entry.name):
             return replace(entry, state="ignored", reason=self.pipeline.scope.why_helper(*entry.name))
         if not self._wanted(entry):
             return entry
-        if one:
-            entry = replace(
-                entry,
-                silver_version=one.head.version,
-                committed_at=one.committed_at or entry.committed_at,
-                complete=is_complete(one.head),
-            )
+        entry = self._compacted(entry, one) if one else entry
         return replace(entry, state="current", reason=None, position=str(self.end))
+
+    @staticmethod
+    def _compacted(entry: Entry, one: Compacted) -> Entry:
+        return replace(
+            entry,
+            position=str(one.head.position),
+            silver_version=one.head.version,
+            committed_at=one.committed_at or entry.committed_at,
+            complete=is_complete(one.head),
+            numbered=silver.is_numbered(one.head) or None,
+        )
 
     def _work(self, found: Survey, entry: Entry, rules: Rules) -> Work | None:
         name = TableName(*entry.name)
@@ -366,13 +375,17 @@ class Planner:
         filters = filters_of(rules.filters, self.source, name)
         standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint and not is_anew else None
         with about(f"{self.source}: {name}"):
-            content = held(found, name, whole, standing, replace(rules, base=partial(own_base, table, standing)))
+            content, ended = reached(
+                found, name, whole, standing, replace(rules, base=partial(own_base, table, standing))
+            )
+        whole = Range(since, ended.at) if ended else whole
         if not content.steps and not is_anew:
             return None
         window = Window(self.bronze, self.head.version, (whole,), self.oldest, found.xa)
         carried = sum(step.carried.size for step in content.steps if isinstance(step, Turn) and step.carried)
         work = Work(self.source, name, window, content.steps, table, head, content.size, filters, carried=carried)
-        return replace(work, reset=resets if is_anew else 0, standing=content.standing)
+        why = f"{self.source}: {name}: {ended.why.removeprefix(f'{name}: ')}" if ended else None
+        return replace(work, reset=resets if is_anew else 0, standing=content.standing, ended=why)
 
     def _overtaken(self, found: str) -> LakeError:
         """The error of a run that finds tables ahead of the log that it took for bronze's end."""
@@ -475,6 +488,11 @@ class Delivery:
         if pinned is None or pinned.checkpoint is None:
             return Brought(self.name, into, None, None, None)
         columns = silver.stored_columns(origin, pinned)
+        if isinstance(into, PartTable) and silver.is_numbered(pinned):
+            raise TableStopped(
+                "its columns have no names (on_unnamed: number), and a table of several goes by names; route it to a "
+                "table of its own"
+            )
         work = MergeWork(self.source, self.origin, columns, origin, pinned, into, self.again)
         merged = merge_shared(self.spark, self.lake, work) if isinstance(into, SharedPart) else merge(self.spark, work)
         head = merged.head if merged else into.head()
@@ -546,12 +564,14 @@ class _Arrivals:
         legs = self.legs.get(name, ())
         if name in self.stopped:
             entry = replace(entry, state="stopped", reason=self.stopped[name])
-            if not legs[1:] or all((name, one.name) not in self.stopped_into for one in legs):
+            is_ended = entry.numbered and all((name, one.name) in self.brought for one in legs)
+            if not is_ended and (not legs[1:] or all((name, one.name) not in self.stopped_into for one in legs)):
                 return replace(entry, targets=tuple(replace(one, reason=None) for one in entry.targets))
         landed = [self.brought.get((name, one.name)) for one in legs]
         pinned = next((one.silver for one in landed if one and one.silver and one.downstream), None)
         if pinned:
-            entry = replace(entry, silver_version=pinned.version, complete=is_complete(pinned))
+            whole, unnamed = is_complete(pinned), silver.is_numbered(pinned) or None
+            entry = replace(entry, silver_version=pinned.version, complete=whole, numbered=unnamed)
         elif name not in self.stopped:
             return entry
         targets = list(self._targets(entry, legs))

@@ -74,6 +74,8 @@ class Entry:
     """Keys that downstream lacks because no row image of theirs was whole; null where there is none."""
     resets: int | None = None
     """How often the table was reset: a position of before it counts no more, nor does a run that read it."""
+    numbered: bool | None = None
+    """True where nothing names its columns, and they are called by their numbers; null otherwise."""
     targets: tuple[Target, ...] = ()
     """Its downstream tables where it goes to several; null in the table where it goes to one."""
 

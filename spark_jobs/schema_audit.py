@@ -147,6 +147,8 @@ class _Compared:
             self._unknown += 1
         elif why := self._why_waiting(entry, name):
             self._waiting[name] = why
+        elif standing.is_numbered:
+            self._waiting[name] = "its columns have no names (on_unnamed: number)"
         else:
             self._compared += 1
             found = self._between(standing.definition, self._declared.get(name))

@@ -52,6 +52,8 @@ CARRIED = "carried"
 """Note of such a commit that has rows: what the table was called that they came from; its own name for its own."""
 FOLDED = "folded"
 """Note of a commit, which stands: the place up to which windows were folded into one, and cannot be done again."""
+NUMBERED = "numbered"
+"""Note of a commit behind which nothing names the table's columns: they are called by their numbers."""
 PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
 CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
 ADDED = {
@@ -184,6 +186,11 @@ def resets(head: Head | None) -> int:
     return int(head.checkpoint.notes.get(RESETS, 0)) if head and head.checkpoint else 0
 
 
+def is_numbered(head: Head | None) -> bool:
+    """Whether the columns of a silver table have numbers, since nothing tells their names."""
+    return bool(head and head.checkpoint and head.checkpoint.notes.get(NUMBERED))
+
+
 def folded(head: Head | None) -> Position | None:
     """The floor of a silver table: windows before it were folded into one. None where none were."""
     said = head.checkpoint.notes.get(FOLDED) if head and head.checkpoint else None
@@ -272,8 +279,14 @@ def _change_sql(position: Position, row: int) -> str:
     return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', {row})"
 
 
-def copies_sql(name: str, table: str) -> str:
-    """SQL: the copies of a bag's image. Raises TableStopped, in the statement, where more went than ever came."""
+def copies_sql(name: str, table: str, *, lacks_older: bool = False) -> str:
+    """SQL: the copies of a bag's image. Raises TableStopped, in the statement, where more went than ever came.
+
+    lacks_older: the log begins amid the table, which is a bag only because nothing names its key: copies that went
+    without having come were there before, and none that came since is left.
+    """
+    if lacks_older:
+        return f"greatest(coalesce({name}, 0), 0)"
     why = (
         f"spark_jobs.errors.TableStopped: {table}: the table has no key, and more copies of a row were deleted "
         "than the lake has seen written; the log has to begin where the table was empty, and a filter that leaves out "

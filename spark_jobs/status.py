@@ -36,7 +36,8 @@ class TableStatus:
     images left columns out and none held the row whole, null where there is none. watermark: of a downstream table in
     which source tables have keys in common, up to when it has all that they wrote; null where that is not known.
     targets: of a table that goes to several downstream tables each one (table, downstream, reason, watermark), and null
-    of others; ``downstream``, ``keys_never_whole`` and ``watermark`` are then the least or most of all.
+    of others; ``downstream``, ``keys_never_whole`` and ``watermark`` are then the least or most of all. numbered: true
+    where nothing names its columns, and they are called by their numbers; null of others.
     """
 
     table: str
@@ -49,6 +50,7 @@ class TableStatus:
     keys_never_whole: int | None = None
     watermark: str | None = None
     targets: list[dict[str, str | None]] | None = None
+    numbered: bool | None = None
 
     def is_at(self, position: str | None) -> bool:
         """Whether every layer has the table up to a position; downstream has none where silver has none."""
@@ -272,7 +274,7 @@ def _table(lake: Lake, entry: Entry) -> TableStatus:
     name = ".".join(entry.name)
     load = _load(lake, entry) if entry.complete is False and entry.state != "ignored" else None
     said = (entry.state, entry.position, entry.merged, entry.reason, entry.complete, load, entry.keys_never_whole)
-    return TableStatus(name, *said)
+    return TableStatus(name, *said, numbered=entry.numbered)
 
 
 def _load(lake: Lake, entry: Entry) -> dict[str, Any] | None:

@@ -87,12 +87,15 @@ class TableDefinition:
     what is unique by a prefix is unique as a whole.
     index: the name of that index where a statement or a server told it; "" where it is another than PRIMARY, without a
     name of its own in the statement.
+    numbered: whether nothing tells the names of its columns, and numbers stand for them: then what its rows are told
+    apart by is not known either.
     """
 
     name: TableName
     columns: tuple[Column, ...]
     key: tuple[int, ...] | None = None
     index: str | None = None
+    numbered: bool = False
 
     def named(self) -> bool:
         """Whether the names of all columns are known."""

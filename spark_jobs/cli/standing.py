@@ -101,6 +101,11 @@ def _say_problems(one: "SourceStatus") -> None:
         for table in one.tables
         if table.keys_never_whole
     ]
+    said += [
+        f"{table.table} has numbers for columns, and its rows are counted: nothing names them (on_unnamed: number)"
+        for table in one.tables
+        if table.numbered and table.state != "ignored"
+    ]
     for line in said:
         click.echo(line, err=True)
 
@@ -147,7 +152,7 @@ def _span(seconds: float) -> str:
 def _is_well(table: "TableStatus", one: "SourceStatus") -> bool:
     """Whether there is nothing to look at."""
     is_current = table.state == "current" and table.is_at(one.bronze) and not table.keys_never_whole
-    return table.state == "ignored" or (is_current and table.complete is not False)
+    return table.state == "ignored" or (is_current and table.complete is not False and not table.numbered)
 
 
 @cli.command()

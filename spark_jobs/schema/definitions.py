@@ -18,8 +18,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, same_layout
+from spark_jobs.binlog.types import DECLARED, EITHER_SIGN
 from spark_jobs.binlog.types.charsets import ALIKE, charset_of, width_of
-from spark_jobs.errors import TableStopped, Unsupported
+from spark_jobs.errors import NamesUnknown, TableStopped, Unsupported
 from spark_jobs.lake import quoted
 from spark_jobs.position import Position
 from spark_jobs.rules import SYSTEM_SCHEMAS
@@ -146,7 +147,7 @@ def completed(
         return with_defaults(declared, known) if is_same else declared
     missing = f"{source}: {logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
     if found is None:
-        raise TableStopped(
+        raise NamesUnknown(
             f"{missing}, and no definition was read from a server; SET GLOBAL binlog_row_metadata = 'FULL', or name a "
             "schema dump of known position (schema_dump: of a source of files)"
         )
@@ -341,16 +342,36 @@ def _is_same_charset(one: int | None, other: int | None) -> bool:
         return False
 
 
+def numbered(logged: TableDefinition) -> TableDefinition:
+    """The definition of rows whose columns nothing names: ``@1``, ``@2``, … by place, and no key.
+
+    A column keeps the number that it has here. An integer whose sign is not told is one
+    of either sign, text of unknown character set and labels that are not told stay so.
+    """
+    pairs = zip(logged.column_names(), logged.columns, strict=True)
+    columns = tuple(replace(column, name=name, declared=_either(column)) for name, column in pairs)
+    return replace(logged, columns=columns, key=(), index=None, numbered=True)
+
+
+def _either(column: Column) -> str | None:
+    is_open = column.unsigned is None and (EITHER_SIGN, column.type_code) in DECLARED
+    return EITHER_SIGN if is_open else column.declared
+
+
 def to_json(definition: TableDefinition) -> str:
-    return json.dumps(asdict(definition), ensure_ascii=False)
+    found = asdict(definition)
+    if not definition.numbered:
+        del found["numbered"]
+    return json.dumps(found, ensure_ascii=False)
 
 
 def from_json(text: str) -> TableDefinition:
     raw = json.loads(text)
     columns = [Column(**{**one, "labels": one["labels"] and tuple(one["labels"])}) for one in raw["columns"]]
     key = raw["key"]
+    key = None if key is None else tuple(key)
     return TableDefinition(
-        TableName(**raw["name"]), tuple(columns), None if key is None else tuple(key), raw.get("index")
+        TableName(**raw["name"]), tuple(columns), key, raw.get("index"), numbered=raw.get("numbered", False)
     )
 
 

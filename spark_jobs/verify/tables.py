@@ -349,6 +349,8 @@ class _Table:
             raise TableStopped(
                 "shares its keys with other source tables, which may have written rows last: not compared"
             )
+        if self._standing().is_numbered:
+            raise TableStopped("its columns have no names (on_unnamed: number), and no key is known: not compared")
         self._require_going()
         is_there = bool(self.source.session.columns(self.name.schema, self.name.table))
         head = self.downstream.head()

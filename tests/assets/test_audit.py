@@ -13,6 +13,7 @@ from assets import audit
 from spark_jobs.audit import NEVER_WHOLE
 from spark_jobs.binlog import TableName
 from spark_jobs.pipeline import lake_of
+from spark_jobs.published import Entry
 from spark_jobs.schema_audit import SchemaAudit
 from spark_jobs.skips import Skip
 from spark_jobs.status import SourceStatus
@@ -46,6 +47,7 @@ def test_a_key_that_stands_twice_or_not_at_all_fails_its_table_alone(
             ("bronze/shop", "lag"): (True, "max_lag is not set"),
             ("bronze/shop", "retention_margin"): (True, None),
             ("bronze/shop", "no_quarantine"): (True, None),
+            ("bronze/shop", "columns_named"): (True, None),
             ("downstream/shop/lines", "keys_unique"): (True, None),
             ("downstream/shop/orders", "keys_unique"): (
                 False,
@@ -103,6 +105,17 @@ def test_what_is_passed_over_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         found = checked(made)
     lines = "shop.orders: mysql-bin.000001:4 (WRITE_ROWS)\nshop.lines: a.000002:9 (ALTER …)"
     assert found["bronze/shop", "no_quarantine"] == (False, f"2 events are passed over\n{lines}")
+
+
+def test_tables_whose_columns_are_numbered_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [
+        Entry("shop", "shop", name, state, numbered=numbered)
+        for name, state, numbered in (("a", "current", True), ("b", "ignored", True), ("c", "stopped", None))
+    ]
+    with location(tmp_path) as made:
+        monkeypatch.setattr("spark_jobs.published.read", lambda *_: there)
+        found = checked(made)
+    assert found["bronze/shop", "columns_named"] == (False, "nothing names the columns of 1 tables\nshop.a")
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,15 @@ from spark_jobs.course import (
     first_rows,
     onwards,
     origins_of,
+    reached,
 )
-from spark_jobs.errors import TableStopped
+from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.filters import Action, EventFilter, Filters
 from spark_jobs.lake import Table
 from spark_jobs.position import Position, Range
 from spark_jobs.rules import Scope
 from spark_jobs.schema.declared import Fill
-from spark_jobs.schema.definitions import Told
+from spark_jobs.schema.definitions import Told, numbered
 from spark_jobs.schema.statements import judge
 from spark_jobs.survey import Said, Seen, Survey
 
@@ -851,3 +852,112 @@ def test_a_character_set_that_a_statement_leaves_out_is_the_history_s() -> None:
     found = steps((500, "ALTER TABLE t ADD x VARCHAR(9)"), maps=((100, UNNAMED), (600, bare)), rules=rules)
     assert isinstance(found[-1], Rows)
     assert found[-1].definition.columns[2].charset == 8
+
+
+def unknown_names(logged: TableDefinition, _: Position | None) -> TableDefinition:
+    if logged.named():
+        return logged
+    raise NamesUnknown("nothing names them")
+
+
+NUMBERED = Rules(unknown_names, nowhere, contents=unknown, numbers=True)
+BARE = TableDefinition(NAME, (Column(None, 3), Column(None, 3)), None)
+BARE_ADDED = replace(BARE, columns=(*BARE.columns, Column(None, 3)))
+OF_NUMBERS = numbered(BARE)
+
+
+@pytest.mark.parametrize(
+    "statements, maps, wanted",
+    [
+        ((), ((100, BARE),), ["10-1000 @1,@2"]),
+        (((500, "TRUNCATE t"),), ((100, BARE), (600, BARE)),
+         ["10-500 @1,@2", "at 500 empties @1,@2", "510-1000 @1,@2"]),
+        (((50, "CREATE TABLE u LIKE t"),), ((100, BARE),), ["60-1000 @1,@2"]),
+        (((500, "ALTER TABLE t ADD INDEX (v), DROP INDEX w, ENGINE = InnoDB"),), ((100, BARE), (600, BARE)),
+         ["10-1000 @1,@2"]),
+        (((500, "ALTER TABLE t ADD x INT"),), ((100, BARE), (600, BARE_ADDED)),
+         ["10-500 @1,@2", "at 500 @1,@2,x", "510-1000 @1,@2,x"]),
+        (((500, "DROP TABLE t"),), ((100, BARE),), ["10-500 @1,@2", "at 500 dropped ?"]),
+        (((400, "DROP TABLE t"), (500, "CREATE TABLE t (id INT PRIMARY KEY, v INT)")), ((100, BARE), (600, BARE)),
+         ["10-400 @1,@2", "at 400 dropped ?", "at 500 empties id,v", "510-1000 id,v"]),
+    ],
+)  # fmt: skip
+def test_columns_that_nothing_names_are_numbered_where_that_is_chosen(
+    statements: tuple[tuple[int, str], ...], maps: tuple[tuple[int, TableDefinition], ...], wanted: list[str]
+) -> None:
+    found = steps(*statements, maps=maps, rules=NUMBERED)
+    assert shown(found) == wanted
+    assert keys(found)[0] == ()
+    assert found[0].standing.is_numbered
+    with pytest.raises(NamesUnknown):
+        steps(*statements, maps=maps, rules=replace(NUMBERED, numbers=False))
+
+
+def test_a_numbered_table_that_is_dropped_is_one_until_it_is_made_again() -> None:
+    (_, gone) = steps((500, "DROP TABLE t"), maps=((100, BARE),), rules=NUMBERED)
+    assert gone.standing.is_numbered
+    assert Standing.from_notes(gone.standing.to_notes()) == gone.standing
+    (made,) = steps((500, "CREATE TABLE t (id INT)"), maps=(), standing=gone.standing, rules=NUMBERED)
+    assert not made.standing.is_numbered
+
+
+@pytest.mark.parametrize(
+    "statement, behind, why",
+    [
+        ("ALTER TABLE t DROP COLUMN v", BARE, "is about columns or keys by name.*stratalog reset"),
+        ("ALTER TABLE t DROP COLUMN IF EXISTS x", BARE, "is about columns or keys by name"),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS x INT", BARE_ADDED, "is about columns or keys by name"),
+        ("ALTER TABLE t RENAME COLUMN v TO w", BARE, "is about columns or keys by name"),
+        ("ALTER TABLE t MODIFY v BIGINT", BARE, "is about columns or keys by name"),
+        ("ALTER TABLE t ADD PRIMARY KEY (id)", BARE, "is about columns or keys by name"),
+        ("ALTER TABLE t ADD x INT AFTER v", BARE_ADDED, "not applied"),
+        ("ALTER TABLE t ENGINE = InnoDB", BARE, None),
+    ],
+)
+def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
+    statement: str, behind: TableDefinition, why: str | None
+) -> None:
+    seen = Seen(at(100), at(900), ((at(100), BARE), (at(600), behind)))
+    found = Survey({NAME: seen}, (Said(at(500), judge(statement, "shop"), at(510), "shop", session=Session()),))
+    content, ended = reached(found, NAME, Range(at(10), at(1000)), None, NUMBERED)
+    assert shown(list(content.steps)) == ["10-1000 @1,@2" if why is None else "10-500 @1,@2"]
+    assert (ended is None) == (why is None)
+    if ended and why:
+        assert ended.at == at(500)
+        assert re.search(why, ended.why)
+        with pytest.raises(TableStopped, match=why):
+            reached(found, NAME, Range(at(500), at(1000)), content.standing, NUMBERED)
+        with pytest.raises(TableStopped, match=why):
+            steps((500, statement), maps=((100, BARE), (600, behind)), rules=NUMBERED)
+
+
+@pytest.mark.parametrize(
+    "rules, maps, why",
+    [
+        (replace(NUMBERED, by_history=lambda _name, place: Told(place, OLD)), ((100, BARE),), "schema dump names them"),
+        (replace(NUMBERED, by_history=lambda *_: Told(at(500), OLD)), ((100, BARE),), "schema dump names them"),
+        (replace(NUMBERED, complete=lambda *_: OLD), ((100, BARE),), "the server names them by now.*stratalog reset"),
+        (NUMBERED, ((100, OLD),), "the log names them by now"),
+        (NUMBERED, ((100, BARE_ADDED),), "which of them are the same is not known"),
+    ],
+)
+def test_a_numbered_table_stops_where_its_columns_get_names_or_are_others(
+    rules: Rules, maps: tuple[tuple[int, TableDefinition], ...], why: str
+) -> None:
+    standing = Standing(OF_NUMBERS)
+    assert shown(steps(maps=((100, BARE),), standing=standing, rules=NUMBERED)) == ["10-1000 @1,@2"]
+    with pytest.raises(TableStopped, match=why):
+        steps(maps=maps, standing=standing, rules=rules)
+
+
+def test_rules_are_not_about_columns_without_names() -> None:
+    rule = EventFilter("some", Scope(), ("insert",), (), "ignore")
+    rules = replace(NUMBERED, filters=Filters((rule,)))
+    for standing in (None, Standing(OF_NUMBERS)):
+        with pytest.raises(TableStopped, match=r"filters\.some would have to judge them by name"):
+            steps(maps=((100, BARE),), standing=standing, rules=rules)
+
+
+def test_a_table_made_in_the_log_waits_for_what_the_server_says() -> None:
+    with pytest.raises(NamesUnknown):
+        steps((50, "CREATE TABLE t AS SELECT * FROM u"), maps=((100, BARE),), rules=NUMBERED)

@@ -50,7 +50,7 @@ def test_columns_have_types() -> None:
     assert COLUMNS["silver_version"] == COLUMNS["downstream_version"] == COLUMNS["resets"] == "BIGINT"
     assert COLUMNS["committed_at"] == COLUMNS["published_at"] == "TIMESTAMP"
     others = {name: kind for name, kind in COLUMNS.items() if not name.endswith(("_version", "_at", "resets"))}
-    assert others.pop("complete") == "BOOLEAN"
+    assert others.pop("complete") == others.pop("numbered") == "BOOLEAN"
     assert others.pop("keys_never_whole") == "BIGINT"
     assert others.pop("targets") == (
         "ARRAY<STRUCT<path: STRING, merged: STRING, version: BIGINT, reason: STRING, keys_never_whole: BIGINT>>"

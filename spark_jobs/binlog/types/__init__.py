@@ -13,7 +13,18 @@ from spark_jobs.binlog.types.decimal import DECIMAL
 from spark_jobs.binlog.types.documents import JSON
 from spark_jobs.binlog.types.labels import ENUM, SET
 from spark_jobs.binlog.types.nested import GEOMETRY, MARIADB_VECTOR, VECTOR
-from spark_jobs.binlog.types.numeric import BIGINT, BIT, DOUBLE, FLOAT, INT, MEDIUMINT, SMALLINT, TINYINT
+from spark_jobs.binlog.types.numeric import (
+    BIGINT,
+    BIT,
+    DOUBLE,
+    FLOAT,
+    INT,
+    MEDIUMINT,
+    SMALLINT,
+    TINYINT,
+    EitherSign,
+    Integer,
+)
 from spark_jobs.binlog.types.old_temporal import OLD_DATETIME, OLD_TIME, OLD_TIMESTAMP
 from spark_jobs.binlog.types.strings import BLOB, CHAR, VARCHAR
 from spark_jobs.binlog.types.temporal import DATE, DATETIME, TIME, TIMESTAMP, YEAR
@@ -57,13 +68,15 @@ TYPES: dict[int, ColumnType] = {
     GEOMETRY_CODE: GEOMETRY,
 }
 
+EITHER_SIGN = "either sign"
+"""What an integer is declared as of which nothing tells the sign, and which is to be read all the same."""
 DECLARED: dict[tuple[str, int], ColumnType] = {
     ("uuid", STRING_CODE): UUID,
     ("inet4", STRING_CODE): INET4,
     ("inet6", STRING_CODE): INET6,
     ("vector", 15): MARIADB_VECTOR,
-}
-"""MariaDB's types that the log holds as BINARY or VARBINARY, by declared name and type code."""
+} | {(EITHER_SIGN, code): EitherSign(one) for code, one in TYPES.items() if isinstance(one, Integer)}
+"""Types that the log does not tell, by declared name and type code: MariaDB's that it holds as BINARY or VARBINARY."""
 
 OLD_TWINS = {17: 7, 18: 12, 19: 11}
 """The codes of TIMESTAMP, DATETIME and TIME, and those of their formats before MySQL 5.6.4."""

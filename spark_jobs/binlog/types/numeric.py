@@ -5,10 +5,21 @@ Put here: types whose bytes are a binary number. Not here: DECIMAL (decimal.py),
 
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import ColumnType, Declared, Reading, fixed
+from spark_jobs.binlog.types.base import (
+    ColumnType,
+    Declared,
+    Exact,
+    Filled,
+    Finish,
+    Finished,
+    Reading,
+    fixed,
+    validity_of,
+)
 from spark_jobs.errors import Unsupported
 
 UINT64 = pa.decimal128(20, 0)
@@ -36,6 +47,42 @@ class Integer(ColumnType):
             raise Unsupported(f"whether it is signed is unknown: {self.name} comes without signedness metadata")
         kind, arrow = self.unsigned if column.unsigned else self.signed
         return fixed(kind, self.size, arrow)
+
+
+class EitherSign(ColumnType):
+    """An integer of which nothing tells whether it is UNSIGNED.
+
+    Where the highest bit is clear, both readings are one number. Where it is set, neither is taken: the value is NULL,
+    and its exact text has both, ``-1 or 255``.
+    """
+
+    is_numeric: ClassVar[bool] = True
+
+    def __init__(self, one: Integer) -> None:
+        self.one = one
+
+    def sql(self, column: Declared) -> str:
+        return f"{self.one.sql(column)} of unknown sign"
+
+    def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
+        kind, arrow = self.one.signed
+        return fixed(kind, self.one.size, arrow, finish=_finish_either(8 * self.one.size, arrow))
+
+
+def _finish_either(bits: int, arrow: pa.DataType) -> Finish:
+    def finish(filled: Filled) -> Finished:
+        signed = filled.numbers(f"i{arrow.bit_width // 8}")[: filled.rows]
+        is_null = filled.is_null()
+        open_ = (signed < 0) & (is_null == 0)
+        if not open_.any():
+            return filled.array(arrow), None
+        validity, nulls = validity_of(is_null | open_)
+        rows = np.flatnonzero(open_)
+        texts = [f"{number} or {number + (1 << bits)}" for number in signed[rows].tolist()]
+        array = pa.Array.from_buffers(arrow, filled.rows, [validity, filled.slots], nulls)
+        return array, Exact(rows, pa.array(texts, pa.string()))
+
+    return finish
 
 
 class Float(ColumnType):

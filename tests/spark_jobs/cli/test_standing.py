@@ -66,6 +66,17 @@ def test_status_says_that_a_table_is_reset(capsys: pytest.CaptureFixture[str]) -
     assert err == "shop.t is reset at 2026-01-01; the next run does it over\n"
 
 
+def test_status_names_tables_whose_columns_are_numbered(capsys: pytest.CaptureFixture[str]) -> None:
+    told = [TableStatus(name, state, "a.1:9", "a.1:9", None, True, numbered=True)
+            for name, state in (("shop.t", "current"), ("shop.out", "ignored"))]  # fmt: skip
+    one = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, told)
+    say_status(one, everything=False)
+    assert capsys.readouterr().err == (
+        "shop.t has numbers for columns, and its rows are counted: nothing names them (on_unnamed: number)\n"
+    )
+    assert [table["numbered"] for table in one.to_json()["tables"]] == [True, True]
+
+
 ENDPOINTS = """
 lake: ./lake
 sources: {shop: {mysql: {user: r}, endpoints: [{host: 127.0.0.1, port: 1}, {host: 127.0.0.1, port: 2}]}}

@@ -13,7 +13,17 @@ from spark_jobs.position import Position
 from spark_jobs.schema import definitions
 from spark_jobs.schema.alter import created
 from spark_jobs.schema.declared import on_server_default
-from spark_jobs.schema.definitions import Told, ask, completed, completed_by_history, fitted, logs_all
+from spark_jobs.schema.definitions import (
+    Told,
+    ask,
+    completed,
+    completed_by_history,
+    fitted,
+    from_json,
+    logs_all,
+    numbered,
+    to_json,
+)
 from spark_jobs.source.server import Server
 
 TYPES = [
@@ -438,3 +448,15 @@ def test_text_of_unknown_character_set_stops_a_table() -> None:
     bare = replace(one, columns=(replace(one.columns[0], name=None),))
     with pytest.raises(TableStopped, match="neither the log nor the schema dump tells the character set of v"):
         completed_by_history(bare, Told(READ_AT, one))
+
+
+def test_columns_without_names_have_their_numbers_and_nothing_that_is_not_told() -> None:
+    open_, price = Column(None, 3, unsigned=None), Column(None, 246, 1794, unsigned=None)
+    logged = TableDefinition(NAME, (open_, Column(None, 3), price, Column(None, 15, 9)))
+    found = numbered(logged)
+    assert [one.name for one in found.columns] == ["@1", "@2", "@3", "@4"]
+    assert [one.declared for one in found.columns] == ["either sign", None, None, None]
+    assert (found.key, found.numbered, found.named()) == ((), True, True)
+    assert [str(one.arrow) for one in found.columns] == ["int32", "int32", "decimal128(7, 2)", "string"]
+    assert from_json(to_json(found)) == found
+    assert "numbered" not in to_json(logged)

@@ -1,11 +1,15 @@
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
+from spark_jobs.binlog.rows import Decoder
 from spark_jobs.binlog.table import Column
+from spark_jobs.binlog.types import EITHER_SIGN
 from spark_jobs.errors import Unsupported
-from tests.one_value import check, column_of
+from tests.one_value import FILE, check, column_of, definition_of
+from tests.segment_spec import Insert, Raw, SegmentSpec, Table
 from tests.segment_types import BIGINT, BIT, DOUBLE, FLOAT, INT, MEDIUMINT, SMALLINT, TINYINT, ColumnType
 
 
@@ -43,3 +47,35 @@ def test_number(kind: ColumnType, sql: str, arrow: pa.DataType, wire: str, value
 def test_an_integer_of_unknown_sign_is_refused() -> None:
     with pytest.raises(Unsupported, match="signed is unknown"):
         Column("id", 3, unsigned=None).reading()
+
+
+@pytest.mark.parametrize(
+    "kind, wire, value, raw",
+    [
+        (TINYINT, "7f", 127, None),
+        (TINYINT, "80", None, "-128 or 128"),
+        (TINYINT.UNSIGNED, "ff", None, "-1 or 255"),
+        (SMALLINT, "ff7f", 32767, None),
+        (SMALLINT, "0080", None, "-32768 or 32768"),
+        (MEDIUMINT, "ffff7f", 8388607, None),
+        (MEDIUMINT, "ffffff", None, "-1 or 16777215"),
+        (INT, "00000000", 0, None),
+        (INT, "00000080", None, "-2147483648 or 2147483648"),
+        (BIGINT, "ffffffffffffff7f", 2**63 - 1, None),
+        (BIGINT.UNSIGNED, "ffffffffffffffff", None, "-1 or 18446744073709551615"),
+    ],
+)
+def test_an_integer_of_either_sign_has_both_numbers_where_they_differ(
+    kind: ColumnType, wire: str, value: int | None, raw: str | None
+) -> None:
+    content = SegmentSpec(
+        [Table("shop.t", value=kind)], [Insert("shop.t", (one,)) for one in (Raw(bytes.fromhex(wire)), None)]
+    ).to_bytes()
+    definition = definition_of(content)
+    either = replace(definition.columns[0], unsigned=None, declared=EITHER_SIGN)
+    found = list(Decoder(replace(definition, columns=(either,))).decode(FILE, 0, None, content))
+    values = [one for changes in found for one in changes.after["value"].to_pylist()]
+    texts = [dict(one or ()) for changes in found for one in (changes.raw.to_pylist() if changes.raw else [None])]
+    assert values == [value, None]
+    assert texts[0].get("value") == raw
+    assert either.sql_type.endswith(" of unknown sign")
