@@ -17,6 +17,7 @@ import dagster as dg
 
 from assets.lineage import silver_key
 from spark_jobs.errors import ConfigError
+from spark_jobs.kept import from_notes, types_of
 from spark_jobs.position import Position, Range
 
 if TYPE_CHECKING:  # these import pyspark
@@ -67,6 +68,8 @@ COUNTER = "delta/counter"
 PATH = "delta/path"
 COMPLETE = "table/complete"
 """Whether a table has the rows from before its log begins, if there were any."""
+KEPT_COLUMNS = "table/kept_columns"
+"""Names of the columns that the lake keeps, of those that began anew."""
 WATERMARK = "binlog/watermark"
 """Up to where a source is in a table of several source tables; behind it, the source's name."""
 NOTHING_NEW = "run/nothing_new"
@@ -281,7 +284,9 @@ def of_head(head: "Head", table: "Table") -> Metadata:
     path = dg.MetadataValue.path(table.path)
     notes = head.checkpoint.notes if head.checkpoint else {}
     whole = {COMPLETE: notes["complete"]} if "complete" in notes else {}
-    return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **whole}
+    names = ", ".join(types_of(from_notes(notes)))
+    kept = {KEPT_COLUMNS: names} if names else {}
+    return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **whole, **kept}
 
 
 def of_schema(found: "SchemaAudit | None") -> Metadata:

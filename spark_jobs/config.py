@@ -519,6 +519,9 @@ class Pipeline(_Model):
     on_drop: Literal["keep", "drop"] = "keep"
     """``keep``: rows downstream stay when their table is dropped, until it is created again. ``drop``: they go with
     it."""
+    on_incompatible: Literal["stop", "new_column"] = "stop"
+    """``stop``: an ALTER TABLE that gives a column a type which does not hold every value stops its table.
+    ``new_column``: what the column held stays under another name, and a new column begins, NULL in older rows."""
     online_ddl: OnlineDdl = OnlineDdl()
     """How tables are told that tools for online schema changes only work with."""
     verify: bool = False
