@@ -17,6 +17,7 @@ import dagster as dg
 
 from assets.lineage import silver_key
 from spark_jobs.errors import ConfigError
+from spark_jobs.kept import from_notes, types_of
 from spark_jobs.position import Position, Range
 
 if TYPE_CHECKING:  # these import pyspark
@@ -69,6 +70,8 @@ COMPLETE = "table/complete"
 """Whether a table has the rows from before its log begins, if there were any."""
 NUMBERED = "table/columns_numbered"
 """Whether nothing names a table's columns, so that they are called by their numbers; left out of others."""
+KEPT_COLUMNS = "table/kept_columns"
+"""Names of the columns that the lake keeps, of those that began anew."""
 WATERMARK = "binlog/watermark"
 """Up to where a source is in a table of several source tables; behind it, the source's name."""
 NOTHING_NEW = "run/nothing_new"
@@ -285,7 +288,9 @@ def of_head(head: "Head", table: "Table") -> Metadata:
     notes = head.checkpoint.notes if head.checkpoint else {}
     whole = {COMPLETE: notes["complete"]} if "complete" in notes else {}
     whole |= {NUMBERED: True} if notes.get("numbered") else {}
-    return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **whole}
+    names = ", ".join(types_of(from_notes(notes)))
+    kept = {KEPT_COLUMNS: names} if names else {}
+    return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **whole, **kept}
 
 
 def of_schema(found: "SchemaAudit | None") -> Metadata:

@@ -51,7 +51,7 @@ from spark_jobs.earlier import Fetched, fetch, place_range
 from spark_jobs.errors import ConfigError, LakeError, PartialImage, StratalogError, TableStopped, about
 from spark_jobs.lake import ALTERING, Checkpoint, Design, Head, Lake, Table, identifier, new_batch, patiently
 from spark_jobs.merge import REDO
-from spark_jobs.pipeline import Outcome, compact_source, filters_of, lake_of, merge_source, publish
+from spark_jobs.pipeline import Outcome, compact_source, filters_of, lake_of, merge_source, publish, why_not_anew
 from spark_jobs.place import require_places
 from spark_jobs.position import Position, Range
 from spark_jobs.rules import Pattern
@@ -306,8 +306,8 @@ def _shape(work: Work, columns: silver.Columns) -> silver.Columns:
         return columns
     if not work.is_whole:
         raise LakeError("the rules about its columns changed; do all of its log again, not a part")
-    known = next((one.standing.definition for one in reversed(work.steps) if one.standing.definition), None)
-    return work.shape(known).columns if known else columns
+    known = next((one.standing for one in reversed(work.steps) if one.standing.definition), None)
+    return work.seen(known) if known else columns
 
 
 def _is_emptied_elsewhere(spark: SparkSession, work: Work) -> bool:
@@ -379,36 +379,35 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
         if isinstance(step, Turn) or not ranges:
             continue
         left = [one for one in left if one not in ranges]
-        definition = _keyed(work, columns, step.definition, ranges[-1])
-        net = net_changes(spark, work, replace(work.window, ranges=ranges), definition)
+        _require_keyed(work, columns, step.definition, ranges[-1])
+        net = net_changes(spark, work, replace(work.window, ranges=ranges), step.standing)
         later = [one for one in work.steps[at:] if isinstance(one, Turn)]
-        now = _led_on(work, definition, later)
+        now = _led_on(work, step.standing, later)
         given = {name: identifier(name) for name in net.rows.columns} | now
         yield net, net.rows.selectExpr(*silver.cells_sql(_shape(work, columns).stored, given))
     if left:
         raise LakeError(f"the definition of rows in {left[0]} is not known; begin the range earlier")
 
 
-def _led_on(work: Work, definition: TableDefinition, later: Sequence[Turn]) -> dict[str, str]:
-    """Rows of a definition as silver has them behind all later statements. Raises TableStopped."""
-    columns = work.shape(definition).columns
-    found = onwards(columns.types, later, lambda one: work.shape(one).columns)
+def _led_on(work: Work, standing: Standing, later: Sequence[Turn]) -> dict[str, str]:
+    """Rows of a table that stands so as silver has them behind all later statements. Raises TableStopped."""
+    columns = work.seen(standing)
+    found = onwards(columns.types, later, work.seen)
     for turn in later:
         if turn.standing.definition and turn.origins is not None:
-            after = work.shape(turn.standing.definition).columns
+            after = work.seen(turn.standing)
             masks.origins_seen(work.filters.columns, turn.origins, columns, after)
             masks.fills_seen(work.filters.columns, turn.fills, after)
     return found
 
 
-def _keyed(work: Work, columns: silver.Columns, logged: TableDefinition, window: Range) -> TableDefinition:
-    """The definition of a window's rows. Raises LakeError where silver has a key for them, and which is not known."""
+def _require_keyed(work: Work, columns: silver.Columns, logged: TableDefinition, window: Range) -> None:
+    """Raises LakeError where silver has a key for a window's rows, and which is not known."""
     assert work.head is not None
     assert work.head.checkpoint is not None
     emptied = Standing.from_notes(work.head.checkpoint.notes).emptied
     if not columns.is_bag and not logged.key and (emptied is None or emptied < window.stop):
         raise LakeError(f"the key of rows in {window} is not known; begin the range earlier")
-    return logged
 
 
 def _renames(work: Work) -> list[Turn]:
@@ -420,7 +419,7 @@ def _carried(spark: SparkSession, work: Work, columns: silver.Columns, turn: Tur
     """The rows that came with the name, led on to the table's present columns."""
     assert turn.standing.definition
     later = [one for one in work.steps[work.steps.index(turn) + 1 :] if isinstance(one, Turn)]
-    now = onwards(silver.columns(turn.standing.definition).types, later)
+    now = onwards(turn.standing.columns.types, later)
     names = columns.stored
     rows = carried_rows(spark, work, turn)
     return rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
@@ -638,6 +637,8 @@ def _work(
             first_rows(slices, filters.skipped),
             on_drop_empties=pipeline.on_drop == "drop",
             system_zone=zone,
+            begins_anew=pipeline.on_incompatible == "new_column",
+            why_not=why_not_anew(pipeline, held.source, name),
             is_bag=silver.stored_columns(table, head).is_bag,
             again=Again(Standing.from_notes(head.checkpoint.notes).emptied if head.checkpoint else None),
             contents=ancestry.contents,

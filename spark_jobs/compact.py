@@ -34,6 +34,7 @@ from spark_jobs.binlog import Changes, Decoder, TableDefinition, TableName
 from spark_jobs.course import Base, Content, Rows, Standing, Step, Turn, onwards, origins_of, without
 from spark_jobs.errors import DecodeError, PartialImage, TableStopped, Unsupported, about
 from spark_jobs.filters import TableFilters
+from spark_jobs.kept import Kept, types_of
 from spark_jobs.lake import ALTERING, MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
 from spark_jobs.net import Place, image_rows, net_rows, reduce, settle
 from spark_jobs.overlay import ABSENT_TYPE
@@ -176,12 +177,32 @@ class Work:
         had, has = self.before.get(RULES, {}), self.filters.prints()
         return bool(had.get("columns") != has.get("columns"))
 
-    def shape(self, definition: TableDefinition) -> masks.Shape:
-        """What is seen of the table's columns. Raises TableStopped."""
+    def shape(self, definition: TableDefinition, kept: Sequence[Kept] = ()) -> masks.Shape:
+        """What is seen of the table's columns, and behind them what is kept of others. Raises TableStopped."""
         wrong = masks.missing(self.filters.columns, self.known)
         if wrong:
             raise TableStopped(f"{wrong}: {definition}")
-        return masks.shape(definition, self.filters.columns, has_partial=self.has_partial)
+        if kept:
+            self._require_keeping(kept)
+        return masks.shape(definition, self.filters.columns, has_partial=self.has_partial).beside(types_of(kept))
+
+    def seen(self, standing: Standing) -> silver.Columns:
+        """The columns that silver has where the table stands so. Raises TableStopped."""
+        assert standing.definition
+        return self.shape(standing.definition, standing.kept).columns
+
+    def _require_keeping(self, kept: Sequence[Kept]) -> None:
+        """Raises TableStopped where columns that are kept would say something wrong, or what is to be hidden."""
+        names, rule = ", ".join(one.name for one in kept), self.filters.columns
+        if rule:
+            raise TableStopped(
+                f"columns.{rule.name} is about it, and columns of it are kept ({names}): not done together"
+            )
+        if self.has_partial:
+            raise TableStopped(
+                f"columns of it are kept ({names}), and its row images leave columns out: not done together; set "
+                "binlog_row_image to FULL before such a statement, or on_incompatible to stop"
+            )
 
     def require_same_shape(self) -> None:
         """Raises TableStopped where silver's rows were made by other rules about the columns."""
@@ -262,7 +283,7 @@ def _emptied(spark: SparkSession, work: Work) -> Compacted:
     assert work.standing
     known = work.standing.definition
     there = silver.stored_columns(work.table, work.head)
-    columns = work.shape(known).columns if known else there
+    columns = work.seen(work.standing) if known else there
     notes = work.notes(work.window.whole.start, work.standing, columns) | {silver.RENEWED: True}
     notes |= {silver.FOLDED: ""} | ({} if known else {silver.BARE: True})
     rows = spark.createDataFrame([], ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.stored.items()))
@@ -300,11 +321,11 @@ def _total(work: Work, head: Head, done: Sequence[Compacted], seconds: float) ->
 
 def _window(spark: SparkSession, work: Work, head: Head | None, rows: Rows) -> Compacted:
     """Appends what is left of the changes between two statements."""
-    columns = work.shape(rows.definition).columns
+    columns = work.seen(rows.standing)
     head, anew = _anew(work, head, columns.stored)
     if not head.design:
         silver.require_same_columns(work.table, columns.stored, str(work.name))
-    net = net_changes(spark, work, work.part(rows.range), rows.definition)
+    net = net_changes(spark, work, work.part(rows.range), rows.standing)
     said = work.notes(rows.range.start, rows.standing, columns, net.left_out) | anew
     landed = work.table.append(net.rows, head, Checkpoint(rows.range.stop, new_batch(), notes=said))
     return net.summary(work, landed)
@@ -315,6 +336,8 @@ def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
 
     The commit that moves it holds all steps; from it the merge learns what to do downstream.
     """
+    if turn.anew:
+        log.warning("%s: at %s columns begin anew: %s", work, turn.range.start, turn.anew)
     head, checkpoint = _reshaped(spark, work, head, turn)
     return work.table.append(marker(spark, work.table.columns(), turn), head, checkpoint)
 
@@ -340,7 +363,7 @@ def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[
     known = turn.standing.definition
     new = silver.columns(_told(turn), has_partial=work.has_partial) if not head.checkpoint else None
     before = new or silver.stored_columns(work.table, head)
-    after = work.shape(known).columns if known else before
+    after = work.seen(turn.standing) if known else before
     if turn.keeps and before.key != after.key:
         raise TableStopped(
             f"was created again at {turn.range.start} with another key, and a rule keeps the rows that it had"
@@ -417,8 +440,8 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
     for at, step in enumerate(content.steps):
         if isinstance(step, Rows):
             window = replace(own.part(step.range), xa=content.xa)
-            net = net_changes(spark, own, window, step.definition)
-            parts.append((net.rows, silver.columns(step.definition), at + 1))
+            net = net_changes(spark, own, window, step.standing)
+            parts.append((net.rows, step.standing.columns, at + 1))
         elif step.carried:
             parts.append((carried_rows(spark, own, step), silver.columns(_told(step)), at + 1))
     names = [*columns.types, "_op", "_position", "_committed_at", "_raw", *([silver.COPIES] if columns.is_bag else [])]
@@ -521,14 +544,16 @@ class Net:
         )
 
 
-def net_changes(spark: SparkSession, work: Work, window: Window, definition: TableDefinition) -> Net:
+def net_changes(spark: SparkSession, work: Work, window: Window, standing: Standing) -> Net:
     """Silver rows of the window's ranges: one row a key and range.
 
     Where rules judge changes of rows, the range is decoded twice: their commit says how many each has left out.
     """
     counted, decoded = Observation(), Observation()
     alone = work.size <= _ONE_TASK
-    whole, seen = silver.columns(definition, has_partial=work.has_partial), work.shape(definition)
+    definition = standing.definition
+    assert definition
+    whole, seen = silver.columns(definition, has_partial=work.has_partial), work.shape(definition, standing.kept)
     slices = _slices(spark, window, work)
     slices = slices.coalesce(1) if alone else slices
     skips = work.filters.skips

@@ -533,6 +533,9 @@ class Pipeline(_Model):
     """What becomes of a table where nothing tells the names of its columns: no log, statement, server or schema dump.
     ``stop``: it stops. ``number``: its columns are ``@1``, ``@2``, … by place, and its rows are counted, as those of a
     table without a key."""
+    on_incompatible: Literal["stop", "new_column"] = "stop"
+    """``stop``: an ALTER TABLE that gives a column a type which does not hold every value stops its table.
+    ``new_column``: what the column held stays under another name, and a new column begins, NULL in older rows."""
     online_ddl: OnlineDdl = OnlineDdl()
     """How tables are told that tools for online schema changes only work with."""
     verify: bool = False

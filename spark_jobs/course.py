@@ -27,6 +27,8 @@ from spark_jobs.filters import (
     Filters,
     skip_name,
 )
+from spark_jobs.kept import KEPT, Kept, led_on, name_of, types_of
+from spark_jobs.kept import from_notes as kept_from_notes
 from spark_jobs.lake import Table, identifier
 from spark_jobs.position import Position, Range
 from spark_jobs.schema import moments
@@ -84,7 +86,8 @@ class Standing:
     TRUNCATE stands, or the CREATE that made it anew: what was written before counts no more. is_complete: whether all
     rows that the table has are known: since it was made or emptied in the log, or because what it held before was
     loaded. is_kept: a rule left its DROP out, so that its rows stay when it is created again. was_numbered: of a table
-    that is dropped, whether its rows are of a definition whose columns have numbers for names.
+    that is dropped, whether its rows are of a definition whose columns have numbers for names. kept: what the lake
+    keeps of columns that began anew.
     """
 
     definition: TableDefinition | None
@@ -93,6 +96,7 @@ class Standing:
     is_complete: bool = False
     is_kept: bool = False
     was_numbered: bool = False
+    kept: tuple[Kept, ...] = ()
 
     @property
     def is_numbered(self) -> bool:
@@ -101,16 +105,18 @@ class Standing:
 
     def to_notes(self) -> dict[str, Any]:
         """As it stands in a silver commit."""
-        return (
-            {
-                "definition": self.definition and to_json(self.definition),
-                "dropped": self.is_dropped,
-                "emptied": self.emptied and str(self.emptied),
-                COMPLETE: self.is_complete,
-            }
-            | ({"kept": True} if self.is_kept else {})
-            | ({silver.NUMBERED: True} if self.is_numbered else {})
-        )
+        said = {
+            "definition": self.definition and to_json(self.definition),
+            "dropped": self.is_dropped,
+            "emptied": self.emptied and str(self.emptied),
+            COMPLETE: self.is_complete,
+        }
+        some = {
+            "kept": self.is_kept,
+            silver.NUMBERED: self.is_numbered,
+            KEPT: [one.to_note() for one in self.kept],
+        }
+        return said | {name: value for name, value in some.items() if value}
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any]) -> "Standing":
@@ -122,7 +128,14 @@ class Standing:
             notes.get(COMPLETE, emptied is not None),
             notes.get("kept", False),
             notes.get(silver.NUMBERED, False) and not known,
+            kept_from_notes(notes),
         )
+
+    @property
+    def columns(self) -> silver.Columns:
+        """The columns that silver has, where no rule is about them. Raises TableStopped."""
+        assert self.definition is not None
+        return silver.columns(self.definition, kept=types_of(self.kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +159,8 @@ class Turn:
     name, None for new ones; no origins at all where the table is another one. fills: what rows that were there have in
     new columns; absent for NULL. carried: what the table holds whose name this is from here on, under the name that it
     had before; or, with origins, what it held itself until its rows were told apart otherwise. left_out_by: the rule
-    that leaves the statement out. keeps: the table was made anew, and a rule keeps the rows that it had.
+    that leaves the statement out. keeps: the table was made anew, and a rule keeps the rows that it had. anew: which
+    columns begin anew, with both definitions, for people; None where none does.
     """
 
     range: Range
@@ -158,6 +172,7 @@ class Turn:
     carried: "Content | None" = None
     left_out_by: str | None = None
     keeps: bool = False
+    anew: str | None = None
 
 
 Step = Rows | Turn
@@ -274,8 +289,10 @@ class Rules:
     """What a course needs to know besides the survey.
 
     on_drop_empties: whether DROP TABLE takes the rows away. system_zone: the server's own time zone, where the
-    configuration names it. is_bag: rows are told apart by all columns, whatever the
-    log says: silver has them so, since it was emptied the last time. contents: of other tables, for those that take
+    configuration names it. is_bag: rows are told apart by all columns, whatever the log says: silver has them so,
+    since it was emptied the last time. begins_anew: whether a column begins anew where a statement gives it a type
+    that does not hold every value, and the old one is kept; unless why_not says why it does not: then the table stops,
+    as otherwise. contents: of other tables, for those that take
     their names or definitions; without it a name that another table takes stops its table. filters: which statements
     are not carried out. begun: the definition whose defaults hold at the range's start, where no standing says that;
     beginning: what may lack where the log commits an XA transaction whose rows bronze does not hold. by_history: names
@@ -289,6 +306,8 @@ class Rules:
     on_drop_empties: bool = False
     system_zone: str | None = None
     is_bag: bool = False
+    begins_anew: bool = False
+    why_not: str | None = None
     contents: Contents | None = None
     filters: Filters = field(default_factory=Filters)
     begun: TableDefinition | None = None
@@ -605,6 +624,9 @@ class _Course:
             raise self._refused(said, f"gives the table the rows of {was}, which the log has dropped before")
         if said.statement.verb.startswith("ALTER"):
             content = self._altered(content, said, logged)
+        if content.standing.kept:
+            names = _listed(content.standing.kept)
+            raise self._refused(said, f"gives the table the rows of {was}, which has kept columns ({names}): not done")
         known = content.standing.definition
         definition = replace(known, name=self.name) if known else None
         if logged is not None and content.is_empty:
@@ -1023,23 +1045,50 @@ class _Course:
         if is_kept and self._is_of_indexes(said):
             self.standing = replace(self.standing, definition=replace(before, index=after.index))
             return
-        self._require_values_kept(said, before, after, stated)
-        names = after.column_names()
-        origins = {
-            name: None if origin is None else before.column_names()[origin]
-            for name, origin in zip(names, stated.origins, strict=True)
-        }
+        turn = self._altering(said, before, after, stated)
+        if not is_kept and turn.standing.kept:
+            names = _listed(turn.standing.kept)
+            raise self._refused(said, f"changes the key of a table with kept columns ({names}): not done")
+        if not is_kept:
+            turn = self._rekeyed(said, turn)
+        self.standing = turn.standing
+        self.done.append(turn)
+
+    def _altering(self, said: Said, before: TableDefinition, after: TableDefinition, stated: Moved) -> Turn:
+        """The turn of a statement that changes columns: where each one comes from. Raises TableStopped."""
+        anew = self._begun_anew(said, before, after, stated)
+        names, old = after.column_names(), before.column_names()
+        came = {name: None if at is None else old[at] for name, at in zip(names, stated.origins, strict=True)}
+        kept = self._kept(said, came, {names[at]: before.columns[origin] for at, origin in anew.items()})
+        origins: dict[str, str | None] = {name: None if at in anew else came[name] for at, name in enumerate(names)}
+        origins |= {one.name: str(came[str(one.of)]) if one.at == said.position else one.name for one in kept}
         fills = {
             names[at]: stated.fills[str(column.name)]
             for at, column in enumerate(stated.definition.columns)
             if column.name in stated.fills
         }
-        turn = Turn(Range(said.position, said.stop), replace(self.standing, definition=after), said)
-        turn = replace(turn, origins=origins, fills=fills)
-        if not is_kept:
-            turn = self._rekeyed(said, turn)
-        self.standing = turn.standing
-        self.done.append(turn)
+        standing = replace(self.standing, definition=after, kept=kept)
+        turn = Turn(Range(said.position, said.stop), standing, said, origins=origins, fills=fills)
+        begun = ", ".join(
+            f"{names[at]} (as it was: {one.name})" for at, one in zip(anew, kept[-len(anew) :], strict=False)
+        )
+        return replace(turn, anew=f"{begun}; it was ({listed(before)}) and is ({listed(after)})") if anew else turn
+
+    def _kept(self, said: Said, came: Mapping[str, str | None], anew: Mapping[str, Column]) -> tuple[Kept, ...]:
+        """The columns that are kept behind a statement. came: from which column each one comes, by name.
+
+        anew: those of them that begin anew, with what they were.
+        """
+        went = {old: new for new, old in came.items() if old is not None}
+        kept = led_on(self.standing.kept, went)
+        taken = {name.casefold() for name in (*came, *went, *types_of(kept))}
+        clash = next((one for one in kept if one.name.casefold() in {name.casefold() for name in came}), None)
+        if clash:
+            raise self._refused(said, f"gives a column the name {clash.name}, under which the lake keeps another one")
+        return kept + tuple(
+            Kept(name_of(str(came[new]), said.position, taken), silver.spark_type(str(was.arrow)), new, said.position)
+            for new, was in anew.items()
+        )
 
     def _adds_alone(self, said: Said) -> bool:
         """Whether a statement adds columns to numbered ones; otherwise it leaves the table as it is.
@@ -1082,22 +1131,28 @@ class _Course:
         is_last = again.emptied == said.position
         return self.rules.contents(self.name, said.position) if is_last and self.rules.contents else None
 
-    def _require_values_kept(self, said: Said, before: TableDefinition, after: TableDefinition, stated: Moved) -> None:
+    def _begun_anew(self, said: Said, before: TableDefinition, after: TableDefinition, stated: Moved) -> dict[int, int]:
+        """The columns that begin anew at a statement, and which they were before: by their places.
+
+        Raises TableStopped for one whose values may be others behind it, where none does, or this one cannot.
+        """
+        anew = {}
         for at, origin in enumerate(stated.origins):
             if origin is None:
                 self._require_null_told(said, after.columns[at], stated)
                 continue
-            old, new = before.columns[origin], after.columns[at]
-            if old.nullable and not new.nullable and not said.session.is_strict:
-                raise self._refused(said, f"may have changed NULL in column {new.name}: its session was not strict")
-            if old.charset is not None and new.charset is None and not said.session.is_strict:
-                raise self._refused(said, f"may have changed text of column {new.name}: its session was not strict")
-            if not keeps_values(old, new):
-                raise self._refused(
-                    said,
-                    f"does not keep every value of column {after.columns[at].name}: the table was "
-                    f"({listed(before)}) and is ({listed(after)})",
-                )
+            why = _may_change(said, before.columns[origin], after.columns[at])
+            if why is None:
+                continue
+            both = f"the table was ({listed(before)}) and is ({listed(after)})"
+            said_why = why if why != _NOT_EVERY else f"{why} of column {after.columns[at].name}: {both}"
+            if not self.rules.begins_anew:
+                raise self._refused(said, said_why)
+            why_not = self.rules.why_not or _why_not_anew(before, after, origin, at)
+            if why_not:
+                raise self._refused(said, f"{said_why}; no new column begins, because {why_not}")
+            anew[at] = origin
+        return anew
 
     def _require_null_told(self, said: Said, column: Column, stated: Moved) -> None:
         """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
@@ -1110,6 +1165,29 @@ class _Course:
                 f"does not say what rows written before column {column.name} have in it: that depends on the server's "
                 "explicit_defaults_for_timestamp; add it with NULL or NOT NULL and a DEFAULT",
             )
+
+
+_NOT_EVERY = "does not keep every value"
+
+
+def _may_change(said: Said, old: Column, new: Column) -> str | None:
+    """Why a column's values may be others behind a statement; None where they are not."""
+    if old.nullable and not new.nullable and not said.session.is_strict:
+        return f"may have changed NULL in column {new.name}: its session was not strict"
+    if old.charset is not None and new.charset is None and not said.session.is_strict:
+        return f"may have changed text of column {new.name}: its session was not strict"
+    return None if keeps_values(old, new) else _NOT_EVERY
+
+
+def _why_not_anew(before: TableDefinition, after: TableDefinition, origin: int, at: int) -> str | None:
+    """Why a column cannot begin anew; None where it can."""
+    if not before.key or not after.key:
+        return "the table has no key, and all columns together tell its rows apart"
+    return "rows are told apart by it" if origin in before.key or at in after.key else None
+
+
+def _listed(kept: Sequence[Kept]) -> str:
+    return ", ".join(one.name for one in kept)
 
 
 def _is_about_index(said: Said) -> bool:
@@ -1161,13 +1239,13 @@ def _with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinit
 def onwards(
     columns: Mapping[str, str],
     turns: Sequence[Turn],
-    seen: Callable[[TableDefinition], silver.Columns] = silver.columns,
+    seen: Callable[[Standing], silver.Columns] = lambda one: one.columns,
 ) -> dict[str, str]:
     """Rows of an older definition as the present one has them: by present column, SQL over the older ones.
 
     Beside them ``_raw`` and, of rows that may lack columns, ``_absent``.
 
-    columns: names and types at the rows' time. seen: the columns that a definition has in silver.
+    columns: names and types at the rows' time. seen: the columns that a table has in silver.
     """
     now = {name: identifier(name) for name in columns}
     raw, absent = "_raw", silver.ABSENT
@@ -1175,7 +1253,7 @@ def onwards(
     for turn in turns:
         if turn.standing.definition is None:
             continue
-        after = seen(turn.standing.definition).types
+        after = seen(turn.standing).types
         found = origins_of(turn, types, after)
         origins = {name: origin if (origin := found[name]) in types else None for name in after}
         kept = {origin: name for name, origin in origins.items() if origin is not None}

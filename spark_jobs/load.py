@@ -11,7 +11,7 @@ table is whole: why, and what has to hold, is in docs/adr/0011-initial-load.md.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from itertools import islice
 
@@ -29,6 +29,7 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import Beginning, Rules, Standing, Turn, course, first_rows, onwards
 from spark_jobs.errors import ConfigError, SourceError, StratalogError, TableStopped, Unsupported, about
 from spark_jobs.filters import Filters
+from spark_jobs.kept import begun
 from spark_jobs.lake import ALTERING, Checkpoint, Head, Lake, Table, identifier, new_batch, patiently, quoted
 from spark_jobs.pipeline import (
     Outcome,
@@ -222,7 +223,7 @@ class _Work:
             )
         entries = {TableName(*entry.name): entry for entry in before.entries}
         scope = [name for name in declared if self.pipeline.scope.holds(name.schema, name.table)]
-        complete = {name for name, entry in entries.items() if entry.complete}
+        complete = {name for name, entry in entries.items() if entry.complete and not self._lacks_values(name, names)}
         wanted = sorted(names or set(scope) - complete)
         since = self._since() if set(wanted) - complete else None
         reading = []
@@ -238,6 +239,11 @@ class _Work:
                 stopped[name] = f"{self.source}: {error}"
                 log.error("%s: %s", self.source, error)  # noqa: TRY400 - the message is the whole of it
         return _Plan(reading, sorted(complete & names))
+
+    def _lacks_values(self, name: TableName, named: Collection[TableName]) -> bool:
+        """Whether a table that was asked for has columns that began anew: older rows have no value in them."""
+        head = self.lake.silver(self.source, name.schema, name.table).head() if name in named else None
+        return bool(head and head.checkpoint and begun(Standing.from_notes(head.checkpoint.notes).kept))
 
     def _require_loadable(self, declared: TableDefinition, before: Outcome) -> None:
         """Raises TableStopped, with what to do."""

@@ -34,6 +34,15 @@ class Shape:
     cells: Mapping[str, str]
     salt: str | None = None
 
+    def beside(self, kept: Mapping[str, str]) -> "Shape":
+        """The same with columns behind, by name and type, of which rows have NULL."""
+        if not kept:
+            return self
+        cells = {name: f"CAST(NULL AS {kind})" for name, kind in kept.items()}
+        return replace(
+            self, columns=replace(self.columns, types={**self.columns.types, **kept}), cells={**self.cells, **cells}
+        )
+
 
 def shape(definition: TableDefinition, rule: ColumnRule | None, *, has_partial: bool = False) -> Shape:
     """Raises TableStopped where the rule can not be applied to such a table. has_partial: as in silver.Columns."""

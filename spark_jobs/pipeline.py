@@ -107,6 +107,15 @@ def downstream_of(lake: Lake, source: str, name: TableName, into: Destination) -
     return PartTable(table, (source, name.schema, name.table)) if into.is_merged else table
 
 
+def why_not_anew(pipeline: Pipeline, source: str, name: TableName) -> str | None:
+    """Why no column of a source table can begin anew (on_incompatible); None where one can."""
+    try:
+        into = [one for one in pipeline.routing.of(source, name.schema, name.table) if one.is_merged]
+    except ConfigError as error:
+        return str(error)
+    return f"routes merge it with others into {into[0]}" if into else None
+
+
 def endpoints_of(pipeline: Pipeline, name: str) -> Endpoints:
     """A source's endpoints, with the one that bronze's end comes from. Raises LakeError."""
     head = lake_of(pipeline).bronze(name).head()
@@ -286,6 +295,7 @@ class Planner:
             first_rows(slices, filters.skipped),
             on_drop_empties=self.pipeline.on_drop == "drop",
             system_zone=zone,
+            begins_anew=self.pipeline.on_incompatible == "new_column",
             contents=ancestry.contents,
             filters=filters,
             beginning=Beginning(ancestry.made, is_needed=self.oldest > self.begin),
@@ -375,9 +385,9 @@ class Planner:
         filters = filters_of(rules.filters, self.source, name)
         standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint and not is_anew else None
         with about(f"{self.source}: {name}"):
-            content, ended = reached(
-                found, name, whole, standing, replace(rules, base=partial(own_base, table, standing))
-            )
+            why_not = why_not_anew(self.pipeline, self.source, name)
+            rules = replace(rules, base=partial(own_base, table, standing), why_not=why_not)
+            content, ended = reached(found, name, whole, standing, rules)
         whole = Range(since, ended.at) if ended else whole
         if not content.steps and not is_anew:
             return None

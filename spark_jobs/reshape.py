@@ -69,19 +69,27 @@ def _free_first(moving: Mapping[str, str], aside: Mapping[str, str]) -> list[tup
     return sorted(moving.items(), key=lambda pair: pair[0] not in aside)
 
 
-def _places(order: list[str], new: Mapping[str, str], added: set[str]) -> list[str]:
-    """Adds columns, and moves those that do not stand where they are to; ``order``: how those that are there stand."""
-    found = []
-    for at, (name, kind) in enumerate(new.items()):
-        place = f"AFTER {identifier(list(new)[at - 1])}" if at else "FIRST"
+def _places(order: Sequence[str], new: Mapping[str, str], added: set[str]) -> list[str]:
+    """Adds columns, and moves as few as will do to their places; ``order``: how those that are there stand."""
+    found, stays, behind = [], _staying(order, list(new)), "FIRST"
+    for name, kind in new.items():
         if name in added:
-            found.append(f"ADD COLUMN ({identifier(name)} {kind} {place})")
-            order.insert(at, name)
-        elif order[at] != name:
-            found.append(f"ALTER COLUMN {identifier(name)} {place}")
-            order.remove(name)
-            order.insert(at, name)
+            found.append(f"ADD COLUMN ({identifier(name)} {kind} {behind})")
+        elif name not in stays:
+            found.append(f"ALTER COLUMN {identifier(name)} {behind}")
+        behind = f"AFTER {identifier(name)}"
     return found
+
+
+def _staying(order: Sequence[str], wanted: Sequence[str]) -> set[str]:
+    """The most columns that can stay where they are: those that stand behind one another as they are to."""
+    rank = {name: at for at, name in enumerate(wanted)}
+    longest: dict[str, list[str]] = {}
+    for name in order:
+        before = [found for other, found in longest.items() if rank[other] < rank[name]]
+        longest[name] = [*max(before, key=len, default=[]), name]
+    best: list[str] = max(longest.values(), key=len, default=[])
+    return set(best)
 
 
 def carry_out(spark: SparkSession, table: Table, head: Head, wanted: Sequence[str], said: Mapping[str, Any]) -> Head:

@@ -159,8 +159,13 @@ def _comparable(cell: str, kind: str) -> str:
     return f"CAST({cell} AS STRING)" if kind in ("FLOAT", "DOUBLE", "ARRAY<FLOAT>") else cell
 
 
-def columns(definition: TableDefinition, *, has_partial: bool = False) -> Columns:
-    """Raises TableStopped where it is not known which key the table has, a name is unknown, or collides with ours."""
+def columns(
+    definition: TableDefinition, *, has_partial: bool = False, kept: Mapping[str, str] | None = None
+) -> Columns:
+    """Those of a definition, and behind them kept ones (kept.py), by name and type.
+
+    Raises TableStopped where it is not known which key the table has, a name is unknown, or collides with ours.
+    """
     names = [column.name for column in definition.columns]
     if definition.key is None:
         raise TableStopped(
@@ -178,7 +183,7 @@ def columns(definition: TableDefinition, *, has_partial: bool = False) -> Column
             f"{definition.name}: its column {collisions[0]} has the name of one that is added; rename it"
         )
     types = {str(column.name): spark_type(str(column.arrow)) for column in definition.columns}
-    return Columns(types, tuple(str(names[at]) for at in definition.key), has_partial)
+    return Columns(types | (dict(kept) if kept else {}), tuple(str(names[at]) for at in definition.key), has_partial)
 
 
 def resets(head: Head | None) -> int:

@@ -19,7 +19,7 @@ def functions(path: str) -> set[str]:
 def test_every_case_stands_once() -> None:
     wanted = [f"B{number:02}" for number in range(1, 32)]
     wanted += [f"T{number:02}" for number in range(1, 20)] + [f"D{number:02}" for number in range(1, 12)]
-    wanted += [f"D{number}" for number in range(17, 41)] + [f"S{number:02}" for number in range(1, 9)]
+    wanted += [f"D{number}" for number in range(17, 41)] + [f"S{number:02}" for number in range(1, 10)]
     wanted += [f"P{number:02}" for number in range(1, 5)]
     assert [case for case, _, _ in ROWS] == wanted
 

@@ -170,18 +170,24 @@ def layout(
     lake: Mapping[str, str],
     key: Sequence[str],
     numbered: Collection[str] = (),
+    unknown: Collection[str] = (),
 ) -> Layout:
     """The layout of a server's table, of its rows of information_schema.COLUMNS in order.
 
     lake: names and types of the downstream table's columns. key: names of the columns that tell rows apart, as the lake
     has them; none where rows have no key. numbered: columns of labels that the log does not tell, so that the lake has
-    their numbers. Raises TableStopped where the columns differ, and for a type that is not compared.
+    their numbers. unknown: columns that are left out. Raises TableStopped where the columns differ, and for a type that
+    is not compared.
     """
     there = [name for name in lake if name not in ADDED]
     names = [row["name"] for row in listed]
     if names != there:
         raise TableStopped(f"the server's columns are {', '.join(names)}, the lake's {', '.join(there)}")
-    columns = tuple(_column(row, lake[row["name"]], is_numbered=row["name"] in numbered) for row in listed)
+    columns = tuple(
+        _column(row, lake[row["name"]], is_numbered=row["name"] in numbered)
+        for row in listed
+        if row["name"] not in unknown
+    )
     by_name = {column.name: column for column in columns}
     return Layout(
         name.schema, name.table, columns, tuple(by_name[name] for name in key) if set(key) <= by_name.keys() else ()

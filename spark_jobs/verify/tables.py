@@ -10,8 +10,8 @@ one (compare.py), or how a verdict is printed (spark_jobs/cli/checking.py).
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,8 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config import Pipeline
 from spark_jobs.course import Standing
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, TableStopped, about
-from spark_jobs.lake import Head, Table, patiently
+from spark_jobs.kept import begun, types_of
+from spark_jobs.lake import Head, Table, identifier, patiently
 from spark_jobs.parts import PARTS, SharedPart
 from spark_jobs.pipeline import (
     Outcome,
@@ -73,7 +74,8 @@ class Verdict:
     read; ``dropped``: the source has it no more, and the lake has of it what ``on_drop`` says; ``not compared``:
     ``reason`` says why. position: up to where the lake held the log. older: rows that the log never held, of a table
     whose CREATE it does not have either; they make no difference. unread: rows that differ by their hashes and were too
-    many to be read again.
+    many to be read again. unknown: columns that are not compared, since they began anew (on_incompatible), and of how
+    many rows the lake has no value of them.
     """
 
     source: str
@@ -88,6 +90,7 @@ class Verdict:
     older: int = 0
     changing: int = 0
     unread: int = 0
+    unknown: Mapping[str, int] = field(default_factory=dict)
     differences: tuple[Difference, ...] = ()
     reason: str | None = None
     seconds: float = 0.0
@@ -126,6 +129,11 @@ class Verdict:
             yield f"{self.said}: {self.unread} more rows differ by their hashes; they were not read again one by one"
         if self.older:
             yield f"{self.said}: {self.older} rows are older than the log, which lacks the table's CREATE too"
+        for column, rows in self.unknown.items():
+            yield (
+                f"{self.said}: column {column} is not compared: it began anew when its type changed, and {rows} rows "
+                f"are from before; stratalog load --source {self.source} --table {self.table} reads them again"
+            )
         if self.changing:
             yield f"{self.said}: {self.changing} rows changed whenever they were read; verify again when it is quieter"
 
@@ -293,6 +301,7 @@ class _Table:
         self.into = into
         self.downstream: Table = downstream_of(lake, source.name, name, into)
         self._layout: Layout | None = None
+        self.unknown: dict[str, int] = {}
 
     # What compare.Lag asks for.
 
@@ -318,8 +327,10 @@ class _Table:
         for tries_left in reversed(range(_TRIES)):
             listed = self.source.session.columns(self.name.schema, self.name.table)
             try:
-                key, numbered = self._key(), self._numbered()
-                return layout(self.name, listed, self.downstream.columns(), key, numbered)
+                key, numbered, kept = self._key(), self._numbered(), self._standing().kept
+                there = {one: kind for one, kind in self.downstream.columns().items() if one not in types_of(kept)}
+                self.unknown = self._older(begun(kept))
+                return layout(self.name, listed, there, key, numbered, self.unknown)
             except TableStopped:
                 if not tries_left:
                     raise
@@ -329,6 +340,14 @@ class _Table:
     def _key(self) -> tuple[str, ...]:
         head = self.silver.head()
         return silver.stored_columns(self.silver, head).key if head and head.checkpoint else ()
+
+    def _older(self, anew: Mapping[str, Position]) -> dict[str, int]:
+        """Of columns that began anew, how many rows downstream are from before; without those that none is."""
+        if not anew:
+            return {}
+        asked = (f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}" for name, at in anew.items())
+        rows = self.downstream.read(self.source.spark).selectExpr(*asked).collect()[0]
+        return {name: rows[name] for name in anew if rows[name]}
 
     def _numbered(self) -> set[str]:
         """Columns of labels that the log does not tell."""
@@ -421,6 +440,7 @@ class _Table:
             "older": found.older,
             "changing": found.changing,
             "unread": found.unread,
+            "unknown": self.unknown,
             "differences": found.differences,
         }
 

@@ -13,6 +13,7 @@ from assets.checkpoint import Comparison
 from spark_jobs.binlog import TableName
 from spark_jobs.compact import Compacted
 from spark_jobs.extract import Extracted
+from spark_jobs.kept import KEPT, Kept
 from spark_jobs.lake import Checkpoint, Head, Lake
 from spark_jobs.margin import Margin
 from spark_jobs.merge import Merged
@@ -158,6 +159,14 @@ def test_what_silver_and_downstream_commits_say(tmp_path: Path) -> None:
     assert (silver["rows/changes"], silver["run/changes_per_second"]) == (9, 3.0)
     assert (downstream["delta/windows_done_again"], downstream["run/rows_per_second"]) == (1, 3.0)
     assert "binlog/lag_seconds" not in silver | downstream
+
+
+def test_kept_columns_are_named(tmp_path: Path) -> None:
+    at, table = Position("b.000001", 4), Lake(str(tmp_path)).silver("shop", "shop", "t")
+    kept = [Kept("_v_until_1_4", "INT", "v", at), Kept("_d_until_1_4", "DATE", None, at)]
+    said = Checkpoint(at, "batch", notes={KEPT: [one.to_note() for one in kept]})
+    assert checkpoint.of_head(Head(7, 3, said), table)["table/kept_columns"] == "_v_until_1_4, _d_until_1_4"
+    assert "table/kept_columns" not in checkpoint.of_head(Head(7, 3, Checkpoint(at, "batch")), table)
 
 
 def test_a_watermark_that_is_not_known_is_not_told() -> None:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,14 @@ import pytest
 from spark_jobs import compact, silver
 from spark_jobs.binlog import Slicer, TableDefinition, definitions_of, events_of
 from spark_jobs.changes import changes_of_files, wanted_tables
-from spark_jobs.position import Position
+from spark_jobs.compact import Window, Work
+from spark_jobs.course import Rows, Standing
+from spark_jobs.errors import TableStopped
+from spark_jobs.filters import ColumnRule, TableFilters
+from spark_jobs.kept import Kept
+from spark_jobs.lake import Table
+from spark_jobs.position import Position, Range
+from spark_jobs.rules import Scope
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "mysql-8.0-types.000001"
 
@@ -91,3 +99,25 @@ def test_a_task_has_nothing_of_events_that_are_passed_over() -> None:
     gone = sum(Position(RECORDED.name, change["offset"]) in one for change in changes())
     assert gone > 0
     assert sum(row["_changes"] for row in rows) == len(changes()) - gone
+
+
+@pytest.mark.parametrize(
+    "rule, has_partial, why",
+    [
+        (
+            ColumnRule("hide", Scope.parse(()), exclude=frozenset({"ti"})),
+            False,
+            "columns.hide is about it, and columns",
+        ),
+        (None, True, "columns of it are kept (_v_until_1_4), and its row images leave columns out"),
+    ],
+)
+def test_what_kept_columns_do_not_go_with(rule: ColumnRule | None, has_partial: bool, why: str, tmp_path: Path) -> None:
+    at = Position("b.000001", 4)
+    table = Table(str(tmp_path), plain=False)
+    whole = Window(table, 0, (Range(at, at),))
+    rows = Rows(whole.whole, Standing(definition()))
+    work = Work("shop", definition().name, whole, (rows,), table, None, 0, TableFilters(columns=rule))
+    with pytest.raises(TableStopped) as stopped:
+        replace(work, has_partial=has_partial).shape(definition(), (Kept("_v_until_1_4", "INT", "v", at),))
+    assert why in str(stopped.value)

@@ -23,6 +23,7 @@ from spark_jobs.course import (
 )
 from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.filters import Action, EventFilter, Filters
+from spark_jobs.kept import KEPT, Kept
 from spark_jobs.lake import Table
 from spark_jobs.position import Position, Range
 from spark_jobs.rules import Scope
@@ -961,3 +962,125 @@ def test_rules_are_not_about_columns_without_names() -> None:
 def test_a_table_made_in_the_log_waits_for_what_the_server_says() -> None:
     with pytest.raises(NamesUnknown):
         steps((50, "CREATE TABLE t AS SELECT * FROM u"), maps=((100, BARE),), rules=NUMBERED)
+
+
+BEGINNING = Rules(as_logged, nowhere, contents=unknown, begins_anew=True)
+
+
+def kept_by(*statements: tuple[int, str], standing: Standing | None = None) -> tuple[list[str], list[str]]:
+    """Where columns come from behind the last statement, and what the table keeps: which name is of which column."""
+    found = steps(*statements, last=400, rules=BEGINNING, standing=standing)[-1]
+    assert isinstance(found, Turn)
+    came = [f"{name}<{origin}" for name, origin in (found.origins or {}).items()]
+    return came, [f"{one.name} {one.type} {one.of}" for one in found.standing.kept]
+
+
+@pytest.mark.parametrize(
+    "statements, came, kept",
+    [
+        ([], ["id<id", "v<None", "_v_until_1_500<v"], ["_v_until_1_500 INT v"]),
+        (["ADD x INT"], ["id<id", "v<v", "x<None", "_v_until_1_500<_v_until_1_500"], ["_v_until_1_500 INT v"]),
+        (
+            ["MODIFY v DATE"],
+            ["id<id", "v<None", "_v_until_1_500<_v_until_1_500", "_v_until_1_600<v"],
+            ["_v_until_1_500 INT v", "_v_until_1_600 STRING v"],
+        ),
+        (
+            ["RENAME COLUMN v TO w", "CHANGE w v INT FIRST"],
+            ["v<None", "id<id", "_v_until_1_500<_v_until_1_500", "_w_until_1_700<w"],
+            ["_v_until_1_500 INT v", "_w_until_1_700 STRING v"],
+        ),
+        (["DROP v"], ["id<id", "_v_until_1_500<_v_until_1_500"], ["_v_until_1_500 INT None"]),
+        (
+            ["DROP v", "ADD v INT"],
+            ["id<id", "v<None", "_v_until_1_500<_v_until_1_500"],
+            ["_v_until_1_500 INT None"],
+        ),
+    ],
+)
+def test_a_column_begins_anew_and_the_old_one_is_kept(statements: list[str], came: list[str], kept: list[str]) -> None:
+    every = ["MODIFY v VARCHAR(9) CHARACTER SET utf8mb4", *statements]
+    found = kept_by(*((500 + 100 * at, f"ALTER TABLE t {one}") for at, one in enumerate(every)))
+    assert found == (came, kept)
+
+
+@pytest.mark.parametrize("statement", ["MODIFY v INT NOT NULL", "CHANGE v v SMALLINT", "MODIFY V SMALLINT"])
+def test_whatever_may_have_changed_values_begins_anew(statement: str) -> None:
+    assert kept_by((500, f"ALTER TABLE t {statement}"))[1][0].startswith("_v_until_1_500 INT ")
+
+
+def test_both_definitions_are_told_and_the_next_one_knows_of_what_is_kept() -> None:
+    _, turn = steps((500, "ALTER TABLE t MODIFY v SMALLINT"), last=400, rules=BEGINNING)
+    assert isinstance(turn, Turn)
+    both = "v (as it was: _v_until_1_500); it was (id int, v int) and is (id int, v smallint)"
+    assert turn.anew == both
+    told = Standing.from_notes(turn.standing.to_notes())
+    assert told == turn.standing
+    assert told.columns.types == {"id": "INT", "v": "SMALLINT", "_v_until_1_500": "INT"}
+    assert KEPT not in Standing(OLD).to_notes()
+
+
+def test_rows_are_led_through_a_beginning() -> None:
+    _, first, second = steps(
+        (500, "ALTER TABLE t MODIFY v SMALLINT"), (600, "ALTER TABLE t MODIFY v TINYINT"), last=400, rules=BEGINNING
+    )
+    turns = [one for one in (first, second) if isinstance(one, Turn)]
+    led = onwards({"id": "INT", "v": "INT"}, turns)
+    assert (led["v"], led["_v_until_1_500"], led["_v_until_1_600"]) == (
+        "CAST(NULL AS TINYINT)",
+        "`v`",
+        "CAST(NULL AS SMALLINT)",
+    )
+    between = onwards(first.standing.columns.types, turns[1:])
+    assert (between["_v_until_1_500"], between["_v_until_1_600"]) == ("`_v_until_1_500`", "`v`")
+
+
+def test_what_is_made_anew_keeps_nothing_and_what_is_emptied_does() -> None:
+    change = (500, "ALTER TABLE t MODIFY v SMALLINT")
+    emptied = steps(change, (600, "TRUNCATE t"), last=400, rules=BEGINNING)[-1]
+    made = steps(change, (600, "DROP TABLE t"), (700, "CREATE TABLE t (id INT PRIMARY KEY)"), last=400, rules=BEGINNING)
+    assert (len(emptied.standing.kept), made[-1].standing.kept) == (1, ())
+
+
+CHANGE = (500, "ALTER TABLE t MODIFY v SMALLINT")
+
+
+@pytest.mark.parametrize(
+    "statements, old, rules, why",
+    [
+        (
+            [(500, "ALTER TABLE t MODIFY id SMALLINT")],
+            OLD,
+            {},
+            "no new column begins, because rows are told apart by it",
+        ),
+        ([CHANGE], replace(OLD, key=()), {}, "no new column begins, because the table has no key"),
+        ([CHANGE], OLD, {"why_not": "of routes"}, "is (id int, v smallint); no new column begins, because of routes"),
+        ([CHANGE], OLD, {"begins_anew": False}, "does not keep every value of column v"),
+        (
+            [CHANGE, (600, "ALTER TABLE t DROP PRIMARY KEY")],
+            OLD,
+            {},
+            "changes the key of a table with kept columns (_v_until_1_500)",
+        ),
+        (
+            [CHANGE, (600, "ALTER TABLE t ADD _V_until_1_500 INT")],
+            OLD,
+            {},
+            "gives a column the name _v_until_1_500, under which the lake keeps another one",
+        ),
+    ],
+)
+def test_where_no_column_begins_anew_the_table_stops(
+    statements: list[tuple[int, str]], old: TableDefinition, rules: dict[str, object], why: str
+) -> None:
+    with pytest.raises(TableStopped) as stopped:
+        steps(*statements, maps=((100, old),), last=400, rules=replace(BEGINNING, **rules))  # type: ignore[arg-type]
+    assert why in str(stopped.value)
+
+
+def test_a_name_does_not_get_the_rows_of_a_table_with_kept_columns() -> None:
+    kept = Standing(OLD, kept=(Kept("_v_until_1_2", "INT", "v", at(2)),))
+    rules = replace(RULES, contents=lambda name, until: Content(name, None, (), kept, until))
+    with pytest.raises(TableStopped, match=r"the rows of shop\.u, which has kept columns \(_v_until_1_2\): not done"):
+        steps((500, "RENAME TABLE u TO t"), last=400, rules=rules)

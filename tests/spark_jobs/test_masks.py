@@ -95,3 +95,10 @@ def test_a_masked_column_is_not_added_with_a_default() -> None:
     assert fills_seen(rule(), {"note": Fill("'x'"), "gone": Fill("1")}, after) == {"note": Fill("'x'")}
     with pytest.raises(TableStopped, match=r"columns\.r\.mask\.note: the column was added with a default"):
         fills_seen(rule(masks={"note": HASH}), {"note": Fill("'x'")}, after)
+
+
+def test_columns_beside_are_null() -> None:
+    found = shape(TABLE, None).beside({"_v_until_1_4": "INT"})
+    assert list(found.columns.types)[-1] == "_v_until_1_4"
+    assert found.cells["_v_until_1_4"] == "CAST(NULL AS INT)"
+    assert found.columns.key == shape(TABLE, None).columns.key

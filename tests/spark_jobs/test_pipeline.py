@@ -6,11 +6,11 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.compact import Compacted
-from spark_jobs.config import Pipeline, load
+from spark_jobs.config import Pipeline, from_keys, load
 from spark_jobs.course import Rules
 from spark_jobs.errors import DecodeError, LostRace, TableStopped
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
-from spark_jobs.pipeline import Brought, Plan, Planner, _Arrivals, each_table, lake_of
+from spark_jobs.pipeline import Brought, Plan, Planner, _Arrivals, each_table, lake_of, why_not_anew
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry, Target
 from spark_jobs.routes import Destination
@@ -204,3 +204,10 @@ def test_a_target_without_a_place_and_a_silver_that_stopped_leave_the_rest_as_it
     assert arrivals([], {NOWHERE: "no place"}, NOWHERE, Destination("a", "%")).after(before).downstream == OLD.path
     silver = replace(arrivals([HERE, THERE], {}, HERE, THERE), stopped={ORDERS: "an ALTER"})
     assert silver.after(before) == replace(before, state="stopped", reason="an ALTER")
+
+
+def test_a_table_that_routes_merge_with_others_begins_no_column_anew(tmp_path: Path) -> None:
+    keys = {"lake": str(tmp_path), "sources": {"shop": {"files": str(tmp_path)}}}
+    merging = from_keys(keys | {"routes": [{"from": "shop.a_*", "to": "shop.a"}]}, tmp_path / "pipeline.yaml")
+    found = [why_not_anew(merging, "shop", TableName("shop", name)) for name in ("a_1", "b")]
+    assert found == ["routes merge it with others into shop.a", None]

@@ -174,3 +174,19 @@ def test_plain_tables_take_new_columns_alone(spark: SparkSession, lake: Path) ->
     head = carry_out(spark, table, head, ["ADD COLUMN (`n` STRING FIRST)"], {})
     with pytest.raises(TableStopped, match="DROP COLUMN `n` needs a feature of Delta"):
         carry_out(spark, table, head, ["DROP COLUMN `n`"], {})
+
+
+def test_of_many_columns_only_those_move_that_have_to() -> None:
+    names = [f"c{at}" for at in range(50)]
+    old = dict.fromkeys(names, "INT")
+    kept = {name: f"_{name}_until_1_4" for name in ("c3", "c7")}
+    new = old | dict.fromkeys(kept.values(), "INT")
+    origins = {name: None if name in kept else name for name in names} | {new: old for old, new in kept.items()}
+    assert [step for step in steps(old, new, origins, {}) if not step.startswith("UPDATE")] == [
+        "RENAME COLUMN `c3` TO `_c3_until_1_4`",
+        "RENAME COLUMN `c7` TO `_c7_until_1_4`",
+        "ADD COLUMN (`c3` INT AFTER `c2`)",
+        "ADD COLUMN (`c7` INT AFTER `c6`)",
+        "ALTER COLUMN `_c3_until_1_4` AFTER `c49`",
+        "ALTER COLUMN `_c7_until_1_4` AFTER `_c3_until_1_4`",
+    ]

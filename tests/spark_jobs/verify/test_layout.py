@@ -54,3 +54,9 @@ def test_columns_that_differ_are_refused(lake: dict[str, str], why: str) -> None
 
 def test_a_key_that_the_source_does_not_have_is_none() -> None:
     assert made(("_row",)).key == ()
+
+
+def test_kept_out_columns_are_in_no_text() -> None:
+    found = layout(NAME, ROWS, LAKE, ("id",), unknown={"note"})
+    assert [one.name for one in found.columns] == ["id", "co`de"]
+    assert "note" not in found.server_digest + found.lake_digest

@@ -1,0 +1,179 @@
+"""Columns that begin anew where Delta cannot express what a statement did: ``on_incompatible: new_column``.
+
+Put here: the whole way, on a real server. Not here: which statements begin one anew (spark_jobs/test_course.py).
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.backfill import backfill_source
+from spark_jobs.binlog import TableName
+from spark_jobs.config import Pipeline
+from spark_jobs.lake import Checkpoint, Head, Table
+from spark_jobs.load import load_source
+from spark_jobs.pipeline import Outcome, lake_of
+from spark_jobs.position import Range
+from spark_jobs.verify import verify_source
+from tests.fix_pipeline import SOURCE, Shop
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+Row = dict[str, Any]
+BEFORE = (
+    "CREATE TABLE t (id INT PRIMARY KEY, v INT, d DECIMAL(10,4), e ENUM('a','b'), z DATE)",
+    "INSERT INTO t VALUES (1,70000,1.2345,'a','2024-02-29'),(2,2,2.5,'b',NULL),(3,3,3,'a',NULL),(4,4,4,'b',NULL)",
+)
+CHANGES = (
+    "SET SESSION sql_mode = ''",
+    "UPDATE t SET z = '0000-00-00' WHERE id = 3",
+    "ALTER TABLE t MODIFY v VARCHAR(9), MODIFY d DECIMAL(10,2), ADD w INT DEFAULT 7 AFTER id",
+    "INSERT INTO t VALUES (5,5,'five',5.25,'a',NULL)",
+    "UPDATE t SET v = 'two' WHERE id = 2",
+    "ALTER TABLE t CHANGE z y VARCHAR(10), MODIFY e ENUM('b','c') FIRST",
+    "DELETE FROM t WHERE id = 4",
+    "UPDATE t SET v = '8' WHERE v = 'five'",
+    "ALTER TABLE t MODIFY v BIGINT",
+    "INSERT INTO t VALUES ('c',6,6,6,6.75,'day')",
+    "ALTER TABLE t DROP COLUMN d, RENAME COLUMN y TO x",
+)
+AFTER = [
+    {"e": None, "id": 1, "w": 7, "v": None, "x": None, "v1": 70000, "d1": Decimal("1.2345"), "z1": "2024-02-29"}
+    | {"e1": "a", "v2": None},
+    {"e": None, "id": 2, "w": 7, "v": None, "x": None, "v1": None, "d1": None, "z1": None, "e1": "b", "v2": "two"},
+    {"e": None, "id": 3, "w": 7, "v": None, "x": None, "v1": 3, "d1": Decimal(3), "z1": "0000-00-00", "e1": "a"}
+    | {"v2": None},
+    {"e": "", "id": 5, "w": 5, "v": None, "x": None, "v1": None, "d1": None, "z1": None, "e1": None, "v2": "8"},
+    {"e": "c", "id": 6, "w": 6, "v": 6, "x": "day", "v1": None, "d1": None, "z1": None, "e1": None, "v2": None},
+]
+"""What downstream has then; kept columns are numbered, by the column and in the order of the log."""
+
+
+def anew(shop: Shop, lake: Path, **keys: Any) -> Pipeline:
+    return shop.pipeline(lake=str(lake), on_incompatible="new_column", **keys)
+
+
+def done(shop: Shop, pipeline: Pipeline) -> Outcome:
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    return outcome
+
+
+def merged(shop: Shop, pipeline: Pipeline) -> list[Row]:
+    """The rows downstream by column, exact texts in their places, the columns in their order."""
+    frame = lake_of(pipeline).downstream(shop.database.name, "t").read(shop.spark)
+    kept = [name for name in frame.columns if "_until_" in name]
+    short = dict[str, str]()
+    for name in kept:
+        of = name[1 : name.index("_until_")]
+        short[name] = f"{of}{1 + sum(one.startswith(of) for one in short.values())}"
+    found = []
+    for row in frame.orderBy("id").collect():
+        cells, raw = row.asDict(), row["_raw"] or {}
+        found.append({short.get(n, n): raw.get(n, v) for n, v in cells.items() if n in short or not n.startswith("_")})
+    return [{name: str(v) if name == "z1" and v is not None else v for name, v in row.items()} for row in found]
+
+
+def kept_at(shop: Shop, pipeline: Pipeline) -> str:
+    """The end of the name of the first column that is kept of v."""
+    names = lake_of(pipeline).downstream(shop.database.name, "t").columns()
+    return next(name for name in names if name.startswith("_v_until_")).removeprefix("_v_until_")
+
+
+def contents(shop: Shop, pipeline: Pipeline) -> tuple[list[Any], ...]:
+    """All that both tables hold, whatever the order of columns and rows; texts, since maps do not compare."""
+    lake = lake_of(pipeline)
+    tables = lake.silver(SOURCE, shop.database.name, "t"), lake.downstream(shop.database.name, "t")
+    rows = ([str(sorted(row.asDict().items())) for row in one.read(shop.spark).collect()] for one in tables)
+    return tuple(sorted(one) for one in rows)
+
+
+def test_columns_begin_anew_and_a_range_done_again_leaves_them_so(
+    shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin = shop.end()
+    pausing = anew(shop, tmp_path / "pausing")
+    shop.execute(*BEFORE)
+    done(shop, pausing)
+    caplog.set_level(logging.WARNING)
+    for statement in CHANGES:
+        shop.execute(statement)
+        if statement.startswith("DELETE"):
+            done(shop, pausing)
+    done(shop, pausing)
+    assert merged(shop, pausing) == AFTER
+    assert list(merged(shop, pausing)[0]) == ["e", "id", "w", "v", "x", "v1", "d1", "e1", "z1", "v2"]
+    listed = "id int, v int, d decimal(10,4), e enum('a','b'), z date"
+    assert any(f"it was ({listed}) and is (id int, w int, v varchar(9)" in text for text in caplog.messages)
+
+    whole, before = Range(begin, shop.end()), contents(shop, pausing)
+    again = backfill_source(shop.spark, pausing, SOURCE, whole, lambda _: True)
+    assert (again.stopped, again.compacted) == ({}, [])
+    origin = lake_of(pausing).silver(SOURCE, shop.database.name, "t")
+    shop.spark.sql(f"UPDATE {origin.sql} SET v = 100, _v_until_{kept_at(shop, pausing)} = -1")
+    assert backfill_source(shop.spark, pausing, SOURCE, whole, lambda _: True).stopped == {}
+    assert contents(shop, pausing) == before
+
+
+class Killed(BaseException):
+    """Ends a run where nothing is prepared for it."""
+
+
+def killed_behind_each(monkeypatch: pytest.MonkeyPatch, part: str, do: Callable[[], object]) -> int:
+    """Does something again and again, killed behind the first commit of tables with this in their paths; how often."""
+    landed, times = Table._landed, 0
+
+    def fatal(self: Table, head: Head, checkpoint: Checkpoint) -> Head:
+        if part in self.path:
+            raise Killed
+        return landed(self, head, checkpoint)
+
+    while True:
+        with monkeypatch.context() as patched:
+            patched.setattr(Table, "_landed", fatal)
+            try:
+                do()
+            except Killed:
+                times += 1
+            else:
+                return times
+
+
+@pytest.mark.long
+def test_killed_behind_every_commit_of_the_change_the_tables_are_those_of_an_undisturbed_run(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [anew(shop, tmp_path / name) for name in ("undisturbed", "shaken")]
+    shop.execute(*BEFORE)
+    for pipeline in both:
+        done(shop, pipeline)
+    shop.execute("ALTER TABLE t MODIFY v VARCHAR(9)", "UPDATE t SET v = 'two' WHERE id = 2")
+    undisturbed, shaken = both
+    done(shop, undisturbed)
+    times = killed_behind_each(monkeypatch, f"/{shop.database.name}/t", lambda: shop.run(shaken))
+    assert times >= 2 * len(("RENAME", "ADD", "ALTER", "the position")), "in silver and downstream"
+    done(shop, shaken)
+    assert contents(shop, shaken) == contents(shop, undisturbed)
+
+
+@pytest.mark.long
+def test_verify_passes_over_what_is_not_known_until_the_table_is_loaded_again(shop: Shop, tmp_path: Path) -> None:
+    pipeline, name = anew(shop, tmp_path / "lake", live=True), TableName(shop.database.name, "t")
+    shop.execute(*BEFORE)
+    done(shop, pipeline)
+    shop.execute("ALTER TABLE t MODIFY v VARCHAR(9)", "UPDATE t SET v = 'two' WHERE id = 2")
+    (found,) = verify_source(shop.spark, pipeline, SOURCE)
+    assert (found.state, found.unknown) == ("equal", {"v": 3})
+    assert re.search(r"t: column v is not compared: .* 3 rows are from before", " ".join(found.remarks()))
+    shop.execute("FLUSH BINARY LOGS")
+    loaded = load_source(shop.spark, pipeline, SOURCE, tables=[str(name)])
+    assert loaded.stopped == {}
+    (found,) = verify_source(shop.spark, pipeline, SOURCE)
+    assert (found.state, found.unknown, tuple(found.remarks())) == ("equal", {}, ())
+    target = lake_of(pipeline).downstream(shop.database.name, "t").read(shop.spark)
+    assert {row["v"] for row in target.collect()} == {"70000", "two", "3", "4"}
