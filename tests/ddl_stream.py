@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+KEYS = 40
 KINDS: list[tuple[str, list[str], str | None]] = [
     # type, constants of it, a type that holds all its values
     ("TINYINT", ["0", "-128", "127"], "SMALLINT"),
@@ -100,15 +101,11 @@ class Stream:
         return self.some.choice([*self.kinds[kind][1], "NULL"]) if self.kinds[kind][1] else "'text'"
 
     def rows(self) -> Iterator[str]:
-        verb, key = self.some.choice(["REPLACE", "REPLACE", "DELETE", "UPDATE"]), self.some.randrange(12)
+        verb, key = self.some.choice(["REPLACE", "REPLACE", "DELETE", "UPDATE"]), self.some.randrange(KEYS)
         if verb == "REPLACE":
-            cells = ["id", *(self.value(kind) for kind in self.at.columns.values())]
-            names = ["id", *self.at.columns]
-            if self.at.pair:
-                names.append(self.at.pair)
-                cells.append(self.some.choice(["7", "8"]))
-            values = ", ".join([str(key), *cells[1:]])
-            yield f"REPLACE INTO {self.table} ({', '.join(names)}) VALUES ({values})"
+            names = ["id", *self.at.columns, *([self.at.pair] if self.at.pair else [])]
+            rows = ", ".join(self.row(key + at) for at in range(self.some.randrange(1, 12)))
+            yield f"REPLACE INTO {self.table} ({', '.join(names)}) VALUES {rows}"
         elif verb == "DELETE":
             yield f"DELETE FROM {self.table} WHERE id BETWEEN {key} AND {key + 2}"
         elif self.at.pair and self.some.random() < 0.3:
@@ -118,6 +115,10 @@ class Stream:
             yield f"UPDATE {self.table} SET {name} = {self.value(self.at.columns[name])} WHERE id >= {key}"
         else:
             yield f"UPDATE IGNORE {self.table} SET id = id + 5 WHERE id = {key}"
+
+    def row(self, key: int) -> str:
+        pair = [self.some.choice(["7", "8"])] if self.at.pair else []
+        return f"({', '.join([str(key), *(self.value(kind) for kind in self.at.columns.values()), *pair])})"
 
     def add(self) -> Iterator[str]:
         name, kind = self.new_name(), self.kind()
@@ -221,7 +222,7 @@ class Stream:
             yield f"ALTER TABLE {self.table} ALTER COLUMN {name} " + self.some.choice(
                 [f"SET DEFAULT {value}", "SET DEFAULT NULL"]
             )
-        yield f"REPLACE INTO {self.table} (id) VALUES ({self.some.randrange(12)})"
+        yield f"REPLACE INTO {self.table} (id) VALUES ({self.some.randrange(KEYS)})"
 
     def both(self) -> Iterator[str]:
         """Two clauses in one ALTER, the second of which gives the table another column."""

@@ -22,7 +22,7 @@ from spark_jobs.position import Range
 from spark_jobs.verify import verify_source
 from tests.fix_pipeline import SOURCE, Shop
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
 Row = dict[str, Any]
 BEFORE = (
@@ -144,7 +144,6 @@ def killed_behind_each(monkeypatch: pytest.MonkeyPatch, part: str, do: Callable[
                 return times
 
 
-@pytest.mark.long
 def test_killed_behind_every_commit_of_the_change_the_tables_are_those_of_an_undisturbed_run(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +160,6 @@ def test_killed_behind_every_commit_of_the_change_the_tables_are_those_of_an_und
     assert contents(shop, shaken) == contents(shop, undisturbed)
 
 
-@pytest.mark.long
 def test_verify_passes_over_what_is_not_known_until_the_table_is_loaded_again(shop: Shop, tmp_path: Path) -> None:
     pipeline, name = anew(shop, tmp_path / "lake", live=True), TableName(shop.database.name, "t")
     shop.execute(*BEFORE)

@@ -206,6 +206,7 @@ def test_columns_that_nothing_names_are_read_by_number_where_that_is_chosen(log:
     summary.append(f"{log.build}: {len(wanted)} rows by number, as they were before DROP COLUMN")
 
 
+@pytest.mark.long
 def test_a_numbered_table_gets_its_names_where_it_is_made_anew_or_begun_anew(log: Log) -> None:
     """CREATE gives them by itself; a dump that comes later, behind reset."""
     pipeline = log.pipeline(on_unnamed="number")
