@@ -51,8 +51,6 @@ log = logging.getLogger(__name__)
 _TABLES_AT_ONCE = 4
 """Tables worked on side by side: commits wait for disks more than for cores."""
 
-"""How often a merge into a table of several is planned, as long as another source's merges come first."""
-
 Result = TypeVar("Result")
 
 
