@@ -54,7 +54,7 @@ def test_a_key_that_stands_twice_or_not_at_all_fails_its_table_alone(
                 "1 keys stand in several rows: somebody else wrote to the table",
             ),
         }
-        lacking = {TableName("shop", "lines"): 2, TableName("shop", "orders"): 3}
+        lacking = {(TableName("shop", name), ("shop", name)): count for name, count in (("lines", 2), ("orders", 3))}
         monkeypatch.setattr("spark_jobs.audit.keys_never_whole", lambda *_: lacking)
         found = checked(made)
         assert found["downstream/shop/lines", "keys_unique"] == (False, f"2 keys stand in none: {NEVER_WHOLE}")
