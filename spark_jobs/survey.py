@@ -91,9 +91,9 @@ class Survey:
         return max((one.position for one in found if one.statement.effect is not Effect.INDEXES), default=None)
 
     def _naming(self, name: TableName, since: Position) -> list[Said]:
-        return [
-            one for one in self.statements if one.position >= since and one.statement.names(name.schema, name.table)
-        ]
+        # Names first: a first run asks this of every table about the CREATE of every table, and places compare slowly.
+        found = (one for one in self.statements if one.statement.names(name.schema, name.table))
+        return [one for one in found if one.position >= since]
 
 
 def survey(slices: DataFrame) -> Survey:
