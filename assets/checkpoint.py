@@ -17,7 +17,7 @@ import dagster as dg
 
 from assets.lineage import silver_key
 from spark_jobs.errors import ConfigError
-from spark_jobs.kept import from_notes, types_of
+from spark_jobs.kept import from_notes, names_of
 from spark_jobs.position import Position, Range
 
 if TYPE_CHECKING:  # these import pyspark
@@ -288,7 +288,7 @@ def of_head(head: "Head", table: "Table") -> Metadata:
     notes = head.checkpoint.notes if head.checkpoint else {}
     whole = {COMPLETE: notes["complete"]} if "complete" in notes else {}
     whole |= {NUMBERED: True} if notes.get("numbered") else {}
-    names = ", ".join(types_of(from_notes(notes)))
+    names = names_of(from_notes(notes))
     kept = {KEPT_COLUMNS: names} if names else {}
     return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **whole, **kept}
 

@@ -34,7 +34,7 @@ from spark_jobs.binlog import Changes, Decoder, TableDefinition, TableName
 from spark_jobs.course import Base, Content, Rows, Standing, Step, Turn, onwards, origins_of, without
 from spark_jobs.errors import DecodeError, PartialImage, TableStopped, Unsupported, about
 from spark_jobs.filters import TableFilters
-from spark_jobs.kept import Kept, types_of
+from spark_jobs.kept import Kept, names_of, types_of
 from spark_jobs.lake import ALTERING, MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
 from spark_jobs.net import Place, image_rows, net_rows, reduce, settle
 from spark_jobs.overlay import ABSENT_TYPE
@@ -193,7 +193,7 @@ class Work:
 
     def _require_keeping(self, kept: Sequence[Kept]) -> None:
         """Raises TableStopped where columns that are kept would say something wrong, or what is to be hidden."""
-        names, rule = ", ".join(one.name for one in kept), self.filters.columns
+        names, rule = names_of(kept), self.filters.columns
         if rule:
             raise TableStopped(
                 f"columns.{rule.name} is about it, and columns of it are kept ({names}): not done together"

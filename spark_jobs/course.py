@@ -27,7 +27,7 @@ from spark_jobs.filters import (
     Filters,
     skip_name,
 )
-from spark_jobs.kept import KEPT, Kept, led_on, name_of, types_of
+from spark_jobs.kept import KEPT, Kept, led_on, name_of, names_of, types_of
 from spark_jobs.kept import from_notes as kept_from_notes
 from spark_jobs.lake import Table, identifier
 from spark_jobs.position import Position, Range
@@ -625,7 +625,7 @@ class _Course:
         if said.statement.verb.startswith("ALTER"):
             content = self._altered(content, said, logged)
         if content.standing.kept:
-            names = _listed(content.standing.kept)
+            names = names_of(content.standing.kept)
             raise self._refused(said, f"gives the table the rows of {was}, which has kept columns ({names}): not done")
         known = content.standing.definition
         definition = replace(known, name=self.name) if known else None
@@ -1047,7 +1047,7 @@ class _Course:
             return
         turn = self._altering(said, before, after, stated)
         if not is_kept and turn.standing.kept:
-            names = _listed(turn.standing.kept)
+            names = names_of(turn.standing.kept)
             raise self._refused(said, f"changes the key of a table with kept columns ({names}): not done")
         if not is_kept:
             turn = self._rekeyed(said, turn)
@@ -1069,10 +1069,12 @@ class _Course:
         }
         standing = replace(self.standing, definition=after, kept=kept)
         turn = Turn(Range(said.position, said.stop), standing, said, origins=origins, fills=fills)
+        if not anew:
+            return turn
         begun = ", ".join(
-            f"{names[at]} (as it was: {one.name})" for at, one in zip(anew, kept[-len(anew) :], strict=False)
+            f"{names[at]} (as it was: {one.name})" for at, one in zip(anew, kept[-len(anew) :], strict=True)
         )
-        return replace(turn, anew=f"{begun}; it was ({listed(before)}) and is ({listed(after)})") if anew else turn
+        return replace(turn, anew=f"{begun}; it was ({listed(before)}) and is ({listed(after)})")
 
     def _kept(self, said: Said, came: Mapping[str, str | None], anew: Mapping[str, Column]) -> tuple[Kept, ...]:
         """The columns that are kept behind a statement. came: from which column each one comes, by name.
@@ -1141,16 +1143,14 @@ class _Course:
             if origin is None:
                 self._require_null_told(said, after.columns[at], stated)
                 continue
-            why = _may_change(said, before.columns[origin], after.columns[at])
+            why = _may_change(said, before, after, origin, at)
             if why is None:
                 continue
-            both = f"the table was ({listed(before)}) and is ({listed(after)})"
-            said_why = why if why != _NOT_EVERY else f"{why} of column {after.columns[at].name}: {both}"
             if not self.rules.begins_anew:
-                raise self._refused(said, said_why)
+                raise self._refused(said, why)
             why_not = self.rules.why_not or _why_not_anew(before, after, origin, at)
             if why_not:
-                raise self._refused(said, f"{said_why}; no new column begins, because {why_not}")
+                raise self._refused(said, f"{why}; no new column begins, because {why_not}")
             anew[at] = origin
         return anew
 
@@ -1167,16 +1167,17 @@ class _Course:
             )
 
 
-_NOT_EVERY = "does not keep every value"
-
-
-def _may_change(said: Said, old: Column, new: Column) -> str | None:
+def _may_change(said: Said, before: TableDefinition, after: TableDefinition, origin: int, at: int) -> str | None:
     """Why a column's values may be others behind a statement; None where they are not."""
+    old, new = before.columns[origin], after.columns[at]
     if old.nullable and not new.nullable and not said.session.is_strict:
         return f"may have changed NULL in column {new.name}: its session was not strict"
     if old.charset is not None and new.charset is None and not said.session.is_strict:
         return f"may have changed text of column {new.name}: its session was not strict"
-    return None if keeps_values(old, new) else _NOT_EVERY
+    if keeps_values(old, new):
+        return None
+    both = f"the table was ({listed(before)}) and is ({listed(after)})"
+    return f"does not keep every value of column {new.name}: {both}"
 
 
 def _why_not_anew(before: TableDefinition, after: TableDefinition, origin: int, at: int) -> str | None:
@@ -1184,10 +1185,6 @@ def _why_not_anew(before: TableDefinition, after: TableDefinition, origin: int, 
     if not before.key or not after.key:
         return "the table has no key, and all columns together tell its rows apart"
     return "rows are told apart by it" if origin in before.key or at in after.key else None
-
-
-def _listed(kept: Sequence[Kept]) -> str:
-    return ", ".join(one.name for one in kept)
 
 
 def _is_about_index(said: Said) -> bool:

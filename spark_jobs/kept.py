@@ -46,6 +46,11 @@ def types_of(kept: Sequence[Kept]) -> dict[str, str]:
     return {one.name: one.type for one in kept}
 
 
+def names_of(kept: Sequence[Kept]) -> str:
+    """For people."""
+    return ", ".join(one.name for one in kept)
+
+
 def name_of(column: str, at: Position, taken: Collection[str]) -> str:
     """What a column is called that ended at a statement, where no other has the name. taken: in small letters."""
     stretch, number, offset = at.order

@@ -29,7 +29,7 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import Beginning, Rules, Standing, Turn, course, first_rows, onwards
 from spark_jobs.errors import ConfigError, SourceError, StratalogError, TableStopped, Unsupported, about
 from spark_jobs.filters import Filters
-from spark_jobs.kept import begun
+from spark_jobs.kept import begun, from_notes
 from spark_jobs.lake import ALTERING, Checkpoint, Head, Lake, Table, identifier, new_batch, patiently, quoted
 from spark_jobs.pipeline import (
     Outcome,
@@ -243,7 +243,7 @@ class _Work:
     def _lacks_values(self, name: TableName, named: Collection[TableName]) -> bool:
         """Whether a table that was asked for has columns that began anew: older rows have no value in them."""
         head = self.lake.silver(self.source, name.schema, name.table).head() if name in named else None
-        return bool(head and head.checkpoint and begun(Standing.from_notes(head.checkpoint.notes).kept))
+        return bool(head and head.checkpoint and begun(from_notes(head.checkpoint.notes)))
 
     def _require_loadable(self, declared: TableDefinition, before: Outcome) -> None:
         """Raises TableStopped, with what to do."""

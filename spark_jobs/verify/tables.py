@@ -290,6 +290,12 @@ def _made(said: Said) -> TableName | None:
         return None
 
 
+def _unlabelled(standing: Standing) -> set[str]:
+    """Columns of labels that the log does not tell."""
+    columns = standing.definition.columns if standing.definition else ()
+    return {str(one.name) for one in columns if one.sql_type in _UNLABELLED}
+
+
 class _Table:
     """One table of a source, as the server, silver and one downstream table have it."""
 
@@ -327,10 +333,11 @@ class _Table:
         for tries_left in reversed(range(_TRIES)):
             listed = self.source.session.columns(self.name.schema, self.name.table)
             try:
-                key, numbered, kept = self._key(), self._numbered(), self._standing().kept
-                there = {one: kind for one, kind in self.downstream.columns().items() if one not in types_of(kept)}
-                self.unknown = self._older(begun(kept))
-                return layout(self.name, listed, there, key, numbered, self.unknown)
+                standing = self._standing()
+                kept = types_of(standing.kept)
+                there = {one: kind for one, kind in self.downstream.columns().items() if one not in kept}
+                self.unknown = self._older(begun(standing.kept))
+                return layout(self.name, listed, there, self._key(), _unlabelled(standing), self.unknown)
             except TableStopped:
                 if not tries_left:
                     raise
@@ -348,12 +355,6 @@ class _Table:
         asked = (f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}" for name, at in anew.items())
         rows = self.downstream.read(self.source.spark).selectExpr(*asked).collect()[0]
         return {name: rows[name] for name in anew if rows[name]}
-
-    def _numbered(self) -> set[str]:
-        """Columns of labels that the log does not tell."""
-        definition = self._standing().definition
-        columns = definition.columns if definition else ()
-        return {str(one.name) for one in columns if one.sql_type in _UNLABELLED}
 
     def _standing(self) -> Standing:
         head = self.silver.head()
