@@ -1,6 +1,7 @@
 """MySQL. Put here: fixtures around the one embedded server of a test run. Not here: tables of a test's own."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -37,13 +38,20 @@ def mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLServer]:
         yield server
 
 
-@pytest.fixture
-def database(mysql: MySQLServer) -> Iterator[Database]:
-    """A fresh schema in the run's server, gone after the test; the binlog keeps its traces."""
+@contextmanager
+def database_of(server: MySQLServer) -> Iterator[Database]:
+    """A fresh schema in a server, gone afterwards; the binlog keeps its traces."""
     name = f"test_{next(_NUMBERS)}"
-    with mysql.connect() as connection:
-        database = Database(name, mysql, connection)
+    with server.connect() as connection:
+        database = Database(name, server, connection)
         database.execute(f"CREATE DATABASE {name}")
         connection.select_db(name)
         yield database
         database.execute(f"DROP DATABASE {name}")
+
+
+@pytest.fixture
+def database(mysql: MySQLServer) -> Iterator[Database]:
+    """A fresh schema in the run's server."""
+    with database_of(mysql) as database:
+        yield database

@@ -1,6 +1,9 @@
 """A pipeline over the run's server. Put here: the fixture, and comparing tables. Not here: what a test does with it."""
 
 import os
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -99,6 +102,16 @@ def require_same(shop: Shop, pipeline: Pipeline, table: str) -> int:
         found.append(tuple(text if cell is None else cell for cell, text in zip(cells, texts, strict=True)))
     assert sorted(map(repr, map(_plain, found))) == sorted(map(repr, map(_plain, truth)))
     return len(found)
+
+
+def killed_at(config: Path, layer: str, moment: str, *verb: str) -> bool:
+    """Whether a run in a process of its own died (pipeline/killed.py) at its next commit there; False at its end."""
+    script = Path(__file__).parent / "pipeline" / "killed.py"
+    command = [sys.executable, str(script), str(config), layer, moment, *verb]
+    environment = os.environ | {"PYTHONPATH": "."}
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+    return ended.returncode != 0
 
 
 def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -3,15 +3,13 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import count
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from spark_jobs.demo.server import MySQLServer
+from spark_jobs.demo.server import Build, MySQLServer
 from spark_jobs.errors import ConfigError
-from tests.fix_mysql import Database
 from tests.servers import FETCHED, SERVERS, build_of
 
 OPTIONS: dict[str, object] = {"log_bin": "log-bin", "binlog_row_event_max_size": 2048}
@@ -30,8 +28,22 @@ TELLING = (
     ("mariadb-11.8", "FULL"),
 )
 """Servers, and how much of tables their logs tell (binlog_row_metadata); MySQL 5.7 has no choice: their types."""
-_NUMBERS = count(1)
 _SUMMARIES = pytest.StashKey[list[str]]()
+
+
+def build_or_skip(name: str) -> Build:
+    """Where a server lies, for a test that makes its own; skips the test where it is not here."""
+    try:
+        return build_of(name)
+    except ConfigError as why:
+        skip_without(name, why)
+
+
+def skip_without(name: str, why: ConfigError) -> NoReturn:
+    """On CI those that can be fetched must be here."""
+    if os.environ.get("CI") and name in FETCHED:
+        raise why
+    pytest.skip(str(why))
 
 
 class Servers:
@@ -50,9 +62,7 @@ class Servers:
                 server = MySQLServer(self._directories.mktemp(name), OPTIONS, build)
                 self._running[name] = self._stack.enter_context(server)
             except ConfigError as why:
-                if os.environ.get("CI") and name in FETCHED:
-                    raise
-                pytest.skip(str(why))
+                skip_without(name, why)
         return self._running[name]
 
 
@@ -66,18 +76,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def any_server(request: pytest.FixtureRequest, servers: Servers) -> tuple[str, MySQLServer]:
     """Each server in turn, with its name. Tests set its global variables back."""
     return request.param, servers.get(request.param)
-
-
-@contextmanager
-def database_of(server: MySQLServer) -> Iterator[Database]:
-    """A fresh schema in one of them, gone afterwards."""
-    name = f"several_{next(_NUMBERS)}"
-    with server.connect() as connection:
-        database = Database(name, server, connection)
-        database.execute(f"CREATE DATABASE {name}")
-        connection.select_db(name)
-        yield database
-        database.execute(f"DROP DATABASE {name}")
 
 
 @contextmanager

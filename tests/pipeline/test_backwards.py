@@ -14,15 +14,14 @@ from spark_jobs.binlog import TableName
 from spark_jobs.cli import cli
 from spark_jobs.config import Pipeline
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.errors import ConfigError
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.definitions import ask
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
+from tests.fix_servers import build_or_skip
 from tests.pipeline.test_schema_dump import begin_log, copied
 from tests.schema_dumps import execute, schema_dump
-from tests.servers import build_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -218,10 +217,7 @@ def require_outcome(shop: Shop, pipeline: Pipeline, stopped: dict[str, str], *, 
 def test_a_first_run_behind_the_creates_has_the_server_s_tables(
     name: str, told_by: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, summary: list[str]
 ) -> None:
-    try:
-        build = build_of(name)
-    except ConfigError as why:
-        pytest.skip(str(why))
+    build = build_or_skip(name)
     options = {"binlog_row_metadata": None}
     with MySQLServer(tmp_path / "server", options, build) as server, server.connect(database=None) as connection:
         monkeypatch.setenv("SHOP_PASSWORD", server.password)

@@ -14,8 +14,9 @@ from spark_jobs.config import Pipeline
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
 from tests.ddl_stream import stream_for
+from tests.fix_mysql import database_of
 from tests.fix_pipeline import Shop, require_same
-from tests.fix_servers import TELLING, Servers, database_of, telling
+from tests.fix_servers import TELLING, Servers, telling
 from tests.schema_dumps import where
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

@@ -1,10 +1,6 @@
 """Crashes, races and damage: no table is ever between two states, and no position moves without its data."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +17,7 @@ from spark_jobs.extract import land, plan
 from spark_jobs.lake import Table
 from spark_jobs.pipeline import Planner, extract_source, lake_of, publish, run_source
 from spark_jobs.source.open import open_source
-from tests.fix_pipeline import SOURCE, Shop
+from tests.fix_pipeline import SOURCE, Shop, killed_at
 from tests.fix_spark import LIGHT
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -68,11 +64,7 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
     shaken = shop.pipeline(lake=str(tmp_path / "shaken"), spark={"master": "local[2]", "conf": brief})
     for layer in ("bronze", "silver", "downstream"):
         for moment in ("before", "after"):
-            command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(shaken.path), layer, moment]
-            ended = subprocess.run(
-                command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": "."}, check=False
-            )
-            assert ended.returncode == -signal.SIGKILL, ended.stderr
+            assert killed_at(shaken.path, layer, moment)
     shop.run(shaken)
     assert contents(shop, shaken) == contents(shop, undisturbed)
     assert shop.merged(shaken, "orders") == shop.truth("orders")

@@ -1,10 +1,6 @@
 """Old windows folded, of every kind of table that a server logs. Not here: one kind alone (spark_jobs/test_fold.py)."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,7 @@ from spark_jobs.maintenance import maintain_source
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Range
 from spark_jobs.retention import gc_source
-from tests.fix_pipeline import SOURCE, Shop, require_same, rows
+from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same, rows
 from tests.fix_spark import LIGHT
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
@@ -163,11 +159,7 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
     shaken = shop.pipeline(lake=str(tmp_path / "shaken"), **said)
     table = f"silver/{SOURCE}/{shop.database.name}/{PLAIN[1]}"
     for layer, moment in ((table, "before"), (table, "after"), ("published", "before")):
-        command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(shaken.path), layer, moment]
-        ended = subprocess.run(
-            [*command, "maintain"], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": "."}, check=False
-        )
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        assert killed_at(shaken.path, layer, moment, "maintain")
         head = lake_of(shaken).silver(SOURCE, shop.database.name, PLAIN[1]).head()
         assert (silver.folded(head) is None) == ((layer, moment) == (table, "before"))
     again = maintain_source(shop.spark, shaken, SOURCE)

@@ -26,7 +26,8 @@ from spark_jobs.pipeline import extract_source, lake_of, run_source
 from spark_jobs.retention import gc_source
 from tests.fix_pair import execute
 from tests.fix_pipeline import rows
-from tests.servers import build_of, tool_of
+from tests.fix_servers import build_or_skip
+from tests.servers import tool_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -147,10 +148,7 @@ def redacting(
     """Each kind of log in turn, read in two runs: the second begins inside what the first one left."""
     version, options = KINDS[request.param]
     folder = tmp_path_factory.mktemp("redacting")
-    try:
-        build = build_of(version)
-    except ConfigError as why:
-        pytest.skip(str(why))
+    build = build_or_skip(version)
     with MySQLServer(folder / "server", options, build) as server:
         one = Redacting(spark, server, version, folder)
         execute(server, *BEFORE)

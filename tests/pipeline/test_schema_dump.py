@@ -12,13 +12,12 @@ from spark_jobs.backfill import backfill_source
 from spark_jobs.binlog import TableName
 from spark_jobs.cli import cli
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.errors import ConfigError
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position, Range
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
+from tests.fix_servers import build_or_skip
 from tests.schema_dumps import execute, schema_dump, where
-from tests.servers import build_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -100,10 +99,7 @@ def copied(server: MySQLServer, folder: Path) -> Path:
 def test_tables_that_only_a_dump_names_are_the_server_s(
     name: str, spark: SparkSession, tmp_path: Path, summary: list[str]
 ) -> None:
-    try:
-        build = build_of(name)
-    except ConfigError as why:
-        pytest.skip(str(why))
+    build = build_or_skip(name)
     options = {"binlog_row_metadata": None, "log_bin_trust_function_creators": "ON"}
     with MySQLServer(tmp_path / "server", options, build) as server, server.connect(database=None) as connection:
         execute(server, *MADE)

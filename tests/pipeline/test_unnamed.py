@@ -15,7 +15,6 @@ from spark_jobs.binlog import TableName
 from spark_jobs.cli import cli
 from spark_jobs.config import Pipeline
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.errors import ConfigError
 from spark_jobs.load import load_source
 from spark_jobs.mend import plan_reset, reset
 from spark_jobs.pipeline import lake_of
@@ -24,9 +23,9 @@ from spark_jobs.status import status
 from spark_jobs.verify import verify_source
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
+from tests.fix_servers import build_or_skip
 from tests.pipeline.test_schema_dump import begin_log, copied
 from tests.schema_dumps import execute, schema_dump
-from tests.servers import build_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -95,10 +94,7 @@ class Log:
 @pytest.fixture(params=["mysql-5.7", pytest.param("mysql-8.0", marks=pytest.mark.long)])
 def log(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[Log]:
     """A log that names no columns and begins behind the CREATE TABLEs."""
-    try:
-        build = build_of(request.param)
-    except ConfigError as why:
-        pytest.skip(str(why))
+    build = build_or_skip(request.param)
     options = {"binlog_row_metadata": None, "sql_mode": "NO_ENGINE_SUBSTITUTION"}
     with MySQLServer(tmp_path / "server", options, build) as server, server.connect(database=None) as connection:
         execute(server, *MADE)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from spark_jobs.maintenance import maintain_source
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position, Range
 from spark_jobs.retention import gc_source
-from tests.fix_pipeline import SOURCE, Shop, require_same
+from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same
 from tests.fix_spark import LIGHT
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
@@ -140,24 +139,12 @@ def test_killed_behind_every_commit_of_the_change_and_maintained_there_it_ends_a
     require_all(shop, undisturbed)
     shaken = shop.pipeline(lake=str(tmp_path / "shaken"), **said)
     died = 0
-    while killed(shaken.path, f"{shop.database.name}/other"):
+    while killed_at(shaken.path, f"{shop.database.name}/other", "after"):
         died += 1
         assert maintain_source(shop.spark, shaken, SOURCE).stopped == {}
     assert died >= 8, "columns and rows of silver, and the same downstream"
     assert everything(shop, shaken) == everything(shop, undisturbed)
     require_all(shop, shaken)
-
-
-def killed(path: Path, table: str) -> bool:
-    """Whether a run died behind its next commit to a table; False where it came to its end."""
-    command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(path), table, "after"]
-    ended = subprocess.run(command, capture_output=True, text=True, env=_environment(), check=False)
-    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-    return ended.returncode != 0
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": "."}
 
 
 @pytest.mark.parametrize("verbs", [("maintain", "maintain"), ("gc", "maintain")], ids="-".join)
@@ -198,7 +185,9 @@ def at_once(folder: Path, config: Path, verbs: tuple[str, ...]) -> list[tuple[in
         for verb, path in zip(verbs, told, strict=True):
             command = [sys.executable, script, str(folder), verb, "-c", str(config)]
             stderr = stack.enter_context(path.open("w"))
-            one = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, env=_environment())
+            one = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=stderr, env=os.environ | {"PYTHONPATH": "."}
+            )
             started.append(one)
             stack.callback(one.wait)
             stack.callback(one.kill)

@@ -14,16 +14,17 @@ from spark_jobs.backfill import backfill_source
 from spark_jobs.changes import changes_of_bronze, changes_of_files, wanted_tables
 from spark_jobs.config import load
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.errors import ConfigError, DecodeError
+from spark_jobs.errors import DecodeError
 from spark_jobs.mend import add, plan_skip
 from spark_jobs.pipeline import extract_source, lake_of, run_source
 from spark_jobs.position import Position, Range
 from spark_jobs.retention import gc_source
 from spark_jobs.store import Store
 from tests.fix_pipeline import Shop, rows
+from tests.fix_servers import build_or_skip
 from tests.logs import SOURCE, Logs, day, file
 from tests.segment_spec import Commit, Delete, Insert, Query, Rows, Statement, Update
-from tests.servers import SERVERS, build_of
+from tests.servers import SERVERS
 from tests.xa import XA, prepared
 
 pytestmark = pytest.mark.spark
@@ -273,10 +274,7 @@ def test_a_server(shop: Shop) -> None:
 @pytest.mark.parametrize("name", SERVERS)
 def test_servers(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Prepared before a restart, decided behind it; compressed where the server can."""
-    try:
-        build = build_of(name)
-    except ConfigError as why:
-        pytest.skip(str(why))
+    build = build_or_skip(name)
     options: dict[str, object] = {"log_bin": "log-bin"}
     options |= {"binlog_transaction_compression": "ON"} if name == "mysql-9.7" else {}
     with MySQLServer(tmp_path / "server", options, build) as server:

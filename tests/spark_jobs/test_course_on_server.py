@@ -34,8 +34,8 @@ from spark_jobs.schema.declared import Fill
 from spark_jobs.schema.statements import Effect, judge
 from spark_jobs.survey import Said, Seen, Survey
 from tests.ddl_stream import stream_for
-from tests.fix_mysql import Database
-from tests.fix_servers import TELLING, Servers, database_of, telling
+from tests.fix_mysql import Database, database_of
+from tests.fix_servers import TELLING, Servers, telling
 from tests.schema_dumps import where
 
 pytestmark = [pytest.mark.mysql]
