@@ -34,8 +34,9 @@ class Feed:
         description: FormatDescription | None,
         *,
         least: int,
+        reuse: bool = False,
     ) -> None:
-        """least: bytes to gather before a scan is worth it."""
+        """reuse: each scan, and the bytes that it is of, are written over the one before."""
         if offset and description is None:
             raise ValueError(f"{file}:{offset}: a start inside a file needs the file's FORMAT_DESCRIPTION")
         self.file = file
@@ -46,13 +47,15 @@ class Feed:
         self.buffer: NDArray[np.uint8] = np.empty(0, np.uint8)
         """What was gathered and not forgotten, as of the last scan."""
         self._scanned = 0
-        self._least = least
+        self.least = least
+        """Bytes to gather before the next scan is worth it."""
         self._wanted = least
-        self._room = self.buffer
-        """Memory that begins with ``buffer``; what has come since the last scan follows it there."""
+        self._room = self._memory = self.buffer
+        """Memory that begins with ``buffer``; what has come since the last scan follows it there. All of it."""
         self._filled = 0
         self._format = description
-        self._scanner = Scanner(file, description, self.maps) if description and offset else None
+        self._reuse = reuse
+        self._scanner = Scanner(file, description, self.maps, reuse=reuse) if description and offset else None
 
     @property
     def format(self) -> FormatDescription:
@@ -85,7 +88,7 @@ class Feed:
 
         readinto: as of an unbuffered file: fills some of the memory it is given and says how much; 0 at the end.
         """
-        while count := readinto(self._free(1, max(self._wanted, 1)).data):
+        while count := readinto(self._free(max(min(self._wanted, self.least), 1), max(self._wanted, 1)).data):
             self.fed += count
             self._filled += count
             self._wanted -= count
@@ -100,13 +103,14 @@ class Feed:
     def _free(self, least: int, most: int) -> NDArray[np.uint8]:
         """Memory for the next bytes, behind those that wait, which move where there is no room for ``least``.
 
-        Bytes that were handed out are never written to again, only those behind them.
+        Without ``reuse`` bytes that were handed out are never written to again, only those behind them.
         """
         after = self._filled + most
         if self._filled + least > len(self._room):
-            room = fresh(min(after, max(2 * self._filled, self._filled + least, _TRUSTED)))
-            room[: self._filled] = self._room[: self._filled]
-            self._room = room
+            if not self._reuse or len(self._memory) < after:
+                self._memory = fresh(min(after, max(2 * self._filled, self._filled + least, _TRUSTED)))
+            self._memory[: self._filled] = self._room[: self._filled]
+            self._room = self._memory
         return self._room[self._filled : after]
 
     def scan(self) -> Iterator[Scan]:
@@ -122,7 +126,7 @@ class Feed:
             return
         found = self._scanner.scan(self.buffer, self.base, self._scanned)
         self._scanned = found.end
-        self._wanted = max(self._least, _missing(self.buffer[found.end :]))
+        self._wanted = max(self.least, _missing(self.buffer[found.end :]))
         yield found
         if found.error:
             raise found.error
@@ -136,9 +140,10 @@ class Feed:
         self._scanned -= begin
 
     def rewind(self, begin: int) -> None:
-        """As ``keep``, and scans the rest again: a boundary of transactions lies at ``begin``."""
+        """As ``keep``, and scans the rest again with at least as much behind it; a transaction begins at ``begin``."""
         assert self._scanner
         self.keep(begin)
+        self._wanted = max(self._wanted, self._scanned)
         self._scanned = 0
         self._scanner.restart()
 
@@ -151,7 +156,7 @@ class Feed:
             return
         self._format = FormatDescription.parse(head, f"{self.file}:4")
         self.buffer[4 + 17] &= ~IN_USE & 0xFF
-        self._scanner = Scanner(self.file, self._format, self.maps)
+        self._scanner = Scanner(self.file, self._format, self.maps, reuse=self._reuse)
         self._scanned = 4
 
 

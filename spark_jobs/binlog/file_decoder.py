@@ -8,7 +8,6 @@ Put here: which events are decoded together, and by which decoder. Not here: the
 
 import functools
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -19,14 +18,17 @@ from spark_jobs.binlog.feed import Feed
 from spark_jobs.binlog.framing import Scan
 from spark_jobs.binlog.payload import Payloads
 from spark_jobs.binlog.redaction import IGNORABLE, refuse_blanked
-from spark_jobs.binlog.rows import Changes, Decoder
+from spark_jobs.binlog.rows import Changes, Decoder, Origin, fill, outer_events
 from spark_jobs.binlog.table import TableDefinition, TableName, parse_table_map
-from spark_jobs.errors import Unsupported
+from spark_jobs.errors import DecodeError, Unsupported
 
-AT_ONCE = 16 << 20
-"""Bytes worth a pass: what Python does a block and a column weighs less the more rows a block has."""
+PASS = 2 << 20
+"""Bytes read, scanned and decoded at once: what one step has touched is in the cache for the next one."""
 
-HELD = 4 << 20
+AT_ONCE = 32 << 20
+"""Bytes of log whose rows blocks gather: what Python does a block and a column weighs less the more rows it has."""
+
+HELD = 1 << 20
 """Bytes of one transaction that are held back until its end is seen; beyond, its changes are handed out before."""
 
 
@@ -36,8 +38,8 @@ class FileDecoder:
     wanted: which tables; the others' rows are passed over, whatever their types. before, rows, gtids, partial: as for
     Decoder.
 
-    Changes come by runs of whole transactions of some MiB, in them table by table, each table in log order. Those of
-    a transaction larger than HELD come before its end is seen: ``complete`` tells when it has passed.
+    Changes come some thousand of one table at a time, each table's in log order. Those of a transaction larger than
+    HELD may come before its end is seen: ``complete`` tells when it has passed, and all before it was handed out.
     """
 
     def __init__(
@@ -52,9 +54,13 @@ class FileDecoder:
     ) -> None:
         self.file = file
         self.complete = 0
-        """Offset after the last complete transaction or control event of what was decoded."""
+        """Offset after the last transaction or control event whose changes, and all before, were handed out."""
         self._wanted = wanted
-        self._feed = Feed(file, 0, None, least=AT_ONCE)
+        self._feed = Feed(file, 0, None, least=min(PASS, AT_ONCE), reuse=True)
+        self._ended = 0
+        """Offset after the last complete transaction or control event that was decoded."""
+        self._handed = 0
+        """Offset up to which changes were handed out, those of the transaction that is open there too."""
         # No closure over self: memory as large as a pass would wait for the garbage collector.
         self._new = functools.partial(
             Decoder, before=before, rows=rows, gtids=gtids, partial=partial, exact=True, maps=self._feed.maps
@@ -63,6 +69,8 @@ class FileDecoder:
         self._numbers: dict[TableDefinition, int] = {}
         self._by_map: NDArray[np.int64] = np.empty(0, np.int64)
         """By ordinal of a table map: which of the decoders reads its rows, -1 for none."""
+        self._blocks: NDArray[np.int64] = np.empty(0, np.int64)
+        """Where each decoder's block is described."""
 
     @property
     def pending(self) -> int:
@@ -74,31 +82,38 @@ class FileDecoder:
 
         Raises DecodeError and its kinds, naming file:offset. The chunk may be reused once the iterator is exhausted.
         """
-        for found in self._feed.add(chunk):
-            yield from self._advance(found)
+        yield from self._advanced(self._feed.add(chunk))
 
     def read(self, readinto: Callable[[memoryview], int | None]) -> Iterator[tuple[TableDefinition, Changes]]:
         """Reads a file to its end and yields all its changes: ``feed`` and ``finish`` in one, and a copy less.
 
         readinto: of a file opened with ``open(path, "rb", buffering=0)``. Raises as ``feed``, and OSError.
         """
-        for found in self._feed.read(readinto):
-            yield from self._advance(found)
+        yield from self._advanced(self._feed.read(readinto))
         yield from self.finish()
 
     def finish(self) -> Iterator[tuple[TableDefinition, Changes]]:
         """Yields the changes not handed out yet of transactions that are complete; see ``pending`` for the others."""
-        for found in self._feed.scan():
-            yield from self._advance(found)
+        yield from self._advanced(self._feed.scan())
+        yield from self._handed_out()
+
+    def _advanced(self, scans: Iterator[Scan]) -> Iterator[tuple[TableDefinition, Changes]]:
+        try:
+            for found in scans:
+                yield from self._advance(found)
+                if self._feed.base - self._handed >= AT_ONCE:
+                    yield from self._handed_out()
+        except DecodeError:
+            yield from self._handed_out()
+            raise
 
     def _advance(self, found: Scan) -> Iterator[tuple[TableDefinition, Changes]]:
         """Decodes what is complete; events behind that are scanned again when more has come, as if never seen."""
-        ends = np.flatnonzero(found.mark & (kernels.MARK_ENDS | kernels.MARK_CONTROL))
-        ready = int(ends[-1]) + 1 if len(ends) else 0
+        ready = kernels.complete_events(found.mark)
         done = int(found.offset[ready - 1] + found.length[ready - 1]) if ready else 0
         if ready:
-            self.complete = found.base + done
-        if found.base + found.end - self.complete > HELD:
+            self._ended = found.base + done
+        if found.base + found.end - self._ended > HELD:
             ready, done = len(found), found.end
         yield from self._decoded(found, ready)
         if done < found.end:
@@ -106,20 +121,42 @@ class FileDecoder:
         else:
             self._feed.keep(done)
 
+    def _handed_out(self) -> Iterator[tuple[TableDefinition, Changes]]:
+        """What is in blocks that are not full."""
+        for decoder in self._decoders:
+            for changes in decoder.rest():
+                yield decoder.definition, changes
+        self.complete, self._handed = self._ended, self._feed.base
+
     def _decoded(self, found: Scan, ready: int) -> Iterator[tuple[TableDefinition, Changes]]:
-        """The changes in the first ``ready`` events."""
+        """The changes in the first ``ready`` events, as far as they fill blocks."""
+        self._note_maps(found)
+        chosen, groups = np.empty(ready, np.int64), np.empty(ready, np.int64)
+        events = found.mark, found.code, found.table, found.transactions, self._by_map
+        count, others = kernels.choose_rows(ready, *events, chosen, groups)
+        if others:
+            yield from self._handed_out()
+            yield from self._decoded_apart(found, ready, others, chosen[:count], groups[:count])
+            return
+        rows = outer_events(self.file, found, chosen[:count], self._feed.format.footer, groups[:count])
+        for decoder, changes in fill(self._decoders, self._blocks, Origin(rows, found, None)):
+            yield decoder.definition, changes
+
+    def _decoded_apart(
+        self, found: Scan, ready: int, others: int, chosen: NDArray[np.int64], groups: NDArray[np.int64]
+    ) -> Iterator[tuple[TableDefinition, Changes]]:
+        """The same where not all are plain row events of transactions that took effect, a table at a time."""
+        self._feed.least = AT_ONCE  # where there is one such there are many, and each step takes longer
         self._refuse_late(found)
-        if (found.mark[:ready] & kernels.MARK_ANY_TABLE).any():
+        if others & kernels.CHOSEN_ANY_TABLE:
             yield from self._opened(found.first(ready))
             return
-        self._note_maps(found)
-        self._refuse_blanked(found.first(ready))
-        starts, chosen = np.empty(len(self._decoders) + 1, np.int64), np.empty(ready, np.int64)
-        kernels.group_rows(ready, found.mark, found.table, self._by_map, starts, chosen)
-        for decoder, (first, after) in zip(self._decoders, pairwise(starts.tolist()), strict=True):
-            if first == after:
-                continue
-            for changes in decoder.decode_events(self.file, found, chosen[first:after], self._feed.format.footer):
+        if others & kernels.CHOSEN_BLANKED:
+            self._refuse_blanked(found.first(ready))
+        for number in np.unique(groups).tolist():
+            decoder = self._decoders[number]
+            rows = outer_events(self.file, found, chosen[groups == number], self._feed.format.footer)
+            for changes in decoder.decode_events(rows, found):
                 yield decoder.definition, changes
 
     def _opened(self, found: Scan) -> Iterator[tuple[TableDefinition, Changes]]:
@@ -154,6 +191,8 @@ class FileDecoder:
     def _note_maps(self, found: Scan) -> None:
         """Finds a decoder for each table map that was new; maps of one definition share theirs."""
         maps = self._feed.maps
+        if len(maps) == len(self._by_map):
+            return
         for ordinal in range(len(self._by_map), len(maps)):
             number = -1
             if self._wanted is None or self._wanted(TableName(*maps.names[ordinal])):
@@ -163,4 +202,5 @@ class FileDecoder:
                 number = self._numbers.setdefault(definition, len(self._decoders))
                 if number == len(self._decoders):
                     self._decoders.append(self._new(definition))
+                    self._blocks = np.append(self._blocks, kernels.address_of(self._decoders[-1].cells))
             self._by_map = np.append(self._by_map, number)

@@ -10,6 +10,7 @@ Put here: the walk and what it yields. Not here: the file head (format_descripti
 import uuid
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,9 +164,12 @@ Room that is never written to costs nothing; room that has to be enlarged is cop
 def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) -> Scan:
     """Arrays for ``capacity`` events, not filled, and for a quarter as many transactions and one more."""
     owners = capacity // 4 + 1
-    sizes = np.array([8 * kernels.TX_COLUMNS * owners, *(capacity * size for size in (8, 8, 4, 4, 1, 1))])
-    memory = fresh(int(sizes.sum()))
-    transactions, offset, length, table, owner, code, mark = np.split(memory, np.cumsum(sizes)[:-1])
+    sizes = (8 * kernels.TX_COLUMNS * owners, *(capacity * size for size in (8, 8, 4, 4, 1, 1)))
+    stops = list(accumulate(sizes))
+    memory = fresh(stops[-1])
+    transactions, offset, length, table, owner, code, mark = (
+        memory[stop - size : stop] for size, stop in zip(sizes, stops, strict=True)
+    )
     return Scan(
         buffer=buffer,
         base=base,
@@ -217,9 +221,15 @@ class Scanner:
         *,
         transaction_start: int | None = None,
         committed_us: int = 0,
+        reuse: bool = False,
     ) -> None:
-        """transaction_start: file offset of the transaction that is open where the first buffer begins, if one is."""
+        """transaction_start: file offset of the transaction that is open where the first buffer begins, if one is.
+
+        reuse: each scan is written over the one before.
+        """
         self.file, self.format = file, description
+        self._reuse = reuse
+        self._spare: Scan | None = None
         self.maps = TableMaps() if maps is None else maps
         self._state = np.zeros(kernels.S_CELLS, np.int64)
         self._state[kernels.S_FLAVOR] = description.flavor == "mariadb"
@@ -249,7 +259,7 @@ class Scanner:
         ``error`` is a DecodeError, ChecksumMismatch or Unsupported then, naming file:offset.
         """
         buffer = view(payload)
-        found = empty_scan(buffer, base, start, min((len(buffer) - start) // _EXPECTED, _MANY) + 16)
+        found = self._empty(buffer, base, start)
         self._state[kernels.S_EVENTS] = 0
         self._state[kernels.S_TRANSACTIONS] = self.inside
         found.transactions[0] = self._transaction
@@ -257,6 +267,14 @@ class Scanner:
             pass
         self._trim(found)
         return found
+
+    def _empty(self, buffer: NDArray[np.uint8], base: int, start: int) -> Scan:
+        capacity = min((len(buffer) - start) // _EXPECTED, _MANY) + 16
+        if not self._reuse:
+            return empty_scan(buffer, base, start, capacity)
+        if self._spare is None or len(self._spare.offset) < capacity:
+            self._spare = empty_scan(buffer, base, start, 2 * capacity)
+        return replace(self._spare, buffer=buffer, base=base, end=start)
 
     def restart(self) -> None:
         """Forgets what is open: the next buffer begins at a boundary of transactions."""

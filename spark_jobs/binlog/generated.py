@@ -25,6 +25,9 @@ from spark_jobs.binlog import kernels
 
 _WORD, _BYTE, _BIT = ir.IntType(64), ir.IntType(8), ir.IntType(1)
 _VECTOR = ir.VectorType(_BYTE, 32)
+_AHEAD, _TEXT_AHEAD = 256, 512
+"""Bytes beyond what is written now that are asked for: a table of 50 columns writes to a hundred places by turns, more
+than a processor sees coming, and half of all time was waiting for memory that would be written over."""
 _UNCHECKED = 48
 """Bytes of values that may be read before the event's end is asked for; 64 behind it are readable."""
 
@@ -156,6 +159,8 @@ class _Function:
         before = self.used.get((program, c))
         slot = self.load(64, self._cell(program, c, kernels.STEP_SLOT))
         at = b.add(slot, b.mul(self.n, self.word(4 if step.is_text else step.width)))
+        if step.kind != kernels.SKIP and step.kind < kernels.SKIP_1:
+            self.prefetch(self.add(at, _AHEAD))
         if not step.nullable:
             return self._value(program, c, step, q, at)
         absent, present, after = (b.append_basic_block(name) for name in ("absent", "present", "after"))
@@ -196,6 +201,7 @@ class _Function:
         self.leave_if(b.icmp_unsigned(">", after, self.end))
         self.store(b.trunc(used, ir.IntType(32)), at)
         target = b.add(self.load(64, self._cell(*text, kernels.STEP_TEXT)), used)
+        self.prefetch(self.add(target, _TEXT_AHEAD))
         if step.kind == kernels.PADDED:
             room = self.word(step.parameters[0])
             self.leave_if(b.icmp_unsigned(">", length, room))
@@ -266,6 +272,16 @@ class _Function:
         done.add_incoming(following, loop)
         b.cbranch(b.icmp_unsigned("<", following, length), loop, onward)
         b.position_at_end(onward)
+
+    def prefetch(self, address: Any) -> None:
+        """Asks for a cache line that will be written to."""
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), number, number, number])
+        function = self.builder.module.globals.get("llvm.prefetch.p0i8") or ir.Function(
+            self.builder.module, kind, "llvm.prefetch.p0i8"
+        )
+        numbers = [ir.Constant(number, value) for value in (1, 3, 1)]
+        self.builder.call(function, [self.pointer(address, _BYTE), *numbers])
 
     def clear(self, target: Any, length: Any) -> None:
         memset = self.builder.module.declare_intrinsic("llvm.memset", [_BYTE.as_pointer(), _WORD])

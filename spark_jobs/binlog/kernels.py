@@ -479,6 +479,9 @@ _START_ENCRYPTION = np.uint8(164)
 LONGEST_EVENT = (1 << 30) + (1 << 16)  # max_allowed_packet is at most 1 GiB; an event adds its own head
 _DUMMY_TABLE = 0xFFFFFF  # a row event of this id only closes the statement's maps (server: rows_event.h)
 _IGNORABLE = np.uint8(28)
+_LAST_PLAIN = np.uint8(32)
+CHOSEN_ANY_TABLE, CHOSEN_PACKED, CHOSEN_BLANKED, CHOSEN_UNDECIDED = 1, 2, 4, 8
+"""A payload; a row event that is not plain; one whose content was left out; a transaction of XA or with a ROLLBACK."""
 _BLANKED = 11  # bytes of a blanked row event's body at least: id 6, flags 2, the type that it was, RD (redaction.py)
 
 Q_OTHER, Q_BEGIN, Q_COMMIT, Q_ROLLBACK, Q_SAVEPOINT, Q_XA_START, Q_XA_END, Q_XA, Q_ROLLBACK_TO = range(9)
@@ -1286,25 +1289,47 @@ def payload_heads(addresses: Array, lengths: Array, heads: Array) -> Any:
 
 
 @kernel
-def group_rows(count: int, marks: Array, tables: Array, groups: Array, starts: Array, chosen: Array) -> None:
-    """Finds the row events among the first ``count`` events, group by group, each in log order.
+def complete_events(marks: Array) -> Any:
+    """How many events there are up to the last one with which a transaction ends, or that stands outside any."""
+    for event in range(len(marks) - 1, -1, -1):
+        if marks[event] & (MARK_ENDS | MARK_CONTROL):
+            return event + 1
+    return 0
 
-    groups: by ordinal of a table map, -1 for rows that nobody wants. starts: where each group begins in ``chosen``, and
-    where the last one ends.
+
+@kernel
+def choose_rows(
+    count: int,
+    marks: Array,
+    codes: Array,
+    tables: Array,
+    transactions: Array,
+    wanted: Array,
+    chosen: Array,
+    groups: Array,
+) -> Any:
+    """Finds the row events among the first ``count`` events whose rows somebody wants: (how many, what else is there).
+
+    wanted: the group by ordinal of a table map, -1 for rows that nobody wants. chosen, groups: event and group of each.
+    What else: bits CHOSEN_….
     """
-    starts[:] = 0
+    n = 0
+    other = 0
     for event in range(count):
-        if marks[event] & MARK_ROWS and groups[tables[event]] >= 0:
-            starts[groups[tables[event]] + 1] += 1
-    for group in range(1, len(starts)):
-        starts[group] += starts[group - 1]
-    for event in range(count):
-        if marks[event] & MARK_ROWS and groups[tables[event]] >= 0:
-            chosen[starts[groups[tables[event]]]] = event
-            starts[groups[tables[event]]] += 1
-    for group in range(len(starts) - 1, 0, -1):
-        starts[group] = starts[group - 1]
-    starts[0] = 0
+        if marks[event] & MARK_ANY_TABLE:
+            other |= CHOSEN_ANY_TABLE
+        if marks[event] & MARK_ROWS and wanted[tables[event]] >= 0:
+            chosen[n] = event
+            groups[n] = wanted[tables[event]]
+            n += 1
+            if codes[event] > _LAST_PLAIN:
+                other |= CHOSEN_PACKED
+        elif codes[event] == _IGNORABLE and tables[event] >= 0 and wanted[tables[event]] >= 0:
+            other |= CHOSEN_BLANKED
+    for k in range(len(transactions)):
+        if transactions[k, TX_FLAGS] & (TX_XA | TX_ROLLED_BACK):
+            other |= CHOSEN_UNDECIDED
+    return n, other
 
 
 @kernel
@@ -1600,13 +1625,36 @@ SKIP_1, SKIP_2, SKIP_3, SKIP_4 = 32, 33, 34, 35  # lengths as above, nothing kep
 DONE, BLOCK_FULL, CUT_SHORT, BAD_VALUE, PARTIAL_IMAGE, OTHER_COLUMN_COUNT = 0, 1, 2, 3, 4, 5
 """Why decode_rows came back. CUT_SHORT and BAD_VALUE name a column in ``state[4]`` (-1: the row's null bitmap)."""
 
-R_ROWS, R_EVENT, R_PLACE, R_ORDINAL, R_COLUMN, R_MASKS, R_FRESH, R_PARTIAL, R_USUAL = range(9)
+R_ROWS, R_EVENT, R_PLACE, R_ORDINAL, R_COLUMN, R_MASKS, R_FRESH, R_USUAL = range(8)
 """Cells of decode_rows' state: see there."""
-R_CELLS = 9
+R_CELLS = 8
 
-IS_UPDATE = np.zeros(256, np.bool_)
-IS_UPDATE[[24, 31]] = True
-"""By type code: whether a row event holds two images a row."""
+(
+    B_ROWS,  # rows filled
+    B_CAPACITY,  # rows that there is room for; 0 where no block is open
+    B_COLUMNS,
+    B_WORDS,  # of null bits a row and image
+    B_STEPS,  # address of steps[program, column, STEP_CELLS]
+    B_NULLS,  # address of nulls[program, row of capacity, word], a set bit for a null
+    B_VARIABLE,  # address of the steps' numbers whose text nothing bounds but the events: their room is looked after
+    B_VARIABLES,  # how many they are
+    B_KEPT,  # address of the steps' numbers of program 1 that keep values
+    B_KEPTS,  # how many they are
+    B_HAS_BEFORE,  # 1 once a row of the block has a before image that is kept
+    B_ROOM,  # bytes of text there is room for at least; below 32: to be counted
+    B_MARKED,  # address of marked[program, column]: 1 where slots hold marks
+    B_OPS,  # addresses of what each row has beside its columns
+    B_PLACES,
+    B_ORDINALS,
+    B_COMMITTED,
+    B_SOURCES,  # the row's event
+    B_ROW_CODE,  # addresses of code generated for the table (generated.py), 0 where there is none
+    B_UPDATE_CODE,
+    B_TAKES_PARTIAL,  # 1: images without all columns are read; a column that is left out counts as null
+    B_PARTIAL,  # 1 once a row of the block has such an image
+) = range(22)
+"""Cells of int64 that describe the block which one table's rows go into."""
+B_CELLS = 22
 
 STEP_KIND, STEP_SLOT, STEP_WIDTH, STEP_TEXT, STEP_USED, STEP_CAPACITY, STEP_PARAMETERS = range(7)
 """What the row kernel does with one column, cells of int64: its kind, the address of its slots and their width, the
@@ -1861,13 +1909,55 @@ def cell(step: int, place: int) -> Any:
 
 
 @part
-def _no_before(row: int, steps: Array, nulls: Array, padding: Array) -> None:
-    """Says of a row that it has no before image."""
-    for k in range(nulls.shape[2]):
-        nulls[1, row, k] = ~np.uint64(0)
-    for k in range(len(padding)):
-        cells = steps[1, padding[k]]
-        store32(cells[STEP_SLOT] + 4 * row, np.uint32(cells[STEP_USED]))
+def _mark(nulls: int, marked: int, column: int) -> None:
+    """Says that a slot holds a mark under a null."""
+    place = nulls + 8 * (column >> 6)
+    store64(place, load64(place) | np.uint64(1) << np.uint64(column & 63))
+    store8(marked + column, np.uint8(1))
+
+
+@part
+def _no_before(block: int, row: int) -> None:
+    """Says of a row that it has no before image; what its slots hold is never asked for, and yet no mark or label."""
+    nulls = cell(block, B_NULLS) + (cell(block, B_CAPACITY) + row) * cell(block, B_WORDS) * 8
+    for k in range(cell(block, B_WORDS)):
+        store64(nulls + 8 * k, ~np.uint64(0))
+    for k in range(cell(block, B_KEPTS)):
+        step = cell(block, B_STEPS) + np.int64(load64(cell(block, B_KEPT) + 8 * k)) * STEP_BYTES
+        if cell(step, STEP_KIND) >= TEXT_1:
+            store32(cell(step, STEP_SLOT) + 4 * row, np.uint32(cell(step, STEP_USED)))
+        else:
+            _zero_slot(cell(step, STEP_SLOT) + cell(step, STEP_WIDTH) * row, cell(step, STEP_WIDTH))
+
+
+@part
+def _text_room(block: int) -> Any:
+    """Bytes of text that every column still has room for."""
+    room = np.int64(1) << 62
+    for k in range(cell(block, B_VARIABLES)):
+        step = cell(block, B_STEPS) + np.int64(load64(cell(block, B_VARIABLE) + 8 * k)) * STEP_BYTES
+        room = min(room, cell(step, STEP_CAPACITY) - cell(step, STEP_USED))
+    return room
+
+
+@part
+def _put_own(block: int, first: int, after: int, op: Any, offset: int, commit: int, event: int, ordinal: int) -> None:
+    """What each of an event's rows has beside its columns; ordinal: of row ``first`` within the event."""
+    ops = cell(block, B_OPS)
+    for k in range(first, after):
+        store8(ops + k, op)
+    places = cell(block, B_PLACES)
+    for k in range(first, after):
+        store64(places + 8 * k, np.uint64(offset))
+    committed = cell(block, B_COMMITTED)
+    for k in range(first, after):
+        store64(committed + 8 * k, np.uint64(commit))
+    sources = cell(block, B_SOURCES)
+    for k in range(first, after):
+        store32(sources + 4 * k, np.uint32(event))
+    ordinals = cell(block, B_ORDINALS)
+    for k in range(first, after):
+        store32(ordinals + 4 * k, np.uint32(ordinal + k - first))
 
 
 _AHEAD = 8
@@ -1884,70 +1974,55 @@ def decode_rows(
     offsets: Array,
     commits: Array,
     leads: Array,
+    groups: Array,
+    blocks: Array,
     state: Array,
-    partial: bool,
-    columns: int,
-    steps: Array,
-    variable: Array,
-    padding: Array,
-    rows: int,
-    nulls: Array,
-    has_before: bool,
-    marked: Array,
-    ops: Array,
-    places: Array,
-    ordinals: Array,
-    committed: Array,
-    sources: Array,
     month_start: int,
     month_length: int,
-    row_code: int,
-    update_code: int,
 ) -> Any:
-    """Fills one block of at most ``rows`` changes from row events, and says why it came back.
+    """Fills blocks from row events, those of one table after the other or of many by turns, and says why it came back.
 
-    Program 0 (first index of steps, marked) is the row: the after image, or a delete's. Program 1 is the before image
-    of updates. A value's bytes are read up to 64 beyond the event's end, never further: lengths are checked before they
-    are followed.
+    Program 0 (first index of steps, marked, nulls) is the row: the after image, or a delete's. Program 1 is the before
+    image of updates. A value's bytes are read up to 64 beyond the event's end, never further: lengths are checked
+    before they are followed.
 
     addresses, lengths, offsets, commits: per event its address in memory (64 readable bytes behind it), its length
         without a checksum, its offset in the file, its transaction's commit time (µs).
     leads: per event the rows of other tables between the event before it and itself, where both have one offset: then
         row ordinals go on from one to the other.
-    state: R_ROWS filled, next R_EVENT, R_PLACE: address inside it (0: at its start), R_ORDINAL of the row inside it,
-        R_COLUMN of a failure, R_MASKS: address of the event's column masks where an image is partial (0: all are full),
-        R_FRESH: 1 where no row of the event was read yet,
-        R_PARTIAL: 1 where the block has rows of such an event, R_USUAL: how many rows generated code took. All but
-        R_ROWS and R_PARTIAL carry over to the next block.
-    partial: whether images without all columns are read; a column that is left out counts as null. sources: the event
-        of each row.
-    steps: [program, column, STEP_CELLS], what is done with a column and where to. variable: (program, column) of the
-        kinds whose bytes are not bounded by ``rows``: the capacity of these is checked. padding: columns of program 1
-        that have text.
-    nulls: [program, row, word], a set bit for a null; program 1 is missing where no event is an update.
+    groups: per event which of ``blocks`` its rows go into. blocks: addresses of B_CELLS cells each.
+    state: next R_EVENT, R_PLACE: address inside it (0: at its start), R_ORDINAL of the row inside it, R_COLUMN of a
+        failure, R_MASKS: address of the event's column masks where an image is partial (0: all are full), R_FRESH: 1
+        where no row of the event was read yet, R_USUAL: how many rows generated code took; R_ROWS and R_PLACE are where
+        that code says how far it came. It carries over to the next call, which BLOCK_FULL asks for: with another block
+        for the group of R_EVENT.
     month_start, month_length: addresses of these tables.
-    row_code, update_code: addresses of code generated for the table (generated.py), which takes runs of usual rows and
-        stops before any other; 0 where there is none.
     """
-    n = np.int64(0)
     event = state[R_EVENT]
     q = state[R_PLACE]
     ordinal = state[R_ORDINAL]
     masks = state[R_MASKS]
     fresh = state[R_FRESH]
-    state[R_PARTIAL] = 0
-    nulls_at = nulls.ctypes.data
-    words = nulls.shape[2]
-    steps_at = steps.ctypes.data
     state_at = state.ctypes.data
-    bitmap_bytes = (columns + 7) >> 3
-    room = np.int64(-1)
     reason = DONE
     column: Any = np.int64(-1)
     while event < len(addresses) and reason == DONE:
         header = addresses[event]
         code = load8(header + 4)
         end = header + lengths[event]
+        block = blocks[groups[event]]
+        n = cell(block, B_ROWS)
+        rows = cell(block, B_CAPACITY)
+        if n == rows:
+            reason = BLOCK_FULL
+            break
+        columns = cell(block, B_COLUMNS)
+        words = cell(block, B_WORDS)
+        steps_at = cell(block, B_STEPS)
+        nulls_at = cell(block, B_NULLS)
+        marked_at = cell(block, B_MARKED)
+        has_before = cell(block, B_HAS_BEFORE)
+        bitmap_bytes = (columns + 7) >> 3
         if event + _AHEAD < len(addresses):
             for at in range(0, min(lengths[event + _AHEAD], _SOON), 64):
                 prefetch(addresses[event + _AHEAD] + at)
@@ -1978,41 +2053,43 @@ def decode_rows(
                 if not _is_full(q + image * bitmap_bytes, columns):
                     masks = q
             q += images * bitmap_bytes
-            if masks and not partial:
+            if masks and not cell(block, B_TAKES_PARTIAL):
                 reason = PARTIAL_IMAGE
                 break
             if event == 0 or offsets[event] != offsets[event - 1]:
                 ordinal = np.int64(0)
             ordinal += leads[event]
             fresh = np.int64(1)
-        room -= end - q
+        room = cell(block, B_ROOM) - (end - q)
         if room < 32:
-            room = np.int64(1) << 62
-            for k in range(len(variable)):
-                cells = steps[variable[k, 0], variable[k, 1]]
-                room = min(room, cells[STEP_CAPACITY] - cells[STEP_USED])
-            room -= end - q
+            room = _text_room(block) - (end - q)
             if room < 32:
                 reason = BLOCK_FULL
                 break
+        store64(block + 8 * B_ROOM, np.uint64(room))
+        if is_update and not has_before and cell(block, B_KEPTS):
+            has_before = np.int64(1)
+            store64(block + 8 * B_HAS_BEFORE, np.uint64(1))
+            for row in range(n):
+                _no_before(block, row)
         op = np.uint8(1)
         if is_update:
             op = np.uint8(2)
         elif code == 32 or code == 25:  # noqa: PLR1714 - numba is slow at tuples
             op = np.uint8(3)
         first = n
-        usual = update_code if is_update else row_code
+        usual = cell(block, B_UPDATE_CODE) if is_update else cell(block, B_ROW_CODE)
         # An event without bytes of rows holds one row, of images without columns (log_event.cc, write_row).
         while q < end or (masks and fresh):
             if n == rows:
                 reason = BLOCK_FULL
                 break
             if usual and not masks:
-                run_generated(usual, q, end, n, rows, steps_at, nulls_at, np.int64(nulls.shape[1]), state_at)
+                run_generated(usual, q, end, n, rows, steps_at, nulls_at, rows, state_at)
                 if state[R_ROWS] > n:
                     if has_before and not is_update:
                         for row in range(n, state[R_ROWS]):
-                            _no_before(row, steps, nulls, padding)
+                            _no_before(block, row)
                     ordinal += state[R_ROWS] - n
                     state[R_USUAL] += state[R_ROWS] - n
                     n = state[R_ROWS]
@@ -2023,11 +2100,11 @@ def decode_rows(
             for image in range(2 if is_update else 1):
                 program = 1 if is_update and image == 0 else 0
                 bitmap = q
-                row_nulls = nulls_at + ((program * nulls.shape[1] + n) * words) * 8
+                row_nulls = nulls_at + ((program * rows + n) * words) * 8
                 if masks:
                     bitmap = row_nulls
                     q = _spread(masks + image * bitmap_bytes, q, end, columns, bitmap)
-                    state[R_PARTIAL] = 1
+                    store64(block + 8 * B_PARTIAL, np.uint64(1))
                 else:
                     q += bitmap_bytes
                 column = np.int64(-1)
@@ -2143,14 +2220,12 @@ def decode_rows(
                             )
                         q += cell(step, STEP_PARAMETERS)
                         if result == 1:
-                            nulls[program, n, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
-                            marked[program, c] = 1
+                            _mark(row_nulls, marked_at + program * columns, c)
                         elif result == 2:
                             reason = BAD_VALUE
                     elif kind == DATE_TO_32:
                         if not _date(q, slot + 4 * n, month_start, month_length):
-                            nulls[program, n, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
-                            marked[program, c] = 1
+                            _mark(row_nulls, marked_at + program * columns, c)
                         q += 3
                     elif kind == TIME_TO_64:
                         if not _time(
@@ -2232,33 +2307,32 @@ def decode_rows(
                 q = row_start
                 break
             if has_before and not is_update:
-                _no_before(n, steps, nulls, padding)
+                _no_before(block, n)
             n += 1
             ordinal += 1
             fresh = np.int64(0)
-        for k in range(first, n):
-            ops[k] = op
-            places[k] = offsets[event]
-            ordinals[k] = ordinal - n + k
-            committed[k] = commits[event]
-            sources[k] = event
+        store64(block + 8 * B_ROWS, np.uint64(n))
+        _put_own(block, first, n, op, offsets[event], commits[event], event, ordinal - n + first)
         if reason != DONE:
             break
         event += 1
         q = np.int64(0)
-    state[R_ROWS] = n
     state[R_EVENT] = event
     state[R_PLACE] = q
     state[R_ORDINAL] = ordinal
     state[R_COLUMN] = column
     state[R_MASKS] = masks
     state[R_FRESH] = fresh
-    for program in range(nulls.shape[0]):
-        for c in range(columns):
-            cells = steps[program, c]
-            if TEXT_1 <= cells[STEP_KIND] <= PADDED:
-                store32(cells[STEP_SLOT] + 4 * n, np.uint32(cells[STEP_USED]))
     return reason
+
+
+@kernel
+def end_texts(block: int) -> None:
+    """Writes where the text of a block's last row ends, in each column that has text: the block is complete."""
+    for k in range(2 * cell(block, B_COLUMNS)):
+        step = cell(block, B_STEPS) + k * STEP_BYTES
+        if TEXT_1 <= cell(step, STEP_KIND) <= PADDED:
+            store32(cell(step, STEP_SLOT) + 4 * cell(block, B_ROWS), np.uint32(cell(step, STEP_USED)))
 
 
 @kernel

@@ -60,7 +60,8 @@ def fresh(size: int) -> NDArray[np.uint8]:
     if not _LEAST <= size <= _MOST:
         return np.frombuffer(pa.allocate_buffer(size), np.uint8)
     # Sizes are few, so that what is given back fits again; what is never touched of it costs nothing.
-    rounded = 1 << (int(size) - 1).bit_length()
+    step = 1 << max(int(size).bit_length() - 3, 0)
+    rounded = -(-int(size) // step) * step
     owner = _taken(rounded) or pa.allocate_buffer(rounded)
     # Views of an array that owns no memory keep that array alive, not what it was made from.
     lease = np.frombuffer(owner, np.uint8, size)
@@ -78,7 +79,7 @@ _lock = threading.RLock()
 
 def _taken(size: int) -> pa.Buffer | None:
     with _lock:
-        fitting = [place for place, owner in _spares.items() if owner.size == size]
+        fitting = [place for place, owner in _spares.items() if size <= owner.size <= 2 * size]
         return _spares.pop(fitting[-1], None) if fitting else None
 
 

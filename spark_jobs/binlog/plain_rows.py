@@ -35,11 +35,12 @@ JSON_CODE = 245
 
 @dataclass(slots=True)
 class RowEvents:
-    """Row events of one table in memory, in log order; all arrays have one length.
+    """Row events in memory, in log order; all arrays have one length.
 
     addresses: where an event begins, PADDING readable bytes behind its end. lengths: without a checksum. codes: their
     types. offsets: in the file; of the payload event for what was inside one. commits: µs of commit. transactions: rows
-    of the scan's array. leads: rows of other tables between an event of the same payload and this one.
+    of the scan's array. leads: rows of other tables between an event of the same payload and this one. groups: whose
+    rows they are, 0 where all are one table's.
     kept: what the addresses point into. rows_after: set by who decodes them: rows of the last payload up to its last
     event here.
     """
@@ -52,33 +53,15 @@ class RowEvents:
     commits: Numbers
     transactions: Numbers
     leads: Numbers
+    groups: Numbers
     kept: list[object] = field(default_factory=list)
     rows_after: int = 0
 
     def __len__(self) -> int:
         return len(self.addresses)
 
-    @property
-    def updates(self) -> int:
-        """How many of them are updates."""
-        return int(kernels.IS_UPDATE[self.codes].sum())
-
     def place(self, event: int) -> str:
         return f"{self.file}:{self.offsets[event]}"
-
-    def consumed(self, event: int, state: Numbers) -> float:
-        """About how many bytes of one image a row lie between the start of ``event`` and the row kernel's state."""
-        last, place = int(state[kernels.R_EVENT]), int(state[kernels.R_PLACE])
-        inside = (place - int(self.addresses[last])) / (1 + int(kernels.IS_UPDATE[self.codes[last]])) if place else 0
-        return self._of_one_image(slice(event, last)) + inside
-
-    def rows_left(self, event: int, image_size: float) -> int:
-        """About how many rows, rather too many, there are from ``event`` on."""
-        return int(self._of_one_image(slice(event, None)) / image_size * 1.1) + 16
-
-    def _of_one_image(self, events: slice) -> int:
-        """Bytes of some events, of updates half of them."""
-        return int((self.lengths[events] >> kernels.IS_UPDATE[self.codes[events]]).sum())
 
     def part(self, chosen: slice | Numbers) -> "RowEvents":
         """Some of the events, or all in another order."""
@@ -91,6 +74,7 @@ class RowEvents:
             self.commits[chosen],
             self.transactions[chosen],
             self.leads[chosen],
+            self.groups[chosen],
             list(self.kept),
         )
 
@@ -106,6 +90,7 @@ def merged(one: RowEvents, other: RowEvents) -> RowEvents:
         np.concatenate([one.commits, other.commits]),
         np.concatenate([one.transactions, other.transactions]),
         np.concatenate([one.leads, other.leads]),
+        np.concatenate([one.groups, other.groups]),
         one.kept + other.kept,
     )
     return both.part(np.argsort(both.offsets, kind="stable"))

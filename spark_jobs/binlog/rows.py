@@ -1,15 +1,11 @@
 """Row events of one table into Arrow columns, a block of rows at a time.
 
-A table is compiled once (_Plan): what the row kernel does with each column, for the row itself and for the before image
-of updates. Then each block is: fresh buffers, one run of the kernel, one finishing step a column.
-
-Put here: decoding the rows of slices. Not here: what a type does (types/), where events lie (framing.py).
+Put here: which events' rows go into which table's block, and what a block's reader gets. Not here: blocks themselves
+(blocks.py), what a type does (types/), where events lie (framing.py).
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -17,47 +13,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
+from spark_jobs.binlog.blocks import BEFORE, ROW, TEXT_SLACK, Block, Plan
 from spark_jobs.binlog.compression import PADDING
 from spark_jobs.binlog.framing import HEADER, Bytes, FormatDescription, Scan, TableMaps, empty_scan, open_slice
-from spark_jobs.binlog.generated import Code, Step, code_of
-from spark_jobs.binlog.memory import fresh
 from spark_jobs.binlog.payload import Opened, Payloads
 from spark_jobs.binlog.plain_rows import RowEvents, merged, plain, rows_in
 from spark_jobs.binlog.redaction import refuse_blanked
 from spark_jobs.binlog.table import Column, TableDefinition, parse_table_map, same_layout
-from spark_jobs.binlog.types.base import BadValue, Exact, Filled, Numbers, Reading
+from spark_jobs.binlog.types.base import BadValue, Numbers
 from spark_jobs.binlog.types.charsets import charset_of
 from spark_jobs.errors import DecodeError, PartialImage, Truncated, Unsupported
 
-WORTH_CODE = 1_000_000
-"""Rows of one layout in this process from which on code is generated for it: that takes about as long as it has then
-taken to do without, 3 ms a column."""
-
-
-@dataclass(slots=True)
-class _Seen:
-    """How many rows of a layout this process has decoded."""
-
-    rows: int = 0
-
-
-_seen: defaultdict[tuple[tuple[Step, ...], ...], _Seen] = defaultdict(_Seen)
-
-ROW = 0
-BEFORE = 1
-"""The kernel's two programs: the row (a delete's is its before image), and the before image of updates."""
-
 _WRITE_ROWS = 30
-_MOST_TEXT = 64 << 20
-"""Bytes of one column's text that end a block early, unless one event holds more."""
-_TEXT_SLACK = 1 << 16
-_FIRST = 1024
-"""Rows of a table's first block, which tells how large its rows are and how much text is in them."""
-
-MOMENT = pa.timestamp("us", "UTC")
-_OWN = (pa.int64(), MOMENT, pa.int32(), pa.uint8())
-"""What every change has beside its columns, in a block's memory: offset, commit time, ordinal, operation."""
-RAW = pa.map_(pa.string(), pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,226 +102,34 @@ class Changes:
         )
 
 
-class _Plan:
-    """A definition compiled: the kernel's steps, the sizes of buffers, and how each column is finished."""
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the rows of a block came from, while that is still in memory."""
 
-    def __init__(self, definition: TableDefinition, before: Literal["key", "all"]) -> None:
-        self.definition = definition
-        self.names = definition.column_names()
-        self.readings = [_reading(definition, ordinal) for ordinal in range(len(definition.columns))]
-        count = len(self.readings)
-        self.kept = (list(range(count)), list(range(count)) if before == "all" else sorted(definition.key or ()))
-        self.words = (count + 63) // 64
-        self.steps = np.zeros((2, count, kernels.STEP_CELLS), np.int64)
-        self.widths, self.is_text, self.bounded = (np.zeros((2, count), np.int64) for _ in range(3))
-        for program, ordinal in product((ROW, BEFORE), range(count)):
-            self._compile(program, ordinal, self.readings[ordinal])
-        self.programs = tuple(_generated(self.steps[program], definition) for program in (ROW, BEFORE))
-        self.seen = _seen[self.programs]
-        self.variable = np.argwhere((self.is_text == 1) & (self.bounded == 0))
-        self.padding = np.flatnonzero(self.is_text[BEFORE])
-        self.expected = np.full((2, count), 32.0)
-        """Bytes of text to make room for, a row: what the last block had."""
-        self.image_size = 0.0
-        """Bytes of an image in the log, as the last block had it; 0 before the first."""
-        self._code: Code | None = None
-        self._absent: pa.RecordBatch | None = None
-        self._scratch: tuple[Numbers, Numbers] | None = None
-
-    def _compile(self, program: int, ordinal: int, reading: Reading) -> None:
-        kept = ordinal in self.kept[program]
-        step = self.steps[program, ordinal]
-        step[kernels.STEP_KIND] = reading.kind if kept else reading.skip
-        step[kernels.STEP_WIDTH] = reading.width
-        step[kernels.STEP_PARAMETERS :][: len(reading.parameters)] = reading.parameters
-        if kept:
-            self.widths[program, ordinal] = reading.width
-            self.is_text[program, ordinal] = reading.is_text
-            self.bounded[program, ordinal] = reading.bounded
-
-    def code_addresses(self) -> tuple[int, int]:
-        """Of code generated for this table's rows and updates, once so many have come that it is worth it; else 0."""
-        if self._code is None:
-            if self.seen.rows < WORTH_CODE or kernels.CHECKED:
-                return 0, 0
-            self._code = code_of(*self.programs)
-        return self._code.row, self._code.update
-
-    def sizes(self, rows: int, room: int, programs: int) -> Numbers:
-        """Bytes [program, 0: slots 1: text, column] of a block; ``room`` is added to text that nothing bounds."""
-        slots = self.widths * (rows + self.is_text)
-        expected = np.minimum(self.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
-        texts = np.where(self.bounded > 0, self.bounded * rows + PADDING, expected) * self.is_text
-        return np.stack([slots, texts], axis=1)[:programs]
-
-    def scratch(self, rows: int, programs: int) -> tuple[Numbers, Numbers]:
-        """Null bits [program, row, word] and the event of each row, for the block that is being filled alone."""
-        if self._scratch is None or len(self._scratch[1]) < rows:
-            self._scratch = np.empty(2 * rows * self.words, np.uint64), np.empty(rows, np.int32)
-        nulls, source = self._scratch
-        return nulls[: programs * rows * self.words].reshape(programs, rows, self.words), source[:rows]
-
-    def absent(self, rows: int) -> pa.RecordBatch:
-        """The before images of rows that have none."""
-        if self._absent is None or len(self._absent) < rows:
-            arrays = [pa.nulls(rows, self.readings[ordinal].arrow) for ordinal in self.kept[BEFORE]]
-            self._absent = pa.RecordBatch.from_arrays(arrays, [self.names[ordinal] for ordinal in self.kept[BEFORE]])
-        return self._absent.slice(0, rows)
+    events: RowEvents
+    found: Scan
+    gtid: str | None
 
 
-def _generated(steps: Numbers, definition: TableDefinition) -> tuple[Step, ...]:
-    """What generated code has to know of a program's steps."""
-    pairs = zip(steps.tolist(), definition.columns, strict=True)
-    return tuple(
-        Step(cells[kernels.STEP_KIND], cells[kernels.STEP_WIDTH], tuple(cells[kernels.STEP_PARAMETERS :]), one.nullable)
-        for cells, one in pairs
-    )
-
-
-def _reading(definition: TableDefinition, ordinal: int) -> Reading:
-    try:
-        return definition.columns[ordinal].reading()
-    except Unsupported as error:
-        raise Unsupported(f"{definition.name}.{definition.column_names()[ordinal]}: {error}") from None
-
-
-class _Block:
-    """The buffers of one block of at most ``rows`` changes: parts of one allocation."""
-
-    def __init__(self, plan: _Plan, events: RowEvents, rows: int, room: int) -> None:
-        """room: bytes of text for one event, on top of what a block is expected to have."""
-        self.plan = plan
-        programs = 1 + (events.updates > 0)
-        self.has_before = programs > BEFORE and bool(plan.kept[BEFORE])
-        sizes = plan.sizes(rows, room, programs)
-        rounded = (sizes + PADDING - 1) & -PADDING
-        self.places = np.cumsum(rounded).reshape(sizes.shape) - rounded
-        own = int(rounded.sum()) + np.cumsum([0, *(kind.bit_width // 8 * rows for kind in _OWN)])
-        self.memory = pa.py_buffer(fresh(int(own[-1]) + PADDING))
-        self.own = own.tolist()
-        self.offset, self.committed, self.row, self.op = (
-            np.frombuffer(self.memory, f"i{kind.bit_width // 8}", rows, place)
-            for kind, place in zip(_OWN, self.own, strict=False)
-        )
-        self.steps = plan.steps.copy()
-        address = kernels.address_of_parts(self.memory, self.places, sizes)
-        self.steps[:programs, :, kernels.STEP_SLOT] = self.places[:, 0] + address
-        self.steps[:programs, :, kernels.STEP_TEXT] = self.places[:, 1] + address
-        self.steps[:programs, :, kernels.STEP_CAPACITY] = sizes[:, 1]
-        if self.has_before and events.updates < len(events.addresses):
-            # Rows that are no updates leave their slots alone: no mark may be found there.
-            np.frombuffer(self.memory, np.uint8)[self.places[BEFORE, 0, 0] : self.places[BEFORE, 1, 0]] = 0
-        self.marked = np.zeros((2, len(plan.readings)), np.uint8)
-        self.nulls, self.source = plan.scratch(rows, programs)
-
-    def run(self, events: RowEvents, state: Numbers, *, partial: bool) -> int:
-        """Fills the block; returns the kernel's reason for stopping."""
-        plan, programs = self.plan, len(self.nulls)
-        return int(
-            kernels.decode_rows(
-                events.addresses, events.lengths, events.offsets, events.commits, events.leads, state, partial,
-                len(plan.readings), self.steps, plan.variable[plan.variable[:, 0] < programs], plan.padding,
-                len(self.op), self.nulls, self.has_before, self.marked,
-                self.op, self.offset, self.row, self.committed, self.source,
-                kernels.address_of(kernels.MONTH_START), kernels.address_of(kernels.MONTH_LENGTH),
-                *plan.code_addresses(),
-            )
-        )  # fmt: skip
-
-    def own_arrays(self, rows: int) -> list[pa.Array]:
-        """Offset, commit time, ordinal and operation of the block's first ``rows`` rows."""
-        return [
-            pa.Array.from_buffers(kind, rows, [None, self.memory.slice(place, rows * kind.bit_width // 8)], 0)
-            for kind, place in zip(_OWN, self.own, strict=False)
-        ]
-
-    def learn(self, rows: int) -> None:
-        """Remembers how much text the rows had."""
-        used = self.steps[: len(self.nulls), :, kernels.STEP_USED]
-        self.plan.expected[: len(used)] = np.maximum(used / rows, 8)
-
-    def validities(self, program: int, rows: int) -> dict[int, tuple[pa.Buffer, int]]:
-        """Bitmap and number of nulls of each column that has a null, whatever the definition says."""
-        seen = np.bitwise_or.reduce(self.nulls[program, :rows], axis=0).tobytes()
-        bits = int.from_bytes(seen, "little")
-        ordinals = [ordinal for ordinal in self.plan.kept[program] if bits >> ordinal & 1]
-        if not ordinals:
-            return {}
-        size = (rows + 511) // 512 * 64
-        bitmaps, counts = pa.allocate_buffer(size * len(ordinals)), np.empty(len(ordinals), np.int64)
-        kernels.validities(self.nulls[program], rows, np.array(ordinals), kernels.address_of(bitmaps), size, counts)
-        return {
-            ordinal: (bitmaps.slice(size * k, size), nulls)
-            for k, (ordinal, nulls) in enumerate(zip(ordinals, counts.tolist(), strict=True))
-        }
-
-    def filled(self, program: int, rows: int) -> Iterator[tuple[int, Filled]]:
-        """(ordinal, column) of the block's first ``rows`` rows, for every column kept."""
-        validities, none = self.validities(program, rows), (None, 0)
-        slots, texts = self.places[program].tolist()
-        used = self.steps[program, :, kernels.STEP_USED].tolist()
-        marked = self.marked[program].tolist()
-        for ordinal in self.plan.kept[program]:
-            reading = self.plan.readings[ordinal]
-            size = reading.width * (rows + reading.is_text)
-            text = self.memory.slice(texts[ordinal], used[ordinal]) if reading.is_text else None
-            values = self.memory.slice(slots[ordinal], size)
-            yield ordinal, Filled(rows, values, text, *validities.get(ordinal, none), bool(marked[ordinal]))
-
-    def columns(self, program: int, rows: int) -> tuple[pa.RecordBatch, pa.Array | None]:
-        """The finished columns of one program, and the exact text of what they cannot hold."""
-        if program == BEFORE and not self.has_before:
-            return self.plan.absent(rows), None
-        arrays, names, exact = [], [], {}
-        for ordinal, filled in self.filled(program, rows):
-            name = self.plan.names[ordinal]
-            try:
-                array, found = self.plan.readings[ordinal].finish(filled)
-            except BadValue as error:
-                raise BadValue(error.row, f"{name}: {error.text}") from None
-            arrays.append(array)
-            names.append(name)
-            if found is not None:
-                exact[name] = found
-        return pa.RecordBatch.from_arrays(arrays, names), _raw(exact, rows)
-
-
-def _raw(exact: dict[str, Exact], rows: int) -> pa.Array | None:
-    """One map a row from the exact texts of the columns, null where a row has none."""
-    if not exact:
-        return None
-    places = np.concatenate([found.rows for found in exact.values()])
-    names = np.repeat(np.arange(len(exact)), [len(found.rows) for found in exact.values()])
-    order = np.argsort(places, kind="stable")
-    texts = pa.concat_arrays([found.texts for found in exact.values()]).take(pa.array(order))
-    keys = pa.array(exact, pa.string()).take(pa.array(names[order]))
-    counts = np.bincount(places, minlength=rows)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    validity = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
-    entries = pa.StructArray.from_arrays(
-        [keys, texts], fields=[pa.field("key", pa.string(), nullable=False), RAW.item_field]
-    )
-    return pa.Array.from_buffers(
-        RAW, rows, [validity, pa.py_buffer(offsets)], int((counts == 0).sum()), children=[entries]
-    )
-
-
-def _outer_events(file: str, found: Scan, chosen: Numbers, footer: int) -> RowEvents:
-    """Row events that stand in the scanned bytes themselves."""
+def outer_events(file: str, found: Scan, chosen: Numbers, footer: int, groups: Numbers | None = None) -> RowEvents:
+    """Row events that stand in the scanned bytes themselves; chosen: their indices, in log order."""
     count = len(chosen)
+    zeros = np.zeros(count, np.int64)
     lengths, offsets, commits = (np.empty(count, np.int64) for _ in range(3))
     codes, transactions = np.empty(count, np.uint8), np.empty(count, np.int32)
     scanned = (found.offset, found.length, found.code, found.transaction, found.transactions, found.base, footer)
     kernels.gather_rows(chosen, *scanned, lengths, codes, offsets, commits, transactions)
     addresses = offsets + (found.address - found.base)
     kept: list[object] = [found.buffer]
-    late = np.flatnonzero(offsets + lengths + footer + PADDING > found.base + len(found.buffer))
+    some = max(0, count - PADDING)  # no more of them can end so near the end
+    late = some + np.flatnonzero((offsets + lengths)[some:] + footer + PADDING > found.base + len(found.buffer))
     if len(late):
         first = int(offsets[late[0]]) - found.base
         tail = np.concatenate([found.buffer[first:], np.zeros(PADDING, np.uint8)])
         addresses[late] += kernels.address_of(tail) - found.address - first
         kept.append(tail)
-    return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, np.zeros(count, np.int64), kept)
+    groups = zeros if groups is None else groups
+    return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, zeros, groups, kept)
 
 
 def _written(where: str, images: Sequence[bytes], columns: int) -> RowEvents:
@@ -371,7 +146,7 @@ def _written(where: str, images: Sequence[bytes], columns: int) -> RowEvents:
     zero = np.zeros(1, np.int64)
     codes = np.array([_WRITE_ROWS], np.uint8)
     address = np.array([kernels.address_of(event)], np.int64)
-    return RowEvents(where, address, zero + length, codes, zero, zero, zero.astype(np.int32), zero, [event])
+    return RowEvents(where, address, zero + length, codes, zero, zero, zero.astype(np.int32), zero, zero, [event])
 
 
 def _owners(found: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
@@ -392,6 +167,7 @@ def _inner_events(file: str, found: Scan, opened: Opened, chosen: Numbers) -> Ro
         found.base + found.offset[outer],
         commits,
         transactions,
+        np.zeros(len(chosen), np.int64),
         np.zeros(len(chosen), np.int64),
         [inner.buffer],
     )
@@ -515,7 +291,12 @@ class Decoder:
         self._maps = TableMaps() if maps is None else maps
         self._mine: dict[int, bool] = {}
         self._others: dict[int, TableDefinition] = {}
-        self._plan: _Plan | None = None
+        self._plan: Plan | None = None
+        self._block: Block | None = None
+        """Open while rows go into it."""
+        self.cells = np.zeros(kernels.B_CELLS, np.int64)
+        """The block as the row kernel sees it."""
+        self._cells_at = np.array([kernels.address_of(self.cells)])
 
     def decode(  # noqa: PLR0913 - a slice's columns
         self,
@@ -546,18 +327,23 @@ class Decoder:
         self, file: str, found: Scan, head: FormatDescription, *, gtid: str | None = None
     ) -> Iterator[Changes]:
         """The table's changes in events that a caller has scanned with this decoder's maps. Raises as ``decode``."""
-        for events in self._events(file, found, head):
-            yield from self._blocks(events, found, gtid)
+        yield from self._decoded(self._events(file, found, head), found, gtid)
 
-    def decode_events(
-        self, file: str, found: Scan, chosen: Numbers, footer: int, *, gtid: str | None = None
-    ) -> Iterator[Changes]:
-        """The changes in row events that a caller has scanned and found to be this table's, in log order.
+    def decode_events(self, events: RowEvents, found: Scan) -> Iterator[Changes]:
+        """The changes in row events of a scan that a caller has found to be this table's. Raises as ``decode``."""
+        yield from self._decoded(self._readable(events, found), found, None)
 
-        chosen: their indices in ``found``; footer: bytes of checksum behind each event. Raises as ``decode``.
-        """
-        for events in self._readable(_outer_events(file, found, chosen, footer), found):
-            yield from self._blocks(events, found, gtid)
+    def _decoded(self, runs: Iterator[RowEvents], found: Scan, gtid: str | None) -> Iterator[Changes]:
+        """All rows of all events, blocks of which end with them."""
+        self._block, self.cells[:] = None, 0
+        try:
+            for events in runs:
+                for _, changes in fill([self], self._cells_at, Origin(events, found, gtid)):
+                    yield changes
+        except DecodeError:
+            yield from self.rest()
+            raise
+        yield from self.rest()
 
     @property
     def _name(self) -> tuple[str, str]:
@@ -571,7 +357,7 @@ class Decoder:
         """
         assert not self._gtids
         nothing = empty_scan(np.zeros(0, np.uint8), 0, 0, 1)
-        yield from self._blocks(_written(where, images, len(self.definition.columns)), nothing, None)
+        yield from self._decoded(iter([_written(where, images, len(self.definition.columns))]), nothing, None)
 
     def _events(self, file: str, found: Scan, head: FormatDescription) -> Iterator[RowEvents]:
         """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""
@@ -586,12 +372,12 @@ class Decoder:
             inner, after = self._inside(file, found, opened, head)
             ahead = 0 if opened.begins else ahead
             inner.leads[:1] += ahead
-            both = merged(_outer_events(file, found, before, head.footer), inner)
+            both = merged(outer_events(file, found, before, head.footer), inner)
             for events in self._readable(both, found):
                 yield events
                 ahead = events.rows_after
             ahead = after + (ahead if len(inner) or not opened.begins else 0)
-        yield from self._readable(_outer_events(file, found, own, head.footer), found)
+        yield from self._readable(outer_events(file, found, own, head.footer), found)
 
     def _readable(self, events: RowEvents, found: Scan) -> Iterator[RowEvents]:
         """The events as plain ones, up to the first of a transaction whose rows are not decoded: raises Unsupported."""
@@ -666,61 +452,60 @@ class Decoder:
             self.definition = replace(self.definition, columns=columns)
         return True
 
-    def _blocks(self, events: RowEvents, found: Scan, gtid: str | None) -> Iterator[Changes]:
-        if self._plan is None:
-            self._plan = self._compiled(events.place(0))
-        state = np.zeros(kernels.R_CELLS, np.int64)
-        room = _TEXT_SLACK
-        while (event := int(state[kernels.R_EVENT])) < len(events.addresses):
-            size = self._plan.image_size
-            rows = min(self._rows, events.rows_left(event, size) if size else _FIRST)
-            block = _Block(self._plan, events, rows, room)
-            reason = block.run(events, state, partial=self._partial)
-            room = _TEXT_SLACK
-            self._plan.seen.rows += int(state[kernels.R_ROWS])
-            if state[kernels.R_ROWS]:
-                self._plan.image_size = max(1.0, events.consumed(event, state) / state[kernels.R_ROWS])
-                yield self._changes(block, state, events, found, gtid)
-            if reason not in (kernels.DONE, kernels.BLOCK_FULL):
-                raise self._error(reason, events, state)
-            if reason == kernels.BLOCK_FULL and not state[kernels.R_ROWS]:
-                room = int(events.lengths[state[kernels.R_EVENT]]) + _TEXT_SLACK
-        events.rows_after = int(state[kernels.R_ORDINAL])
+    @property
+    def is_lasting(self) -> bool:
+        """Whether rows in a block can do without what they came from."""
+        return not (self._gtids or self._partial)
 
-    def _compiled(self, where: str) -> _Plan:
+    def closed(self, origin: Origin | None = None) -> Iterator[Changes]:
+        """The rows of a block that is full; its place is free for the next one. Raises DecodeError."""
+        block, self._block = self._block, None
+        if block and block.rows:
+            block.plan.filled(block.rows)
+            yield self._changes(block, origin)
+
+    def rest(self, origin: Origin | None = None) -> Iterator[Changes]:
+        """The rows of the block that is open, full or not. Raises DecodeError."""
+        yield from self.closed(origin)
+        self.cells[:] = 0
+        if self._plan:
+            self._plan.ended()
+
+    def open(self, events: RowEvents, event: int) -> None:
+        """Opens the block that the rows of an event go into, where there is none or the one before was full."""
+        if self._plan is None:
+            self._plan = self._compiled(events.place(event))
+        # One that was full without a row had no room for the text of this event alone.
+        room = int(events.lengths[event]) if self.cells[kernels.B_CAPACITY] and not self.cells[kernels.B_ROWS] else 0
+        rows = self._plan.rows(self._rows)
+        self._block = Block(self._plan, events.file, rows, room + TEXT_SLACK, self.cells, partial=self._partial)
+
+    def _compiled(self, where: str) -> Plan:
         try:
-            return _Plan(self.definition, self._before)
+            return Plan(self.definition, self._before)
         except Unsupported as error:
             raise Unsupported(f"{where}: {error}") from None
 
-    def _changes(self, block: _Block, state: Numbers, events: RowEvents, found: Scan, gtid: str | None) -> Changes:
-        rows = int(state[kernels.R_ROWS])
-        source = block.source[:rows]
+    def _changes(self, block: Block, origin: Origin | None) -> Changes:
+        block.close()
+        source = block.source[: block.rows]
         presence: list[Presence] | list[None] = [None, None]
-        if state[kernels.R_PARTIAL]:
-            presence = _presence(events, source, len(self.definition.columns))
-        block.learn(rows)
+        gtids = None
+        if origin:
+            if block.is_partial:
+                presence = _presence(origin.events, source, len(self.definition.columns))
+            if self._gtids:
+                gtids = _gtids(origin.found, origin.events.transactions[source], origin.gtid)
         try:
-            after, raw = block.columns(ROW, rows)
-            before, before_raw = block.columns(BEFORE, rows)
+            after, raw = block.columns(ROW)
+            before, before_raw = block.columns(BEFORE)
         except BadValue as error:
-            where = events.place(source[error.row])
-            raise DecodeError(f"{where}: row {block.row[error.row]}: {self.definition.name}.{error.text}") from None
-        offset, committed_at, row, op = block.own_arrays(rows)
-        return Changes(
-            op,
-            offset,
-            row,
-            committed_at,
-            _gtids(found, events.transactions[source], gtid) if self._gtids else None,
-            after,
-            before,
-            raw,
-            before_raw,
-            *presence,
-        )
+            raise DecodeError(f"{block.place(error.row)}: {self.definition.name}.{error.text}") from None
+        offset, committed_at, row, op = block.own_arrays()
+        return Changes(op, offset, row, committed_at, gtids, after, before, raw, before_raw, *presence)
 
-    def _error(self, reason: int, events: RowEvents, state: Numbers) -> DecodeError:
+    def error(self, reason: int, events: RowEvents, state: Numbers) -> DecodeError:
+        """Why the row kernel stopped there."""
         event, row, ordinal = (int(state[cell]) for cell in (kernels.R_EVENT, kernels.R_ORDINAL, kernels.R_COLUMN))
         name = self.definition.name
         where = events.place(event)
@@ -738,3 +523,32 @@ class Decoder:
 
     def _described(self, ordinal: int) -> str:
         return f"{self.definition.column_names()[ordinal]} {self.definition.columns[ordinal].sql_type}"
+
+
+def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterator[tuple[Decoder, Changes]]:
+    """Decodes row events into the blocks of some decoders; yields those that become full, each with its decoder.
+
+    blocks: addresses of the decoders' cells; the events' groups are places in both. What is in blocks that are not full
+    stays there until ``rest``, but for decoders whose changes tell more than the log's bytes do not say again
+    (``is_lasting``): these end with the events. Raises DecodeError and its kinds, after the changes before.
+    """
+    events, error = origin.events, None
+    state = np.zeros(kernels.R_CELLS, np.int64)
+    columns = events.addresses, events.lengths, events.offsets, events.commits, events.leads, events.groups
+    tables = kernels.address_of(kernels.MONTH_START), kernels.address_of(kernels.MONTH_LENGTH)
+    while reason := int(kernels.decode_rows(*columns, blocks, state, *tables)):
+        event = int(state[kernels.R_EVENT])
+        decoder = decoders[events.groups[event]]
+        if reason != kernels.BLOCK_FULL:
+            error = decoder.error(reason, events, state)
+            break
+        for changes in decoder.closed(origin):
+            yield decoder, changes
+        decoder.open(events, event)
+    events.rows_after = int(state[kernels.R_ORDINAL])
+    for decoder in decoders:
+        if not decoder.is_lasting:
+            for changes in decoder.rest(origin):
+                yield decoder, changes
+    if error:
+        raise error

@@ -67,7 +67,7 @@ def made_plain(content: bytes, name: str) -> Iterator[slow_decoder.Row]:
         zeros = np.zeros(len(chosen), np.int64)
         events = RowEvents(
             FILE, scan.address + scan.offset[chosen], scan.length[chosen] - footer, scan.code[chosen], offsets[chosen],
-            zeros, zeros, zeros, [scan.buffer],
+            zeros, zeros, zeros, zeros, [scan.buffer],
         )  # fmt: skip
         for run in plain(events, definition):
             assert set(run.codes.tolist()) <= {23, 24, 25, 30, 31, 32}
@@ -288,7 +288,7 @@ def test_rows_without_columns_are_not_counted() -> None:
     """They have no bytes: any number of them would fit."""
     event = struct.pack("<IBIIIHIHHHBBB", 0, 30, 1, 32, 0, 0, 100, 0, 1, 2, 1, 0, 7)
     buffer, one = np.frombuffer(event + bytes(64), np.uint8), np.array([1])
-    events = RowEvents(FILE, one * kernels.address_of(buffer), one * len(event), one * 30, one * 4, one, one, one)
+    events = RowEvents(FILE, one * kernels.address_of(buffer), one * len(event), one * 30, one * 4, one, one, one, one)
     with pytest.raises(Truncated, match="its rows do not end"):
         rows_in(events, TableDefinition(TableName("s", "t"), (Column("id", 3),)))
 
@@ -301,7 +301,7 @@ def test_rows_that_do_not_end_with_their_event_are_not_counted() -> None:
     one = np.array([1])
 
     def counted(length: int) -> list[int]:
-        events = RowEvents(FILE, one * kernels.address_of(buffer), one * length, one * 30, one * 4, one, one, one)
+        events = RowEvents(FILE, one * kernels.address_of(buffer), one * length, one * 30, one * 4, one, one, one, one)
         found: list[int] = rows_in(events, definition).tolist()
         return found
 

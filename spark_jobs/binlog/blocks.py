@@ -1,0 +1,319 @@
+"""Blocks of rows: the memory that the row kernel fills for one table, and the Arrow columns that come of it.
+
+A table is compiled once (Plan): what the row kernel does with each column, for the row itself and for the before image
+of updates. A block of it takes rows until it is full, or until its reader wants what there is; then each column has one
+finishing step.
+
+Put here: buffers, and how large they are. Not here: which rows go into a block (rows.py), what a type does (types/).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.compression import PADDING
+from spark_jobs.binlog.generated import Code, Step, code_of
+from spark_jobs.binlog.memory import fresh
+from spark_jobs.binlog.table import TableDefinition
+from spark_jobs.binlog.types.base import BadValue, Exact, Filled, Numbers, Reading
+from spark_jobs.errors import Unsupported
+
+ROW = 0
+BEFORE = 1
+"""The kernel's two programs: the row (a delete's is its before image), and the before image of updates."""
+
+WORTH_CODE = 1_000_000
+"""Rows of one layout in this process from which on code is generated for it: that takes about as long as it has then
+taken to do without, 3 ms a column."""
+
+TEXT_SLACK = 1 << 16
+_MOST_TEXT = 64 << 20
+"""Bytes of one column's text that end a block early, unless one event holds more."""
+_FIRST, _LEAST = 1024, 64
+"""Rows of a table's first block, which tells how much text is in them, and of any."""
+BLOCK_BYTES = 16 << 20
+"""About as large a block grows."""
+
+MOMENT = pa.timestamp("us", "UTC")
+_OWN = (pa.int64(), MOMENT, pa.int32(), pa.uint8())
+"""What every change has beside its columns, in a block's memory: offset, commit time, ordinal, operation."""
+RAW = pa.map_(pa.string(), pa.string())
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What this process knows of a layout's rows."""
+
+    expected: Numbers
+    """Bytes of text to make room for, a row: what the last block had, by program and column."""
+    rows: int = 0
+    """Decoded so far."""
+    worth: int = _FIRST
+    """Rows of a block."""
+    window: int = 0
+    """Rows since the reader last wanted all that there was."""
+
+
+_seen: dict[tuple[tuple[Step, ...], ...], _Seen] = {}
+
+
+class Plan:
+    """A definition compiled: the kernel's steps, the sizes of buffers, and how each column is finished."""
+
+    def __init__(self, definition: TableDefinition, before: Literal["key", "all"]) -> None:
+        self.definition = definition
+        self.names = definition.column_names()
+        self.readings = [_reading(definition, ordinal) for ordinal in range(len(definition.columns))]
+        count = len(self.readings)
+        self.kept = (list(range(count)), list(range(count)) if before == "all" else sorted(definition.key or ()))
+        self.words = (count + 63) // 64
+        self.steps = np.zeros((2, count, kernels.STEP_CELLS), np.int64)
+        self.widths, self.is_text, self.bounded = (np.zeros((2, count), np.int64) for _ in range(3))
+        for program, ordinal in product((ROW, BEFORE), range(count)):
+            self._compile(program, ordinal, self.readings[ordinal])
+        self.programs = tuple(_generated(self.steps[program], definition) for program in (ROW, BEFORE))
+        self.seen = _seen.setdefault(self.programs, _Seen(np.full((2, count), 32.0)))
+        self.variable = np.flatnonzero((self.is_text == 1) & (self.bounded == 0))
+        self.kept_before = count + np.array(self.kept[BEFORE], np.int64)
+        self._code: Code | None = None
+        self._scratch: tuple[Numbers, Numbers] | None = None
+
+    def _compile(self, program: int, ordinal: int, reading: Reading) -> None:
+        kept = ordinal in self.kept[program]
+        step = self.steps[program, ordinal]
+        step[kernels.STEP_KIND] = reading.kind if kept else reading.skip
+        step[kernels.STEP_WIDTH] = reading.width
+        step[kernels.STEP_PARAMETERS :][: len(reading.parameters)] = reading.parameters
+        if kept:
+            self.widths[program, ordinal] = reading.width
+            self.is_text[program, ordinal] = reading.is_text
+            self.bounded[program, ordinal] = reading.bounded
+
+    def code_addresses(self) -> tuple[int, int]:
+        """Of code generated for this table's rows and updates, once so many have come that it is worth it; else 0."""
+        if self._code is None:
+            if self.seen.rows < WORTH_CODE or kernels.CHECKED:
+                return 0, 0
+            self._code = code_of(*self.programs)
+        return self._code.row, self._code.update
+
+    def rows(self, most: int) -> int:
+        """Rows that the next block is worth: about what comes of this table between two ends, as far as is known."""
+        size = float((self.widths + self.seen.expected * self.is_text).sum())
+        return min(most, max(_LEAST, min(int(BLOCK_BYTES / size), self.seen.worth)))
+
+    def filled(self, rows: int) -> None:
+        """Notes a block that was taken."""
+        seen = self.seen
+        seen.rows += rows
+        seen.window += rows
+        seen.worth = max(seen.worth, 2 * seen.window)
+
+    def ended(self) -> None:
+        """Notes that the reader wanted all that there was."""
+        if self.seen.window:
+            self.seen.worth = max(self.seen.window + self.seen.window // 4, self.seen.worth * 3 // 4)
+            self.seen.window = 0
+
+    def sizes(self, rows: int, room: int) -> Numbers:
+        """Bytes [program, 0: slots 1: text, column] of a block; ``room`` is added to text that nothing bounds."""
+        slots = self.widths * (rows + self.is_text)
+        expected = np.minimum(self.seen.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
+        texts = np.where(self.bounded > 0, self.bounded * rows + PADDING, expected) * self.is_text
+        return np.stack([slots, texts], axis=1)
+
+    def scratch(self, rows: int) -> tuple[Numbers, Numbers]:
+        """Null bits [program, row, word] and the event of each row, for the block that is being filled alone."""
+        if self._scratch is None or len(self._scratch[1]) < rows:
+            self._scratch = fresh(16 * rows * self.words).view(np.uint64), fresh(4 * rows).view(np.int32)
+        nulls, source = self._scratch
+        return nulls[: 2 * rows * self.words].reshape(2, rows, self.words), source[:rows]
+
+    def absent(self, rows: int) -> pa.RecordBatch:
+        """The before images of rows that have none."""
+        arrays = [_nulls(self.readings[ordinal].arrow, rows) for ordinal in self.kept[BEFORE]]
+        return pa.RecordBatch.from_arrays(arrays, [self.names[ordinal] for ordinal in self.kept[BEFORE]])
+
+
+def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
+    """So many nulls, over zeros that all of them share."""
+    if pa.types.is_nested(kind):
+        return pa.nulls(rows, kind)
+    buffers = 3 if pa.types.is_string(kind) or pa.types.is_binary(kind) else 2
+    return pa.Array.from_buffers(kind, rows, [_zeros(16 * (rows + 1))] * buffers, rows)
+
+
+@lru_cache(maxsize=1)
+def _zeros_of(power: int) -> pa.Buffer:
+    return pa.py_buffer(bytes(1 << power))
+
+
+def _zeros(size: int) -> pa.Buffer:
+    """At least so many zero bytes."""
+    return _zeros_of(max(20, (size - 1).bit_length()))
+
+
+def _generated(steps: Numbers, definition: TableDefinition) -> tuple[Step, ...]:
+    """What generated code has to know of a program's steps."""
+    pairs = zip(steps.tolist(), definition.columns, strict=True)
+    return tuple(
+        Step(cells[kernels.STEP_KIND], cells[kernels.STEP_WIDTH], tuple(cells[kernels.STEP_PARAMETERS :]), one.nullable)
+        for cells, one in pairs
+    )
+
+
+def _reading(definition: TableDefinition, ordinal: int) -> Reading:
+    try:
+        return definition.columns[ordinal].reading()
+    except Unsupported as error:
+        raise Unsupported(f"{definition.name}.{definition.column_names()[ordinal]}: {error}") from None
+
+
+class Block:
+    """The buffers of one block of at most ``rows`` changes: parts of one allocation."""
+
+    def __init__(self, plan: Plan, file: str, rows: int, room: int, cells: Numbers, *, partial: bool) -> None:
+        """room: bytes of text for one event, on top of what a block is expected to have.
+
+        cells: where the kernel finds it described; partial: whether it takes images without all columns.
+        """
+        self.plan = plan
+        self.file = file
+        self.cells = cells
+        sizes = plan.sizes(rows, room)
+        rounded = (sizes + PADDING - 1) & -PADDING
+        places = np.cumsum(rounded).reshape(sizes.shape) - rounded
+        own = int(rounded.sum()) + np.cumsum([0, *(kind.bit_width // 8 * rows for kind in _OWN)])
+        self.memory = pa.py_buffer(fresh(int(own[-1]) + PADDING))
+        self.places, self.own = places.tolist(), own.tolist()
+        self.steps = plan.steps.copy()
+        starts, lengths = np.append(places, own[:-1]), np.append(sizes, np.diff(own))
+        address = kernels.address_of_parts(self.memory, starts, lengths)
+        self.steps[:, :, kernels.STEP_SLOT] = places[:, 0] + address
+        self.steps[:, :, kernels.STEP_TEXT] = places[:, 1] + address
+        self.steps[:, :, kernels.STEP_CAPACITY] = sizes[:, 1]
+        self.marked = np.zeros((2, len(plan.readings)), np.uint8)
+        self.nulls, self.source = plan.scratch(rows)
+        self._describe(rows, [place + address for place in self.own], partial=partial)
+
+    def _describe(self, rows: int, own: list[int], *, partial: bool) -> None:
+        plan, cells, address = self.plan, self.cells, kernels.address_of
+        cells[:] = 0
+        cells[kernels.B_CAPACITY] = rows
+        cells[kernels.B_COLUMNS] = len(plan.readings)
+        cells[kernels.B_WORDS] = plan.words
+        cells[kernels.B_STEPS] = address(self.steps)
+        cells[kernels.B_NULLS] = address(self.nulls)
+        cells[kernels.B_VARIABLE], cells[kernels.B_VARIABLES] = address(plan.variable), len(plan.variable)
+        cells[kernels.B_KEPT], cells[kernels.B_KEPTS] = address(plan.kept_before), len(plan.kept_before)
+        cells[kernels.B_MARKED] = address(self.marked)
+        cells[[kernels.B_PLACES, kernels.B_COMMITTED, kernels.B_ORDINALS, kernels.B_OPS]] = own[: len(_OWN)]
+        cells[kernels.B_SOURCES] = address(self.source)
+        cells[[kernels.B_ROW_CODE, kernels.B_UPDATE_CODE]] = plan.code_addresses()
+        cells[kernels.B_TAKES_PARTIAL] = partial
+
+    @property
+    def rows(self) -> int:
+        """How many are filled."""
+        return int(self.cells[kernels.B_ROWS])
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether rows of it came without all columns."""
+        return bool(self.cells[kernels.B_PARTIAL])
+
+    def place(self, row: int) -> str:
+        """What names a row in messages: its event's place, and its number in there."""
+        offset, _, ordinal, _ = self.own_arrays()
+        return f"{self.file}:{offset[row]}: row {ordinal[row]}"
+
+    def own_arrays(self) -> list[pa.Array]:
+        """Offset, commit time, ordinal and operation of the rows."""
+        rows = self.rows
+        return [
+            pa.Array.from_buffers(kind, rows, [None, self.memory.slice(place, rows * kind.bit_width // 8)], 0)
+            for kind, place in zip(_OWN, self.own, strict=False)
+        ]
+
+    def close(self) -> None:
+        """Ends the columns' texts, and remembers how much there was."""
+        kernels.end_texts(kernels.address_of(self.cells))
+        used = self.steps[: 1 + self.has_before, :, kernels.STEP_USED]
+        self.plan.seen.expected[: len(used)] = np.maximum(used / self.rows, 8)
+
+    @property
+    def has_before(self) -> bool:
+        """Whether a row has a before image that is kept."""
+        return bool(self.cells[kernels.B_HAS_BEFORE])
+
+    def validities(self, program: int, rows: int) -> dict[int, tuple[pa.Buffer, int]]:
+        """Bitmap and number of nulls of each column that has a null, whatever the definition says."""
+        seen = np.bitwise_or.reduce(self.nulls[program, :rows], axis=0).tobytes()
+        bits = int.from_bytes(seen, "little")
+        ordinals = [ordinal for ordinal in self.plan.kept[program] if bits >> ordinal & 1]
+        if not ordinals:
+            return {}
+        size = (rows + 511) // 512 * 64
+        bitmaps, counts = pa.allocate_buffer(size * len(ordinals)), np.empty(len(ordinals), np.int64)
+        kernels.validities(self.nulls[program], rows, np.array(ordinals), kernels.address_of(bitmaps), size, counts)
+        return {
+            ordinal: (bitmaps.slice(size * k, size), nulls)
+            for k, (ordinal, nulls) in enumerate(zip(ordinals, counts.tolist(), strict=True))
+        }
+
+    def filled(self, program: int, rows: int) -> Iterator[tuple[int, Filled]]:
+        """(ordinal, column) of the block's rows, for every column kept."""
+        validities, none = self.validities(program, rows), (None, 0)
+        slots, texts = self.places[program]
+        used = self.steps[program, :, kernels.STEP_USED].tolist()
+        marked = self.marked[program].tolist()
+        for ordinal in self.plan.kept[program]:
+            reading = self.plan.readings[ordinal]
+            size = reading.width * (rows + reading.is_text)
+            text = self.memory.slice(texts[ordinal], used[ordinal]) if reading.is_text else None
+            values = self.memory.slice(slots[ordinal], size)
+            yield ordinal, Filled(rows, values, text, *validities.get(ordinal, none), bool(marked[ordinal]))
+
+    def columns(self, program: int) -> tuple[pa.RecordBatch, pa.Array | None]:
+        """The finished columns of one program, and the exact text of what they cannot hold. Raises BadValue."""
+        rows = self.rows
+        if program == BEFORE and not self.has_before:
+            return self.plan.absent(rows), None
+        arrays, names, exact = [], [], {}
+        for ordinal, filled in self.filled(program, rows):
+            name = self.plan.names[ordinal]
+            try:
+                array, found = self.plan.readings[ordinal].finish(filled)
+            except BadValue as error:
+                raise BadValue(error.row, f"{name}: {error.text}") from None
+            arrays.append(array)
+            names.append(name)
+            if found is not None:
+                exact[name] = found
+        return pa.RecordBatch.from_arrays(arrays, names), _raw(exact, rows)
+
+
+def _raw(exact: dict[str, Exact], rows: int) -> pa.Array | None:
+    """One map a row from the exact texts of the columns, null where a row has none."""
+    if not exact:
+        return None
+    places = np.concatenate([found.rows for found in exact.values()])
+    names = np.repeat(np.arange(len(exact)), [len(found.rows) for found in exact.values()])
+    order = np.argsort(places, kind="stable")
+    texts = pa.concat_arrays([found.texts for found in exact.values()]).take(pa.array(order))
+    keys = pa.array(exact, pa.string()).take(pa.array(names[order]))
+    counts = np.bincount(places, minlength=rows)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    validity = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
+    entries = pa.StructArray.from_arrays(
+        [keys, texts], fields=[pa.field("key", pa.string(), nullable=False), RAW.item_field]
+    )
+    return pa.Array.from_buffers(
+        RAW, rows, [validity, pa.py_buffer(offsets)], int((counts == 0).sum()), children=[entries]
+    )
