@@ -246,6 +246,9 @@ HAS_CLMUL = bool(llvmlite.binding.get_host_cpu_features().get("pclmul")) and not
 _FOLD_64 = (0x154442BD4, 0x1C6E41596)
 _FOLD_16 = (0x1751997D0, 0x0CCAA009E)
 """x^(8n+32), x^(8n-32) mod P, bit-reflected: what moves 128 bits n = 64, 16 bytes on (Intel 323102, "Fast CRC")."""
+_FOLD_8 = 0x163CD6124
+_BARRETT = (0x1DB710641, 0x1F7011641)
+"""x^64 mod P; P, and x^64 divided by P, bit-reflected (ibidem)."""
 
 
 @kernel
@@ -306,6 +309,33 @@ def _fold_loop(builder: Any, lanes: list[Any], address: Any, count: Any, constan
     return values, place, left
 
 
+def _reduce(builder: Any, value: Any) -> Any:
+    """128 bits reduced to the CRC32 state of these sixteen bytes (Intel 323102: to 64 bits, then Barrett)."""
+    pair, quad, number = ir.VectorType(ir.IntType(64), 2), ir.VectorType(ir.IntType(32), 4), ir.IntType(32)
+    zeros, even = ir.Constant(quad, [0] * 4), ir.Constant(quad, [0xFFFFFFFF, 0, 0xFFFFFFFF, 0])
+
+    def times(left: Any, constant: int) -> Any:
+        """The product of the low 64 bits."""
+        byte = ir.IntType(8)
+        multiply = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(pair, [pair, pair, byte]), "llvm.x86.pclmulqdq"
+        )
+        return builder.call(multiply, [left, ir.Constant(pair, [constant, 0]), ir.Constant(byte, 0x00)])
+
+    def shifted(left: Any, words: int) -> Any:
+        mask = ir.Constant(ir.VectorType(number, 4), [min(k + words, 4) for k in range(4)])
+        return builder.bitcast(builder.shuffle_vector(builder.bitcast(left, quad), zeros, mask), pair)
+
+    def low_half(left: Any) -> Any:
+        return builder.bitcast(builder.and_(builder.bitcast(left, quad), even), pair)
+
+    value = builder.xor(shifted(value, 2), times(value, _FOLD_16[1]))
+    value = builder.xor(shifted(value, 1), times(low_half(value), _FOLD_8))
+    part = times(low_half(times(low_half(value), _BARRETT[1])), _BARRETT[0])
+    result = builder.bitcast(builder.xor(value, part), quad)
+    return builder.extract_element(result, ir.Constant(number, 1))
+
+
 def _vector_at(builder: Any, address: Any) -> Any:
     value = builder.load(builder.inttoptr(address, ir.VectorType(ir.IntType(64), 2).as_pointer()))
     value.align = 1
@@ -313,14 +343,14 @@ def _vector_at(builder: Any, address: Any) -> Any:
 
 
 def _folding(lanes: int) -> Any:
-    """An intrinsic ``fold(low, high, address, count) -> (low, high)``.
+    """An intrinsic ``fold(low, high, address, count) -> state``.
 
     The two words are the bytes so far; ``count`` more, a multiple of 16 and at least 64 with four lanes, are folded in.
     """
 
     @intrinsic
     def fold(_typing: Any, _low: Any, _high: Any, _address: Any, _count: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             word, pair = ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
             low, high, place, left = arguments
             near, far = ir.Constant(pair, list(_FOLD_16)), ir.Constant(pair, list(_FOLD_64))
@@ -337,15 +367,14 @@ def _folding(lanes: int) -> Any:
                 for value in values[1:]:
                     merged = _fold(builder, merged, near, value)
             [merged], place, left = _fold_loop(builder, [merged], place, left, near)
-            parts = [builder.extract_element(merged, ir.Constant(word, k)) for k in (0, 1)]
-            return context.make_tuple(builder, signature.return_type, parts)
+            return _reduce(builder, merged)
 
-        result = types.Tuple((types.uint64, types.uint64))
-        return result(types.uint64, types.uint64, types.int64, types.int64), generate
+        return types.uint32(types.uint64, types.uint64, types.int64, types.int64), generate
 
     return fold
 
 
+_WIDE = 64
 _fold_wide = _folding(4)
 _fold_narrow = _folding(1)
 
@@ -378,11 +407,9 @@ def _crc_folded(address: int, count: int, state: Any) -> Any:
         low = low << np.uint64(128 - 8 * head)
     address += head
     count -= head
-    if count >= 64:
-        low, high = _fold_wide(low, high, address, count)
-    else:
-        low, high = _fold_narrow(low, high, address, count)
-    return _crc_16(low, high)
+    if count >= _WIDE:
+        return _fold_wide(low, high, address, count)
+    return _fold_narrow(low, high, address, count)
 
 
 _crc_state = _crc_folded if HAS_CLMUL else _crc_rest
