@@ -190,6 +190,49 @@ def _trailing_zeros() -> Any:
 trailing_zeros = _trailing_zeros()
 
 
+def _without() -> Any:
+    """An intrinsic ``without(address, bit)``: a set bit for each of the eight words there that lacks the one of bit."""
+    if CHECKED:
+        words = memory.load(8)
+        return lambda address, bit: np.uint8(sum((not words(address + 8 * k) & bit) << k for k in range(8)))
+
+    @intrinsic
+    def test(_typing: Any, _address: Any, _bit: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            eight = ir.VectorType(ir.IntType(64), 8)
+            value = builder.load(builder.inttoptr(arguments[0], eight.as_pointer()))
+            value.align = 1
+            one = builder.insert_element(ir.Constant(eight, ir.Undefined), arguments[1], ir.Constant(ir.IntType(32), 0))
+            wanted = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8))
+            lacks = builder.icmp_unsigned("==", builder.and_(value, wanted), ir.Constant(eight, [0] * 8))
+            return builder.bitcast(lacks, ir.IntType(8))
+
+        return types.uint8(types.int64, types.uint64), generate
+
+    return test
+
+
+without = _without()
+
+
+def _ones() -> Any:
+    """An intrinsic ``ones(byte)``: how many bits are set."""
+    if CHECKED:
+        return lambda byte: int(byte).bit_count()
+
+    @intrinsic
+    def count(_typing: Any, _byte: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return builder.zext(builder.ctpop(arguments[0]), ir.IntType(64))
+
+        return types.int64(types.uint8), generate
+
+    return count
+
+
+ones = _ones()
+
+
 def _run_generated() -> Any:
     """An intrinsic ``run_generated(address, …)``: calls a function of eight words and no result (generated.py)."""
 
@@ -2368,19 +2411,23 @@ def validities(nulls: Array, rows: int, columns: Array, bitmaps: int, size: int,
 
     counts: the number of nulls in each.
     """
+    whole = rows & ~7 if nulls.shape[1] == 1 else 0  # eight rows at once, where a row has one word
     for j in range(len(columns)):
         word = columns[j] >> 6
         shift = np.uint64(columns[j] & 63)
         bitmap = bitmaps + j * size
         count = np.int64(0)
-        for first in range(0, rows, 8):
-            bits = np.uint64(0)
+        for first in range(0, whole, 8):
+            bits = without(nulls.ctypes.data + 8 * first, np.uint64(1) << shift)
+            store8(bitmap + (first >> 3), bits)
+            count += 8 - ones(bits)
+        for first in range(whole, rows, 8):
+            bits = np.uint8(0xFF)
             for k in range(min(8, rows - first)):
-                bits |= ((nulls[first + k, word] >> shift) & np.uint64(1)) << np.uint64(k)
-            store8(bitmap + (first >> 3), np.uint8(~bits))
-            while bits:
-                bits &= bits - np.uint64(1)
-                count += 1
+                if (nulls[first + k, word] >> shift) & np.uint64(1):
+                    bits &= ~(np.uint8(1) << np.uint8(k))
+                    count += 1
+            store8(bitmap + (first >> 3), bits)
         counts[j] = count
 
 
