@@ -58,6 +58,37 @@ class _Seen:
     """Rows of a block."""
     window: int = 0
     """Rows since the reader last wanted all that there was."""
+    layout: "_Layout | None" = None
+    """Of the last block."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the parts of a block lie in its memory.
+
+    places, sizes: bytes [program, 0: slots 1: text, column]; own: places of what rows have beside columns, and the end.
+    """
+
+    rows: int
+    room: int
+    sizes: Numbers
+    places: Numbers
+    own: list[int]
+
+    @classmethod
+    def of(cls, rows: int, room: int, sizes: Numbers) -> "_Layout":
+        rounded = (sizes + PADDING - 1) & -PADDING
+        places = np.cumsum(rounded).reshape(sizes.shape) - rounded
+        own = int(rounded.sum()) + np.cumsum([0, *(kind.bit_width // 8 * rows for kind in _OWN)])
+        return cls(rows, room, sizes, places, own.tolist())
+
+    def addresses(self, memory: pa.Buffer) -> int:
+        """That of the memory, of whose parts alone a kernel is told."""
+        if not kernels.CHECKED:
+            return kernels.address_of(memory)
+        own = np.array(self.own)
+        starts, lengths = np.append(self.places, own[:-1]), np.append(self.sizes, np.diff(own))
+        return kernels.address_of_parts(memory, starts, lengths)
 
 
 _seen: dict[tuple[tuple[Step, ...], ...], _Seen] = {}
@@ -121,12 +152,23 @@ class Plan:
             self.seen.worth = max(self.seen.window + self.seen.window // 4, self.seen.worth * 3 // 4)
             self.seen.window = 0
 
-    def sizes(self, rows: int, room: int) -> Numbers:
-        """Bytes [program, 0: slots 1: text, column] of a block; ``room`` is added to text that nothing bounds."""
+    def layout(self, rows: int, room: int) -> "_Layout":
+        """Of a block of so many rows; ``room`` is added to text that nothing bounds."""
+        last = self.seen.layout
+        if last and (last.rows, last.room) == (rows, room):
+            return last
         slots = self.widths * (rows + self.is_text)
         expected = np.minimum(self.seen.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
         texts = np.where(self.bounded > 0, self.bounded * rows + PADDING, expected) * self.is_text
-        return np.stack([slots, texts], axis=1)
+        self.seen.layout = _Layout.of(rows, room, np.stack([slots, texts], axis=1))
+        return self.seen.layout
+
+    def learn(self, used: Numbers, rows: int) -> None:
+        """Notes bytes of text [program, column] that so many rows had."""
+        found, expected = np.maximum(used / rows, 8), self.seen.expected[: len(used)]
+        if (found > expected).any() or (found < expected / 2).any():
+            self.seen.expected[: len(used)] = found * 1.125
+            self.seen.layout = None
 
     def scratch(self, rows: int) -> tuple[Numbers, Numbers]:
         """Null bits [program, row, word] and the event of each row, for the block that is being filled alone."""
@@ -186,18 +228,14 @@ class Block:
         self.plan = plan
         self.file = file
         self.cells = cells
-        sizes = plan.sizes(rows, room)
-        rounded = (sizes + PADDING - 1) & -PADDING
-        places = np.cumsum(rounded).reshape(sizes.shape) - rounded
-        own = int(rounded.sum()) + np.cumsum([0, *(kind.bit_width // 8 * rows for kind in _OWN)])
-        self.memory = pa.py_buffer(fresh(int(own[-1]) + PADDING))
-        self.places, self.own = places.tolist(), own.tolist()
+        layout = plan.layout(rows, room)
+        self.memory = pa.py_buffer(fresh(layout.own[-1] + PADDING))
+        self.places, self.own = layout.places, layout.own
         self.steps = plan.steps.copy()
-        starts, lengths = np.append(places, own[:-1]), np.append(sizes, np.diff(own))
-        address = kernels.address_of_parts(self.memory, starts, lengths)
-        self.steps[:, :, kernels.STEP_SLOT] = places[:, 0] + address
-        self.steps[:, :, kernels.STEP_TEXT] = places[:, 1] + address
-        self.steps[:, :, kernels.STEP_CAPACITY] = sizes[:, 1]
+        address = layout.addresses(self.memory)
+        self.steps[:, :, kernels.STEP_SLOT] = layout.places[:, 0] + address
+        self.steps[:, :, kernels.STEP_TEXT] = layout.places[:, 1] + address
+        self.steps[:, :, kernels.STEP_CAPACITY] = layout.sizes[:, 1]
         self.marked = np.zeros((2, len(plan.readings)), np.uint8)
         self.nulls, self.source = plan.scratch(rows)
         self._describe(rows, [place + address for place in self.own], partial=partial)
@@ -245,7 +283,7 @@ class Block:
         """Ends the columns' texts, and remembers how much there was."""
         kernels.end_texts(kernels.address_of(self.cells))
         used = self.steps[: 1 + self.has_before, :, kernels.STEP_USED]
-        self.plan.seen.expected[: len(used)] = np.maximum(used / self.rows, 8)
+        self.plan.learn(used, self.rows)
 
     @property
     def has_before(self) -> bool:
@@ -270,7 +308,7 @@ class Block:
     def filled(self, program: int, rows: int) -> Iterator[tuple[int, Filled]]:
         """(ordinal, column) of the block's rows, for every column kept."""
         validities, none = self.validities(program, rows), (None, 0)
-        slots, texts = self.places[program]
+        slots, texts = self.places[program].tolist()
         used = self.steps[program, :, kernels.STEP_USED].tolist()
         marked = self.marked[program].tolist()
         for ordinal in self.plan.kept[program]:
