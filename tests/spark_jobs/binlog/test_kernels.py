@@ -145,12 +145,26 @@ def test_text_is_utf8_where_python_says_so(texts: list[bytes]) -> None:
 
 @pytest.mark.parametrize("piece", WHOLE + BROKEN)
 def test_each_piece_at_any_place_in_text(piece: bytes) -> None:
-    texts = [b"x" * before + piece + b"y" * behind for before in range(9) for behind in range(9)]
+    befores, behinds = (*range(9), *range(60, 81)), (*range(9), 70)
+    texts = [b"x" * before + piece + b"y" * behind for before in befores for behind in behinds]
     for text in texts:
         bad = np.zeros(1, np.uint8)
         content = np.frombuffer(text, np.uint8)
         kernels.invalid_utf8(np.array([0, len(text)], np.int32), kernels.address_of(content), bad)
         assert bad[0] == (not is_utf8(text)), text
+
+
+@pytest.mark.parametrize("before", [61, 62, 63, 64, 65])
+def test_each_pair_of_bytes_in_long_text(before: int) -> None:
+    """Where a block ends between them, and where none does; what follows may complete a character of three or four."""
+    pairs = [bytes([first, second]) for first in range(0x7F, 256) for second in range(0x7F, 256)]
+    for behind in (b"", b"y", b"\x80", b"\x80\x80", b"\x80y"):
+        texts = [b"x" * before + pair + behind for pair in pairs]
+        bad = np.zeros(len(texts), np.uint8)
+        content = np.frombuffer(b"".join(texts), np.uint8)
+        offsets = np.arange(0, len(content) + 1, len(texts[0]), dtype=np.int32)
+        kernels.invalid_utf8(offsets, kernels.address_of(content), bad)
+        assert bad.tolist() == [not is_utf8(text) for text in texts]
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 4095, 4096, 4097, 8191, 8192, 9000])
