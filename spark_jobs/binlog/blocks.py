@@ -32,11 +32,12 @@ WORTH_CODE = 1_000_000
 """Rows of one layout in this process from which on code is generated for it: that takes about as long as it has then
 taken to do without, 3 ms a column."""
 
-TEXT_SLACK = 1 << 16
+TEXT_SLACK = 1 << 14
+"""Bytes of text that there is room for beside what is expected."""
 _MOST_TEXT = 64 << 20
 """Bytes of one column's text that end a block early, unless one event holds more."""
-_FIRST, _LEAST = 1024, 64
-"""Rows of a table's first block, which tells how much text is in them, and of any."""
+_LEAST = 1024
+"""Rows of a table's first block, which tells how much text is in them, and of any at least."""
 BLOCK_BYTES = 16 << 20
 """About as large a block grows."""
 
@@ -54,7 +55,7 @@ class _Seen:
     """Bytes of text to make room for, a row: what the last block had, by program and column."""
     rows: int = 0
     """Decoded so far."""
-    worth: int = _FIRST
+    worth: int = _LEAST
     """Rows of a block."""
     window: int = 0
     """Rows since the reader last wanted all that there was."""

@@ -56,7 +56,8 @@ class FileDecoder:
         self.complete = 0
         """Offset after the last transaction or control event whose changes, and all before, were handed out."""
         self._wanted = wanted
-        self._feed = Feed(file, 0, None, least=min(PASS, AT_ONCE), reuse=True)
+        # With GTIDs or masks of columns a block ends with the pass that these are of.
+        self._feed = Feed(file, 0, None, least=AT_ONCE if gtids or partial else min(PASS, AT_ONCE), reuse=True)
         self._ended = 0
         """Offset after the last complete transaction or control event that was decoded."""
         self._handed = 0

@@ -4,7 +4,7 @@ Put here: which events' rows go into which table's block, and what a block's rea
 (blocks.py), what a type does (types/), where events lie (framing.py).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -25,6 +25,8 @@ from spark_jobs.binlog.types.charsets import charset_of
 from spark_jobs.errors import DecodeError, PartialImage, Truncated, Unsupported
 
 _WRITE_ROWS = 30
+OPEN = 128 << 20
+"""Bytes of all blocks that are not full, from which on they are handed out whatever is in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,10 +477,15 @@ class Decoder:
         """Opens the block that the rows of an event go into, where there is none or the one before was full."""
         if self._plan is None:
             self._plan = self._compiled(events.place(event))
-        # One that was full without a row had no room for the text of this event alone.
-        room = int(events.lengths[event]) if self.cells[kernels.B_CAPACITY] and not self.cells[kernels.B_ROWS] else 0
+        # A block that is empty has room for the text of this event, whatever it is.
+        room = 1 << (2 * int(events.lengths[event]) + TEXT_SLACK).bit_length()
         rows = self._plan.rows(self._rows)
-        self._block = Block(self._plan, events.file, rows, room + TEXT_SLACK, self.cells, partial=self._partial)
+        self._block = Block(self._plan, events.file, rows, room, self.cells, partial=self._partial)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the block that is open."""
+        return self._block.memory.size if self._block else 0
 
     def _compiled(self, where: str) -> Plan:
         try:
@@ -529,26 +536,37 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterat
     """Decodes row events into the blocks of some decoders; yields those that become full, each with its decoder.
 
     blocks: addresses of the decoders' cells; the events' groups are places in both. What is in blocks that are not full
-    stays there until ``rest``, but for decoders whose changes tell more than the log's bytes do not say again
+    stays there until ``rest`` or until all have OPEN bytes, but for decoders whose changes tell more than the rows do
     (``is_lasting``): these end with the events. Raises DecodeError and its kinds, after the changes before.
     """
     events, error = origin.events, None
+    size = sum(decoder.size for decoder in decoders)
     state = np.zeros(kernels.R_CELLS, np.int64)
     columns = events.addresses, events.lengths, events.offsets, events.commits, events.leads, events.groups
     tables = kernels.address_of(kernels.MONTH_START), kernels.address_of(kernels.MONTH_LENGTH)
-    while reason := int(kernels.decode_rows(*columns, blocks, state, *tables)):
-        event = int(state[kernels.R_EVENT])
-        decoder = decoders[events.groups[event]]
-        if reason != kernels.BLOCK_FULL:
-            error = decoder.error(reason, events, state)
-            break
-        for changes in decoder.closed(origin):
-            yield decoder, changes
-        decoder.open(events, event)
-    events.rows_after = int(state[kernels.R_ORDINAL])
-    for decoder in decoders:
-        if not decoder.is_lasting:
-            for changes in decoder.rest(origin):
+    try:
+        while reason := int(kernels.decode_rows(*columns, blocks, state, *tables)):
+            event = int(state[kernels.R_EVENT])
+            decoder = decoders[events.groups[event]]
+            if reason != kernels.BLOCK_FULL:
+                raise decoder.error(reason, events, state)
+            size -= decoder.size
+            for changes in decoder.closed(origin):
                 yield decoder, changes
+            if size > OPEN:
+                yield from _rest_of(decoders, origin)
+                size = 0
+            decoder.open(events, event)
+            size += decoder.size
+    except DecodeError as found:
+        error = found
+    events.rows_after = int(state[kernels.R_ORDINAL])
+    yield from _rest_of((decoder for decoder in decoders if not decoder.is_lasting), origin)
     if error:
         raise error
+
+
+def _rest_of(decoders: Iterable[Decoder], origin: Origin) -> Iterator[tuple[Decoder, Changes]]:
+    for decoder in decoders:
+        for changes in decoder.rest(origin):
+            yield decoder, changes

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog import file_decoder
+from spark_jobs.binlog import file_decoder, rows
 from spark_jobs.binlog.file_decoder import FileDecoder
 from spark_jobs.binlog.rows import Changes, Decoder
 from spark_jobs.binlog.table import TableDefinition, TableName
 from spark_jobs.binlog.transactions import Slicer
-from spark_jobs.errors import ChecksumMismatch, Unsupported
+from spark_jobs.errors import ChecksumMismatch, DecodeError, Unsupported
 from tests import segment_types as types
 from tests.segment_spec import Commit, Delete, Insert, Rollback, Rows, SegmentSpec, Table, Update, chunked
 
@@ -160,6 +160,29 @@ def test_damage_is_told_after_what_stands_before_it(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ChecksumMismatch, match=r"log\.000001:\d+"):
         found.extend(FileDecoder(FILE, before="all", gtids=True).feed(bytes(content)))
     assert len(rows_of(found, "shop.orders")) == 602
+
+
+def test_damage_inside_a_row_is_told_after_the_rows_of_all_tables_before_it() -> None:
+    """With their GTIDs, which a row has only while its events are at hand."""
+    spec = replace(SPEC, checksum=False)
+    content = bytearray(spec.to_bytes())
+    deletes = [place for place in spec.offsets()[:-1] if content[place + 4] == 32]
+    content[deletes[-1] + 19 + 8 + 2 + 1 + 1 + 1 + 4] = 200  # the length of the note
+    found: list[tuple[TableDefinition, Changes]] = []
+    with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 0 of shop\.items: note"):
+        found.extend(FileDecoder(FILE, gtids=True).read(io.BytesIO(content).readinto))
+    assert [len(rows_of(found, table)) for table in ("shop.orders", "shop.items")] == [602, 2]
+    assert all(changes.gtid is not None for _, changes in found)
+
+
+def test_blocks_are_handed_out_before_they_are_too_large_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = SPEC.to_bytes()
+    assert not list(FileDecoder(FILE).feed(content))
+    monkeypatch.setattr(rows, "OPEN", 1)
+    decoder = FileDecoder(FILE, before="all")
+    found = [*decoder.feed(content), *decoder.finish()]
+    assert [str(definition.name) for definition, _ in found] == ["shop.orders", "shop.items"] * 3
+    assert [len(rows_of(found, table)) for table in ("shop.orders", "shop.items")] == [602, 3]
 
 
 def test_what_is_cut_stays_pending() -> None:
