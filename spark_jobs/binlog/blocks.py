@@ -35,11 +35,11 @@ taken to do without, 3 ms a column."""
 TEXT_SLACK = 1 << 14
 """Bytes of text that there is room for beside what is expected."""
 _MOST_TEXT = 64 << 20
-"""Bytes of one column's text that end a block early, unless one event holds more."""
+"""Bytes of one column's text that room is made for in advance, besides that for one event."""
 _LEAST = 1024
 """Rows of a table's first block, which tells how much text is in them, and of any at least."""
 BLOCK_BYTES = 16 << 20
-"""About as large a block grows."""
+"""About as large a block grows, if it has more than a few rows."""
 
 MOMENT = pa.timestamp("us", "UTC")
 _OWN = (pa.int64(), MOMENT, pa.int32(), pa.uint8())
@@ -161,8 +161,9 @@ class Plan:
         slots = self.widths * (rows + self.is_text)
         expected = np.minimum(self.seen.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
         texts = np.where(self.bounded > 0, self.bounded * rows + PADDING, expected) * self.is_text
-        self.seen.layout = _Layout.of(rows, room, np.stack([slots, texts], axis=1))
-        return self.seen.layout
+        made = _Layout.of(rows, room, np.stack([slots, texts], axis=1))
+        self.seen.layout = made  # for whoever asks next, in whatever thread
+        return made
 
     def learn(self, used: Numbers, rows: int) -> None:
         """Notes bytes of text [program, column] that so many rows had."""
@@ -262,6 +263,10 @@ class Block:
         """How many are filled."""
         return int(self.cells[kernels.B_ROWS])
 
+    def cut(self, rows: int) -> None:
+        """Leaves out the rows from this one on."""
+        self.cells[kernels.B_ROWS] = rows
+
     @property
     def is_partial(self) -> bool:
         """Whether rows of it came without all columns."""
@@ -281,7 +286,7 @@ class Block:
         ]
 
     def close(self) -> None:
-        """Ends the columns' texts, and remembers how much there was."""
+        """Ends the columns' texts, and remembers how much there was; once all rows are there, or after ``cut``."""
         kernels.end_texts(kernels.address_of(self.cells))
         used = self.steps[: 1 + self.has_before, :, kernels.STEP_USED]
         self.plan.learn(used, self.rows)

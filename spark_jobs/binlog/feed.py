@@ -107,7 +107,8 @@ class Feed:
         """
         after = self._filled + most
         if self._filled + least > len(self._room):
-            if not self._reuse or len(self._memory) < after:
+            is_fit = after <= len(self._memory) <= max(_TRUSTED, 4 * after)  # one event may have been a thousand
+            if not (self._reuse and is_fit):
                 self._memory = fresh(min(after, max(2 * self._filled, self._filled + least, _TRUSTED)))
             self._memory[: self._filled] = self._room[: self._filled]
             self._room = self._memory

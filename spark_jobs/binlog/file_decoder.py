@@ -8,6 +8,7 @@ Put here: which events are decoded together, and by which decoder. Not here: the
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from spark_jobs.binlog.feed import Feed
 from spark_jobs.binlog.framing import Scan
 from spark_jobs.binlog.payload import Payloads
 from spark_jobs.binlog.redaction import IGNORABLE, refuse_blanked
-from spark_jobs.binlog.rows import Changes, Decoder, Origin, fill, outer_events
+from spark_jobs.binlog.rows import Changes, Decoder, Origin, fill, outer_events, rest_of
 from spark_jobs.binlog.table import TableDefinition, TableName, parse_table_map
 from spark_jobs.errors import DecodeError, Unsupported
 
@@ -28,7 +29,7 @@ PASS = 2 << 20
 AT_ONCE = 32 << 20
 """Bytes of log whose rows blocks gather: what Python does a block and a column weighs less the more rows it has."""
 
-HELD = 1 << 20
+HELD = 4 << 20
 """Bytes of one transaction that are held back until its end is seen; beyond, its changes are handed out before."""
 
 
@@ -105,28 +106,28 @@ class FileDecoder:
                 if self._feed.base - self._handed >= AT_ONCE:
                     yield from self._handed_out()
         except DecodeError:
-            yield from self._handed_out()
+            with suppress(DecodeError):  # what is wrong in a block is not what stopped first
+                yield from self._handed_out()
             raise
 
     def _advance(self, found: Scan) -> Iterator[tuple[TableDefinition, Changes]]:
         """Decodes what is complete; events behind that are scanned again when more has come, as if never seen."""
         ready = kernels.complete_events(found.mark)
         done = int(found.offset[ready - 1] + found.length[ready - 1]) if ready else 0
-        if ready:
-            self._ended = found.base + done
-        if found.base + found.end - self._ended > HELD:
+        ended = found.base + done if ready else self._ended
+        if found.base + found.end - ended > HELD:
             ready, done = len(found), found.end
         yield from self._decoded(found, ready)
+        self._ended = ended
         if done < found.end:
             self._feed.rewind(done)
         else:
             self._feed.keep(done)
 
     def _handed_out(self) -> Iterator[tuple[TableDefinition, Changes]]:
-        """What is in blocks that are not full."""
-        for decoder in self._decoders:
-            for changes in decoder.rest():
-                yield decoder.definition, changes
+        """What is in blocks that are not full. Raises DecodeError after that."""
+        for decoder, changes in rest_of(self._decoders):
+            yield decoder.definition, changes
         self.complete, self._handed = self._ended, self._feed.base
 
     def _decoded(self, found: Scan, ready: int) -> Iterator[tuple[TableDefinition, Changes]]:

@@ -161,6 +161,9 @@ Room that is never written to costs nothing; room that has to be enlarged is cop
 """
 
 
+_NOTHING = np.empty(0, np.uint8)
+
+
 def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) -> Scan:
     """Arrays for ``capacity`` events, not filled, and for a quarter as many transactions and one more."""
     owners = capacity // 4 + 1
@@ -273,7 +276,7 @@ class Scanner:
         if not self._reuse:
             return empty_scan(buffer, base, start, capacity)
         if self._spare is None or len(self._spare.offset) < capacity:
-            self._spare = empty_scan(buffer, base, start, 2 * capacity)
+            self._spare = empty_scan(_NOTHING, 0, 0, 2 * capacity)
         return replace(self._spare, buffer=buffer, base=base, end=start)
 
     def restart(self) -> None:
@@ -302,6 +305,8 @@ class Scanner:
             self._open = np.concatenate([self._open, np.zeros_like(self._open)])
         elif why == kernels.EVENTS_FULL:
             _enlarge(found)
+            if self._reuse:
+                self._spare = replace(found, buffer=_NOTHING)
         else:
             found.error = self._error(int(why), found)
             return False

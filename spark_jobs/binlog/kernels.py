@@ -2001,6 +2001,15 @@ def _no_before(block: int, row: int) -> None:
 
 
 @part
+def _take_back(block: int, row: int, program: int, columns: int) -> None:
+    """Forgets the text of a row that failed, in columns that it had come through: their slots say where it began."""
+    for k in range(columns):
+        step = cell(block, B_STEPS) + (program * cell(block, B_COLUMNS) + k) * STEP_BYTES
+        if TEXT_1 <= cell(step, STEP_KIND) <= PADDED:
+            store64(step + 8 * STEP_USED, np.uint64(load32(cell(step, STEP_SLOT) + 4 * row)))
+
+
+@part
 def _text_room(block: int) -> Any:
     """Bytes of text that every column still has room for."""
     room = np.int64(1) << 62
@@ -2167,8 +2176,11 @@ def decode_rows(
                     fresh = np.int64(0)
                     continue
             row_start = q
+            program = 0
+            passed: Any = np.int64(0)
             for image in range(2 if is_update else 1):
                 program = 1 if is_update and image == 0 else 0
+                passed = np.int64(0)
                 bitmap = q
                 row_nulls = nulls_at + ((program * rows + n) * words) * 8
                 if masks:
@@ -2364,6 +2376,7 @@ def decode_rows(
                     if reason != DONE:
                         column = c
                         break
+                passed = column if column >= 0 else columns
                 if reason != DONE:
                     break
                 if is_update and image == 0 and q == end and not masks:
@@ -2374,6 +2387,9 @@ def decode_rows(
                 reason = CUT_SHORT  # bytes behind a row without any: no row would ever come to them
                 column = np.int64(-1)
             if reason != DONE:
+                if is_update and program == 0:
+                    _take_back(block, n, 1, columns)
+                _take_back(block, n, program, passed)
                 q = row_start
                 break
             if has_before and not is_update:

@@ -50,6 +50,12 @@ _known: dict[int, list[_Range]] = {}
 _MANY = 256
 
 
+def rounded(size: int) -> int:
+    """At least so many bytes, at most a quarter more: one of few sizes."""
+    step = 1 << max(size.bit_length() - 3, 0)
+    return -(-size // step) * step
+
+
 def fresh(size: int) -> NDArray[np.uint8]:
     """``size`` bytes to write to, with whatever stands in them.
 
@@ -60,9 +66,8 @@ def fresh(size: int) -> NDArray[np.uint8]:
     if not _LEAST <= size <= _MOST:
         return np.frombuffer(pa.allocate_buffer(size), np.uint8)
     # Sizes are few, so that what is given back fits again; what is never touched of it costs nothing.
-    step = 1 << max(int(size).bit_length() - 3, 0)
-    rounded = -(-int(size) // step) * step
-    owner = _taken(rounded) or pa.allocate_buffer(rounded)
+    room = rounded(int(size))
+    owner = _taken(room) or pa.allocate_buffer(room)
     # Views of an array that owns no memory keep that array alive, not what it was made from.
     lease = np.frombuffer(owner, np.uint8, size)
     weakref.finalize(lease, _give_back, owner).atexit = False

@@ -16,6 +16,7 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.blocks import BEFORE, ROW, TEXT_SLACK, Block, Plan
 from spark_jobs.binlog.compression import PADDING
 from spark_jobs.binlog.framing import HEADER, Bytes, FormatDescription, Scan, TableMaps, empty_scan, open_slice
+from spark_jobs.binlog.memory import rounded
 from spark_jobs.binlog.payload import Opened, Payloads
 from spark_jobs.binlog.plain_rows import RowEvents, merged, plain, rows_in
 from spark_jobs.binlog.redaction import refuse_blanked
@@ -25,8 +26,8 @@ from spark_jobs.binlog.types.charsets import charset_of
 from spark_jobs.errors import DecodeError, PartialImage, Truncated, Unsupported
 
 _WRITE_ROWS = 30
-OPEN = 128 << 20
-"""Bytes of all blocks that are not full, from which on they are handed out whatever is in them."""
+OPEN = 256 << 20
+"""Bytes that blocks which are not full have taken together, from which on they are handed out whatever is in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the rows of a block came from, while that is still in memory."""
+    """Where rows come from, while that is still in memory; of a block that is lasting only the last of them."""
 
     events: RowEvents
     found: Scan
@@ -336,7 +337,7 @@ class Decoder:
         yield from self._decoded(self._readable(events, found), found, None)
 
     def _decoded(self, runs: Iterator[RowEvents], found: Scan, gtid: str | None) -> Iterator[Changes]:
-        """All rows of all events, blocks of which end with them."""
+        """All rows of all events, blocks of which end with them; one such iterator of a decoder at a time."""
         self._block, self.cells[:] = None, 0
         try:
             for events in runs:
@@ -460,25 +461,36 @@ class Decoder:
         return not (self._gtids or self._partial)
 
     def closed(self, origin: Origin | None = None) -> Iterator[Changes]:
-        """The rows of a block that is full; its place is free for the next one. Raises DecodeError."""
+        """The rows of the block that is open; its place is free for the next one.
+
+        origin: what they came from, for a decoder that is not lasting. Raises DecodeError after the rows before.
+        """
         block, self._block = self._block, None
-        if block and block.rows:
-            block.plan.filled(block.rows)
-            yield self._changes(block, origin)
+        if block is None:
+            return
+        try:
+            changes, error = self._finished(block, origin)
+        finally:
+            self.cells[:] = 0  # before anybody has the memory that they lead to
+        if changes:
+            yield changes
+        if error:
+            raise error
 
     def rest(self, origin: Origin | None = None) -> Iterator[Changes]:
-        """The rows of the block that is open, full or not. Raises DecodeError."""
-        yield from self.closed(origin)
-        self.cells[:] = 0
-        if self._plan:
-            self._plan.ended()
+        """As ``closed``, where the reader wants all that there is."""
+        try:
+            yield from self.closed(origin)
+        finally:
+            if self._plan:
+                self._plan.ended()
 
     def open(self, events: RowEvents, event: int) -> None:
         """Opens the block that the rows of an event go into, where there is none or the one before was full."""
         if self._plan is None:
             self._plan = self._compiled(events.place(event))
         # A block that is empty has room for the text of this event, whatever it is.
-        room = 1 << (2 * int(events.lengths[event]) + TEXT_SLACK).bit_length()
+        room = rounded(int(events.lengths[event]) + TEXT_SLACK)
         rows = self._plan.rows(self._rows)
         self._block = Block(self._plan, events.file, rows, room, self.cells, partial=self._partial)
 
@@ -493,21 +505,32 @@ class Decoder:
         except Unsupported as error:
             raise Unsupported(f"{where}: {error}") from None
 
+    def _finished(self, block: Block, origin: Origin | None) -> tuple[Changes | None, DecodeError | None]:
+        """A block's rows up to the first with a value that its type has not, and what is to be said of that."""
+        error = None
+        block.plan.filled(block.rows)
+        while block.rows:
+            try:
+                return self._changes(block, origin), error
+            except BadValue as bad:
+                error = DecodeError(f"{block.place(bad.row)}: {self.definition.name}.{bad.text}")
+                block.cut(bad.row)
+        return None, error
+
     def _changes(self, block: Block, origin: Origin | None) -> Changes:
+        """Raises BadValue."""
         block.close()
         source = block.source[: block.rows]
         presence: list[Presence] | list[None] = [None, None]
         gtids = None
-        if origin:
+        if not self.is_lasting:
+            assert origin
             if block.is_partial:
                 presence = _presence(origin.events, source, len(self.definition.columns))
             if self._gtids:
                 gtids = _gtids(origin.found, origin.events.transactions[source], origin.gtid)
-        try:
-            after, raw = block.columns(ROW)
-            before, before_raw = block.columns(BEFORE)
-        except BadValue as error:
-            raise DecodeError(f"{block.place(error.row)}: {self.definition.name}.{error.text}") from None
+        after, raw = block.columns(ROW)
+        before, before_raw = block.columns(BEFORE)
         offset, committed_at, row, op = block.own_arrays()
         return Changes(op, offset, row, committed_at, gtids, after, before, raw, before_raw, *presence)
 
@@ -554,19 +577,29 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterat
             for changes in decoder.closed(origin):
                 yield decoder, changes
             if size > OPEN:
-                yield from _rest_of(decoders, origin)
+                yield from rest_of(decoders, origin)
                 size = 0
             decoder.open(events, event)
             size += decoder.size
     except DecodeError as found:
         error = found
     events.rows_after = int(state[kernels.R_ORDINAL])
-    yield from _rest_of((decoder for decoder in decoders if not decoder.is_lasting), origin)
+    try:
+        yield from rest_of((decoder for decoder in decoders if not decoder.is_lasting), origin)
+    except DecodeError as found:
+        error = error or found
     if error:
         raise error
 
 
-def _rest_of(decoders: Iterable[Decoder], origin: Origin) -> Iterator[tuple[Decoder, Changes]]:
+def rest_of(decoders: Iterable[Decoder], origin: Origin | None = None) -> Iterator[tuple[Decoder, Changes]]:
+    """What is in the blocks of all of them; raises the first DecodeError after that."""
+    first = None
     for decoder in decoders:
-        for changes in decoder.rest(origin):
-            yield decoder, changes
+        try:
+            for changes in decoder.rest(origin):
+                yield decoder, changes
+        except DecodeError as error:
+            first = first or error
+    if first:
+        raise first

@@ -3,6 +3,7 @@
 import gc
 import io
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from spark_jobs.binlog.table import TableDefinition, TableName
 from spark_jobs.binlog.transactions import Slicer
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Unsupported
 from tests import segment_types as types
-from tests.segment_spec import Commit, Delete, Insert, Rollback, Rows, SegmentSpec, Table, Update, chunked
+from tests.segment_spec import Change, Commit, Delete, Insert, Rollback, Rows, SegmentSpec, Table, Update, chunked
 
 FILE = "log.000001"
 ORDERS = Table("shop.orders", key=["id"], id=types.INT, note=types.VARCHAR(40))
@@ -173,6 +174,58 @@ def test_damage_inside_a_row_is_told_after_the_rows_of_all_tables_before_it() ->
         found.extend(FileDecoder(FILE, gtids=True).read(io.BytesIO(content).readinto))
     assert [len(rows_of(found, table)) for table in ("shop.orders", "shop.items")] == [602, 2]
     assert all(changes.gtid is not None for _, changes in found)
+
+
+def labelled(name: str) -> Table:
+    return Table(name, key=["id"], id=types.INT, kind=types.ENUM("a", "b"), note=types.VARCHAR(9))
+
+
+def without_labels(names: tuple[str, ...], changes: Sequence[Change]) -> bytes:
+    """A log in which the last ENUM value of each INSERT has no label."""
+    spec = SegmentSpec([labelled(name) for name in names], list(changes), checksum=False)
+    content = bytearray(spec.to_bytes())
+    for start in [place for place in spec.offsets()[:-1] if content[place + 4] == 30]:
+        end = start + int.from_bytes(content[start + 9 : start + 13], "little")
+        content[end - 3] = 9  # before a note of one letter
+    return bytes(content)
+
+
+@pytest.mark.parametrize("options", [{}, {"gtids": True}, {"partial": True}])
+def test_rows_before_a_value_without_meaning_come_of_every_table(options: dict[str, bool]) -> None:
+    """And the first such value is what is said, however many tables have one."""
+    names = ("shop.labelled", "shop.others")
+    changes = [change for name in names for change in (Rows(name, Insert, [(k, "a", "x") for k in range(9)]), Commit())]
+    content = without_labels(names, changes)
+    found: list[tuple[TableDefinition, Changes]] = []
+    with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 8: shop\.labelled\.kind: ENUM value 9 of 2 labels"):
+        found.extend(FileDecoder(FILE, **options).read(io.BytesIO(content).readinto))  # type: ignore[arg-type]
+    assert [len(rows_of(found, name)) for name in names] == [8, 8]
+    assert all((changes.gtid is not None) == ("gtids" in options) for _, changes in found)
+
+
+def test_a_reader_that_leaves_amid_what_is_handed_out_does_no_harm() -> None:
+    """What it has is not written to when it comes back."""
+    content = SPEC.to_bytes()
+    decoder = FileDecoder(FILE, before="all")
+    list(decoder.feed(content))
+    leaving = decoder.finish()
+    first = next(leaving)
+    del leaving
+    before = first[1].after.to_pylist()
+    list(decoder.feed(content[SPEC.offsets()[2] :]))
+    list(decoder.finish())
+    assert first[1].after.to_pylist() == before
+
+
+def test_what_is_complete_is_not_behind_damage() -> None:
+    spec = replace(SPEC, checksum=False)
+    content = bytearray(spec.to_bytes())
+    first = next(place for place in spec.offsets() if content[place + 4] == 30)
+    content[first + 19 + 8 + 2 + 1 + 1 + 1 + 4] = 200
+    decoder = FileDecoder(FILE)
+    with pytest.raises(DecodeError):
+        list(decoder.read(io.BytesIO(content).readinto))
+    assert decoder.complete <= first
 
 
 def test_blocks_are_handed_out_before_they_are_too_large_together(monkeypatch: pytest.MonkeyPatch) -> None:

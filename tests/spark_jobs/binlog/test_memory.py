@@ -140,7 +140,9 @@ VIEWS: dict[str, Callable[[np.ndarray], Any]] = {
 
 
 @pytest.mark.parametrize("what", VIEWS)
-def test_large_memory_is_taken_again_once_nothing_of_it_lives(what: str) -> None:
+def test_large_memory_is_taken_again_once_nothing_of_it_lives(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as much, or somewhat less; not for a little, which would hold the rest."""
+    monkeypatch.setattr(memory, "_spares", {})
     first = memory.fresh(300_000)
     place = memory.address(first)
     view = VIEWS[what](first)
@@ -148,6 +150,8 @@ def test_large_memory_is_taken_again_once_nothing_of_it_lives(what: str) -> None
     others = [memory.fresh(300_000 - k) for k in range(3)]
     assert place not in [memory.address(other) for other in others]
     del view
+    little = memory.fresh(131_072)
+    assert memory.address(little) != place
     again = memory.fresh(200_000)
     assert (memory.address(again), len(again)) == (place, 200_000)
 

@@ -581,3 +581,30 @@ def test_two_hundred_megabytes_decode_in_bounded_memory() -> None:
             found += sum(len(rows) for rows in changes)
     assert found == 20_000 * times
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+
+
+@pytest.mark.parametrize("change", [Insert, Delete])
+def test_text_of_a_row_that_fails_is_in_no_row_before_it(change: type[Insert | Delete]) -> None:
+    table = Table("shop.t", key=["a"], a=VARCHAR(20), b=VARCHAR(20), c=VARCHAR(20))
+    spec = SegmentSpec([table], [Rows("shop.t", change, [("x", "y", "z"), ("foo", None, "bar")])], checksum=False)
+    content = bytearray(spec.to_bytes())
+    place = content.index(b"\x03bar")
+    content[place] = 200
+    found: list[Changes] = []
+    with pytest.raises(Truncated, match=r"row 1 of shop\.t: c"):
+        found.extend(Decoder(definition_of(bytes(content)), before="all").decode(FILE, 0, None, bytes(content)))
+    assert [row for changes in found for row in changes.after.to_pylist()] == [{"a": "x", "b": "y", "c": "z"}]
+
+
+def test_text_of_an_update_that_fails_is_in_no_row_before_it() -> None:
+    table = Table("shop.t", key=["a"], a=VARCHAR(20), b=VARCHAR(20))
+    pairs = [(("x", "y"), ("v", "w")), (("foo", "foo"), ("foo", "bar"))]
+    spec = SegmentSpec([table], [Rows("shop.t", Update, pairs)], checksum=False)
+    content = bytearray(spec.to_bytes())
+    content[content.index(b"\x03bar")] = 200
+    found: list[Changes] = []
+    with pytest.raises(Truncated, match=r"row 1 of shop\.t: b"):
+        found.extend(Decoder(definition_of(bytes(content)), before="all").decode(FILE, 0, None, bytes(content)))
+    [changes] = found
+    assert changes.before.to_pylist() == [{"a": "x", "b": "y"}]
+    assert changes.after.to_pylist() == [{"a": "v", "b": "w"}]
