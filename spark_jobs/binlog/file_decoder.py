@@ -29,8 +29,9 @@ PASS = 2 << 20
 AT_ONCE = 32 << 20
 """Bytes of log whose rows blocks gather: what Python does a block and a column weighs less the more rows it has."""
 
-HELD = 4 << 20
-"""Bytes of one transaction that are held back until its end is seen; beyond, its changes are handed out before."""
+HELD = 1 << 20
+"""Bytes of one transaction that are held back until its end is seen; beyond, its changes are handed out before. What is
+held back is scanned again."""
 
 
 class FileDecoder:
@@ -63,6 +64,10 @@ class FileDecoder:
         """Offset after the last complete transaction or control event that was decoded."""
         self._handed = 0
         """Offset up to which changes were handed out, those of the transaction that is open there too."""
+        self._last = -1
+        """Whose the last rows are that were chosen from a scan: a row of its transactions, -1 where there were none."""
+        self._is_early = False
+        """Whether rows of the transaction that is open were decoded, which may yet end in a ROLLBACK."""
         # No closure over self: memory as large as a pass would wait for the garbage collector.
         self._new = functools.partial(
             Decoder, before=before, rows=rows, gtids=gtids, partial=partial, exact=True, maps=self._feed.maps
@@ -118,6 +123,8 @@ class FileDecoder:
         if found.base + found.end - ended > HELD:
             ready, done = len(found), found.end
         yield from self._decoded(found, ready)
+        self._is_early &= ended == self._ended  # where none has ended meanwhile
+        self._is_early |= found.base + done > ended and self._last == len(found.transactions) - 1
         self._ended = ended
         if done < found.end:
             self._feed.rewind(done)
@@ -136,6 +143,7 @@ class FileDecoder:
         chosen, groups = np.empty(ready, np.int64), np.empty(ready, np.int64)
         events = found.mark, found.code, found.table, found.transactions, self._by_map
         count, others = kernels.choose_rows(ready, *events, chosen, groups)
+        self._last = int(found.transaction[chosen[count - 1]]) if count else -1
         if others:
             yield from self._handed_out()
             yield from self._decoded_apart(found, ready, others, chosen[:count], groups[:count])
@@ -182,6 +190,8 @@ class FileDecoder:
 
     def _refuse_late(self, found: Scan) -> None:
         """Raises Unsupported where a transaction ends in a ROLLBACK after some of its changes were handed out."""
+        if not self._is_early:
+            return
         flags, starts = found.transactions[:, kernels.TX_FLAGS], found.transactions[:, kernels.TX_START]
         undone = (flags & kernels.TX_ROLLED_BACK != 0) & (flags & kernels.TX_HAS_ROWS != 0) & (starts < found.base)
         for start in starts[undone].tolist():

@@ -4,6 +4,7 @@ import gc
 import io
 import weakref
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pyarrow as pa
@@ -139,6 +140,25 @@ def test_a_rollback_is_never_passed_over(held: int, monkeypatch: pytest.MonkeyPa
     content = replace(SPEC, changes=[*rows, Rollback()]).to_bytes()
     with pytest.raises(Unsupported, match=r"log\.000001:\d+: .*ROLLBACK"):
         in_one_pass(content, 20)
+
+
+@pytest.mark.parametrize("before", [[], [Insert("shop.items", (1, "a")), Commit()], [Insert("shop.items", (1, "a"))]])
+def test_a_rollback_of_rows_that_nobody_wants_is_passed_over(
+    before: list[Change], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large they are, and whatever came before; not where rows that are wanted were handed out with them."""
+    monkeypatch.setattr(file_decoder, "AT_ONCE", 1)
+    monkeypatch.setattr(file_decoder, "HELD", 1)
+    rows = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(50)]) for _ in range(4)]
+    content = replace(SPEC, changes=[*before, *rows, Rollback()]).to_bytes()
+    decoder = FileDecoder(FILE, lambda name: name.table == "items")
+    found: list[tuple[TableDefinition, Changes]] = []
+    with pytest.raises(Unsupported, match="ROLLBACK") if len(before) == 1 else nullcontext():
+        for chunk in chunked(content, 20):
+            found.extend(decoder.feed(chunk))
+        found.extend(decoder.finish())
+        assert decoder.pending == 0
+    assert len(rows_of(found, "shop.items")) == min(len(before), 1)
 
 
 def test_a_large_transaction_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
