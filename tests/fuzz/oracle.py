@@ -10,7 +10,10 @@ Put here: the judges. Not here: where the bytes come from (seeds.py, mutations.p
 import contextlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,9 +21,10 @@ import pyarrow as pa
 
 from spark_jobs.binlog.definitions import definitions_of
 from spark_jobs.binlog.events import list_events, summarize
+from spark_jobs.binlog.file_decoder import FileDecoder
 from spark_jobs.binlog.framing import FormatDescription, TableMaps, open_slice
 from spark_jobs.binlog.rows import Changes, Decoder
-from spark_jobs.binlog.table import TableDefinition, parse_table_map
+from spark_jobs.binlog.table import TableDefinition, TableName, parse_table_map
 from spark_jobs.binlog.transactions import Slicer
 from spark_jobs.binlog.types.base import BadValue, Filled
 from spark_jobs.binlog.types.documents import JSON
@@ -59,11 +63,17 @@ def judge_log(content: bytes) -> None:
     _judge_account(content)
     slices = _slices(content)
     maps = TableMaps()
+    passes = [_in_one_pass(content, partial=partial) for partial in (False, True)]
     with refusing():
         scanner, _ = open_slice(FILE, 0, None, content, maps)
         definitions = list(_definitions(maps, scanner.format))
-        for definition in definitions[:_TABLES]:
-            _judge_rows(content, slices, definition)
+        found = [(definition, _judge_rows(content, slices, definition)) for definition in definitions[:_TABLES]]
+        for one, (definition, rows) in product(passes, found):
+            if one.is_whole and rows is not None:
+                _judge_pass(one, definition, rows)
+        read = {definition.name for definition, rows in found if rows is not None}
+        if read and read == passes[True].tables and not passes[True].is_whole:
+            raise Wrong("all tables at once are refused, and each by itself is read")
     peak = pa.default_memory_pool().max_memory()
     if peak > max(before, MOST_MEMORY):
         raise Wrong(f"{peak} bytes of memory for {len(content)} bytes of log")
@@ -123,7 +133,50 @@ def _definitions(maps: TableMaps, head: FormatDescription) -> Iterator[TableDefi
                 yield definition
 
 
-def _judge_rows(content: bytes, slices: list[dict[str, Any]], definition: TableDefinition) -> None:
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """What the decoder of all tables at once gave: rows before ``stop`` by table, all if ``is_whole``."""
+
+    is_whole: bool
+    tables: set[TableName]
+    rows: dict[TableName, list[tuple[object, ...]]]
+    stop: int
+
+
+def _in_one_pass(content: bytes, *, partial: bool) -> _Pass:
+    decoder = FileDecoder(FILE, before="all", rows=5, partial=partial)
+    rows: defaultdict[TableName, list[tuple[object, ...]]] = defaultdict(list)
+    is_whole = False
+    with refusing():
+        for piece in (*chunked(content, 500), b""):
+            for definition, changes in decoder.feed(piece) if piece else decoder.finish():
+                changes.after.validate(full=True)
+                changes.before.validate(full=True)
+                rows[definition.name] += _listed(changes)
+        is_whole = True
+    return _Pass(is_whole, {TableName(*name) for name in decoder._feed.maps.names}, rows, decoder.complete)
+
+
+def _judge_pass(one: _Pass, definition: TableDefinition, expected: list[tuple[object, ...]]) -> None:
+    """Whether all tables at once gave what one table by itself does."""
+    found = sorted(one.rows[definition.name], key=_place)
+    there = [row for row in sorted(expected, key=_place) if _place(row)[0] < one.stop]
+    if found != there:
+        raise Wrong(f"not what one table by itself is, of {definition}: {found} {there}")
+
+
+def _place(row: tuple[object, ...]) -> tuple[int, int]:
+    """Offset and ordinal of a listed row."""
+    offset, ordinal = row[1:3]
+    assert isinstance(offset, int)
+    assert isinstance(ordinal, int)
+    return offset, ordinal
+
+
+def _judge_rows(
+    content: bytes, slices: list[dict[str, Any]], definition: TableDefinition
+) -> list[tuple[object, ...]] | None:
+    """All rows of a table, if they can be read to the end."""
     whole, complete = _decoded(Decoder(definition, before="all", rows=5, partial=True), content)
     if complete and _twin_reads(definition):
         with contextlib.suppress(AssertionError, KeyError, IndexError, ValueError, OverflowError, UnicodeDecodeError):
@@ -144,6 +197,7 @@ def _judge_rows(content: bytes, slices: list[dict[str, Any]], definition: TableD
                     transaction_start=row["transaction_start"],
                 ):
                     pass
+    return [row for changes in whole for row in _listed(changes)] if complete else None
 
 
 def _judge_what_a_slice_says(row: dict[str, Any]) -> None:
