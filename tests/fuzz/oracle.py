@@ -71,8 +71,8 @@ def judge_log(content: bytes) -> None:
         for one, (definition, rows) in product(passes, found):
             if one.is_whole and rows is not None:
                 _judge_pass(one, definition, rows)
-        read = {definition.name for definition, rows in found if rows is not None}
-        if read and read == passes[True].tables and not passes[True].is_whole:
+        read = [definition.name for definition, rows in found if rows is not None]
+        if read and read == passes[True].tables and not passes[True].is_whole:  # each with a single table map
             raise Wrong("all tables at once are refused, and each by itself is read")
     peak = pa.default_memory_pool().max_memory()
     if peak > max(before, MOST_MEMORY):
@@ -138,7 +138,7 @@ class _Pass:
     """What the decoder of all tables at once gave: rows before ``stop`` by table, all if ``is_whole``."""
 
     is_whole: bool
-    tables: set[TableName]
+    tables: list[TableName]
     rows: dict[TableName, list[tuple[object, ...]]]
     stop: int
 
@@ -154,7 +154,7 @@ def _in_one_pass(content: bytes, *, partial: bool) -> _Pass:
                 changes.before.validate(full=True)
                 rows[definition.name] += _listed(changes)
         is_whole = True
-    return _Pass(is_whole, {TableName(*name) for name in decoder._feed.maps.names}, rows, decoder.complete)
+    return _Pass(is_whole, [TableName(*name) for name in decoder._feed.maps.names], rows, decoder.complete)
 
 
 def _judge_pass(one: _Pass, definition: TableDefinition, expected: list[tuple[object, ...]]) -> None:
@@ -255,8 +255,8 @@ def _comparable(row: slow_decoder.Row) -> tuple[object, ...]:
 
 
 def _plain(image: Sequence[object]) -> list[object]:
-    """NaN equals itself here, -0.0 and 0.0 differ; a value that is not there is null."""
-    return [repr(value) if isinstance(value, float) else None if value is ... else value for value in image]
+    """NaN equals itself here, in a vector too, -0.0 and 0.0 differ; a value that is not there is null."""
+    return [repr(value) if isinstance(value, float | list) else None if value is ... else value for value in image]
 
 
 def judge_document(content: bytes) -> None:
