@@ -99,7 +99,6 @@ class Plan:
     """A definition compiled: the kernel's steps, the sizes of buffers, and how each column is finished."""
 
     def __init__(self, definition: TableDefinition, before: Literal["key", "all"]) -> None:
-        self.definition = definition
         self.names = definition.column_names()
         self.readings = [_reading(definition, ordinal) for ordinal in range(len(definition.columns))]
         count = len(self.readings)

@@ -275,13 +275,11 @@ class _Function:
 
     def prefetch(self, address: Any) -> None:
         """Asks for a cache line that will be written to."""
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), number, number, number])
-        function = self.builder.module.globals.get("llvm.prefetch.p0i8") or ir.Function(
-            self.builder.module, kind, "llvm.prefetch.p0i8"
-        )
-        numbers = [ir.Constant(number, value) for value in (1, 3, 1)]
-        self.builder.call(function, [self.pointer(address, _BYTE), *numbers])
+        byte, number = _BYTE.as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = self.builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        to_write, kept, of_data = (ir.Constant(number, value) for value in (1, 3, 1))
+        self.builder.call(function, [self.pointer(address, _BYTE), to_write, kept, of_data])
 
     def clear(self, target: Any, length: Any) -> None:
         memset = self.builder.module.declare_intrinsic("llvm.memset", [_BYTE.as_pointer(), _WORD])

@@ -315,14 +315,18 @@ def _crc_rest(address: int, count: int, state: int) -> Any:
     return state
 
 
-def _fold(builder: Any, value: Any, constants: Any, following: Any) -> Any:
-    """128 bits moved on by the constants' distance, plus the 128 bits found there."""
+def _times(builder: Any, left: Any, right: Any, halves: int) -> Any:
+    """The product of polynomials: of the low 64 bits of both (halves 0x00) or the high ones (0x11)."""
     pair, byte = ir.VectorType(ir.IntType(64), 2), ir.IntType(8)
     multiply = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(pair, [pair, pair, byte]), "llvm.x86.pclmulqdq"
     )
-    low = builder.call(multiply, [value, constants, ir.Constant(byte, 0x00)])
-    high = builder.call(multiply, [value, constants, ir.Constant(byte, 0x11)])
+    return builder.call(multiply, [left, right, ir.Constant(byte, halves)])
+
+
+def _fold(builder: Any, value: Any, constants: Any, following: Any) -> Any:
+    """128 bits moved on by the constants' distance, plus the 128 bits found there."""
+    low, high = (_times(builder, value, constants, halves) for halves in (0x00, 0x11))
     return builder.xor(builder.xor(low, high), following)
 
 
@@ -358,12 +362,7 @@ def _reduce(builder: Any, value: Any) -> Any:
     zeros, even = ir.Constant(quad, [0] * 4), ir.Constant(quad, [0xFFFFFFFF, 0, 0xFFFFFFFF, 0])
 
     def times(left: Any, constant: int) -> Any:
-        """The product of the low 64 bits."""
-        byte = ir.IntType(8)
-        multiply = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(pair, [pair, pair, byte]), "llvm.x86.pclmulqdq"
-        )
-        return builder.call(multiply, [left, ir.Constant(pair, [constant, 0]), ir.Constant(byte, 0x00)])
+        return _times(builder, left, ir.Constant(pair, [constant, 0]), 0x00)
 
     def shifted(left: Any, words: int) -> Any:
         mask = ir.Constant(ir.VectorType(number, 4), [min(k + words, 4) for k in range(4)])
@@ -417,7 +416,6 @@ def _folding(lanes: int) -> Any:
     return fold
 
 
-_WIDE = 64
 _fold_wide = _folding(4)
 _fold_narrow = _folding(1)
 
@@ -450,7 +448,7 @@ def _crc_folded(address: int, count: int, state: Any) -> Any:
         low = low << np.uint64(128 - 8 * head)
     address += head
     count -= head
-    if count >= _WIDE:
+    if count >= 64:
         return _fold_wide(low, high, address, count)
     return _fold_narrow(low, high, address, count)
 

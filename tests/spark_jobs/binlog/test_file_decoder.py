@@ -39,6 +39,11 @@ SPEC = SegmentSpec(
 )
 
 
+NOTE = 19 + 8 + 2 + 1 + 1 + 1 + 4
+"""Where the first row's note begins, with its length, in a row event of one image: behind header, table id and flags,
+extra data, column count, bitmap, null bits and id."""
+
+
 def rows_of(found: list[tuple[TableDefinition, Changes]], table: str) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for definition, changes in found:
@@ -188,7 +193,7 @@ def test_damage_inside_a_row_is_told_after_the_rows_of_all_tables_before_it() ->
     spec = replace(SPEC, checksum=False)
     content = bytearray(spec.to_bytes())
     deletes = [place for place in spec.offsets()[:-1] if content[place + 4] == 32]
-    content[deletes[-1] + 19 + 8 + 2 + 1 + 1 + 1 + 4] = 200  # the length of the note
+    content[deletes[-1] + NOTE] = 200
     found: list[tuple[TableDefinition, Changes]] = []
     with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 0 of shop\.items: note"):
         found.extend(FileDecoder(FILE, gtids=True).read(io.BytesIO(content).readinto))
@@ -241,7 +246,7 @@ def test_what_is_complete_is_not_behind_damage() -> None:
     spec = replace(SPEC, checksum=False)
     content = bytearray(spec.to_bytes())
     first = next(place for place in spec.offsets() if content[place + 4] == 30)
-    content[first + 19 + 8 + 2 + 1 + 1 + 1 + 4] = 200
+    content[first + NOTE] = 200
     decoder = FileDecoder(FILE)
     with pytest.raises(DecodeError):
         list(decoder.read(io.BytesIO(content).readinto))
