@@ -119,7 +119,7 @@ pictures: java $(DEV) delta ## the pictures in docs anew: those that the browser
 
 .PHONY: clean
 clean: ## removes what was made in this tree: .venv, caches, demo; the user's cache stays
-	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz .soak
+	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz .soak .ci/log
 	find . -name __pycache__ -not -path './.git/*' -type d -exec rm -rf {} +
 
 # Set-up

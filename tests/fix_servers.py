@@ -3,10 +3,9 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
-from _pytest.terminal import TerminalReporter
 
 from spark_jobs.demo.server import Build, MySQLServer
 from spark_jobs.errors import ConfigError
@@ -28,7 +27,6 @@ TELLING = (
     ("mariadb-11.8", "FULL"),
 )
 """Servers, and how much of tables their logs tell (binlog_row_metadata); MySQL 5.7 has no choice: their types."""
-_SUMMARIES = pytest.StashKey[list[str]]()
 
 
 def build_or_skip(name: str) -> Build:
@@ -90,28 +88,3 @@ def telling(server: MySQLServer, metadata: str | None) -> Iterator[None]:
         cursor.execute(f"SET GLOBAL binlog_row_metadata = '{metadata}'")
         yield
         cursor.execute(f"SET GLOBAL binlog_row_metadata = '{kept}'")
-
-
-@pytest.fixture(scope="session")
-def summary(pytestconfig: pytest.Config) -> list[str]:
-    """Lines that the run prints at its end, whatever its verbosity."""
-    return pytestconfig.stash.setdefault(_SUMMARIES, [])
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """One process of several hands its lines to the one that prints."""
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["summaries"] = session.config.stash.get(_SUMMARIES, [])
-
-
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
-def pytest_testnodedown(node: Any) -> None:
-    handed_on = getattr(node, "workeroutput", {}).get("summaries", [])
-    node.config.stash.setdefault(_SUMMARIES, []).extend(handed_on)
-
-
-def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    if lines := config.stash.get(_SUMMARIES, []):
-        terminalreporter.section("compared with real servers")
-        for line in lines:
-            terminalreporter.write_line(line)

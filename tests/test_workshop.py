@@ -1,8 +1,11 @@
 """The tree, its locks and its commands, held together. Put here: what no module's own test can see."""
 
 import ast
+import os
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -90,7 +93,28 @@ def test_help_lists_every_target() -> None:
     assert {"demo", "test", "test-fast", "lint", "dev", "bench", "lock", "clean"} <= targets
 
 
-def test_continuous_integration_runs_all_there_is() -> None:
-    script = ROOT / ".ci" / "run"
-    assert script.stat().st_mode & 0o111
-    assert "make test\n" in script.read_text()
+def continuous_integration(folder: Path, makefile: str) -> subprocess.CompletedProcess[str]:
+    (folder / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", folder / ".ci" / "run")
+    (folder / "Makefile").write_text(makefile)
+    (folder / "chromedriver").symlink_to("/bin/true")  # a browser is here, so that none is installed
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    command = [folder / ".ci" / "run"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PATH": path})
+
+
+def test_continuous_integration_runs_all_there_is(tmp_path: Path) -> None:
+    ran = continuous_integration(tmp_path, "%:\n\t@echo first of $@; echo last of $@\n")
+    ended = re.findall(r"^= (.*): \d+ minutes, exit status 0$", ran.stdout, re.MULTILINE)
+    assert (ended, ran.returncode) == (["make test", "make test-faults", "make test-checked"], 0), ran.stdout
+    assert "last of test-checked" in ran.stdout
+    assert "first of" not in ran.stdout
+
+
+def test_continuous_integration_says_what_failed_in_few_words(tmp_path: Path) -> None:
+    long = "print('installing\\n' * 9999 + '=== FAILURES ===\\nat a place\\n' + 'a page\\n' * 9999 + 'FAILED a_test')"
+    ran = continuous_integration(tmp_path, f'test:\n\t@{sys.executable} -c "{long}"; exit 1\n')
+    assert (ran.returncode, "at a place" in ran.stdout, "FAILED a_test" in ran.stdout) == (2, True, True)
+    assert "exit status 2" in ran.stdout
+    assert "test-faults" not in ran.stdout
+    assert len(ran.stdout) < 10_000
