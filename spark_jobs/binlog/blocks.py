@@ -96,7 +96,10 @@ _seen: dict[tuple[tuple[Step, ...], ...], _Seen] = {}
 
 
 class Plan:
-    """A definition compiled: the kernel's steps, the sizes of buffers, and how each column is finished."""
+    """A definition compiled: the kernel's steps, the sizes of buffers, and how each column is finished.
+
+    Decoders of one definition share it (``plan_of``), those of other threads too.
+    """
 
     def __init__(self, definition: TableDefinition, before: Literal["key", "all"]) -> None:
         self.names = definition.column_names()
@@ -113,7 +116,6 @@ class Plan:
         self.variable = np.flatnonzero((self.is_text == 1) & (self.bounded == 0))
         self.kept_before = count + np.array(self.kept[BEFORE], np.int64)
         self._code: Code | None = None
-        self._scratch: tuple[Numbers, Numbers] | None = None
 
     def _compile(self, program: int, ordinal: int, reading: Reading) -> None:
         kept = ordinal in self.kept[program]
@@ -128,9 +130,9 @@ class Plan:
 
     def code_addresses(self) -> tuple[int, int]:
         """Of code generated for this table's rows and updates, once so many have come that it is worth it; else 0."""
+        if self.seen.rows < WORTH_CODE or kernels.CHECKED:
+            return 0, 0
         if self._code is None:
-            if self.seen.rows < WORTH_CODE or kernels.CHECKED:
-                return 0, 0
             self._code = code_of(*self.programs)
         return self._code.row, self._code.update
 
@@ -171,17 +173,31 @@ class Plan:
             self.seen.expected[: len(used)] = found * 1.125
             self.seen.layout = None
 
-    def scratch(self, rows: int) -> tuple[Numbers, Numbers]:
-        """Null bits [program, row, word] and the event of each row, for the block that is being filled alone."""
-        if self._scratch is None or len(self._scratch[1]) < rows:
-            self._scratch = fresh(16 * rows * self.words).view(np.uint64), fresh(4 * rows).view(np.int32)
-        nulls, source = self._scratch
-        return nulls[: 2 * rows * self.words].reshape(2, rows, self.words), source[:rows]
-
     def absent(self, rows: int) -> pa.RecordBatch:
         """The before images of rows that have none."""
         arrays = [_nulls(self.readings[ordinal].arrow, rows) for ordinal in self.kept[BEFORE]]
         return pa.RecordBatch.from_arrays(arrays, [self.names[ordinal] for ordinal in self.kept[BEFORE]])
+
+
+@lru_cache(maxsize=1024)
+def plan_of(definition: TableDefinition, before: Literal["key", "all"]) -> Plan:
+    """The same for the same: every file of a server brings its tables anew. Raises Unsupported."""
+    return Plan(definition, before)
+
+
+class Scratch:
+    """What a block needs only while it is filled: a decoder's blocks, one after the other, write it over."""
+
+    def __init__(self) -> None:
+        self._nulls: Numbers = np.empty(0, np.uint64)
+        self._source: Numbers = np.empty(0, np.int32)
+
+    def of(self, rows: int, words: int) -> tuple[Numbers, Numbers]:
+        """Null bits [program, row, word] and the event of each row."""
+        count = 2 * rows * words
+        if len(self._nulls) < count or len(self._source) < rows:
+            self._nulls, self._source = fresh(8 * count).view(np.uint64), fresh(4 * rows).view(np.int32)
+        return self._nulls[:count].reshape(2, rows, words), self._source[:rows]
 
 
 def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
@@ -221,7 +237,9 @@ def _reading(definition: TableDefinition, ordinal: int) -> Reading:
 class Block:
     """The buffers of one block of at most ``rows`` changes: parts of one allocation."""
 
-    def __init__(self, plan: Plan, file: str, rows: int, room: int, cells: Numbers, *, partial: bool) -> None:
+    def __init__(  # noqa: PLR0913 - what it is of, how large, and what of it is the decoder's
+        self, plan: Plan, file: str, rows: int, room: int, cells: Numbers, scratch: Scratch, *, partial: bool
+    ) -> None:
         """room: bytes of text for one event, on top of what a block is expected to have.
 
         cells: where the kernel finds it described; partial: whether it takes images without all columns.
@@ -238,7 +256,7 @@ class Block:
         self.steps[:, :, kernels.STEP_TEXT] = layout.places[:, 1] + address
         self.steps[:, :, kernels.STEP_CAPACITY] = layout.sizes[:, 1]
         self.marked = np.zeros((2, len(plan.readings)), np.uint8)
-        self.nulls, self.source = plan.scratch(rows)
+        self.nulls, self.source = scratch.of(rows, plan.words)
         self._describe(rows, [place + address for place in self.own], partial=partial)
 
     def _describe(self, rows: int, own: list[int], *, partial: bool) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.blocks import BEFORE, ROW, TEXT_SLACK, Block, Plan
+from spark_jobs.binlog.blocks import BEFORE, ROW, TEXT_SLACK, Block, Plan, Scratch, plan_of
 from spark_jobs.binlog.compression import PADDING
 from spark_jobs.binlog.framing import HEADER, Bytes, FormatDescription, Scan, TableMaps, empty_scan, open_slice
 from spark_jobs.binlog.memory import rounded
@@ -295,6 +295,7 @@ class Decoder:
         self._mine: dict[int, bool] = {}
         self._others: dict[int, TableDefinition] = {}
         self._plan: Plan | None = None
+        self._scratch = Scratch()
         self._block: Block | None = None
         """Open while rows go into it."""
         self.cells = np.zeros(kernels.B_CELLS, np.int64)
@@ -492,7 +493,7 @@ class Decoder:
         # A block that is empty has room for the text of this event, whatever it is.
         room = rounded(int(events.lengths[event]) + TEXT_SLACK)
         rows = self._plan.rows(self._rows)
-        self._block = Block(self._plan, events.file, rows, room, self.cells, partial=self._partial)
+        self._block = Block(self._plan, events.file, rows, room, self.cells, self._scratch, partial=self._partial)
 
     @property
     def size(self) -> int:
@@ -501,7 +502,7 @@ class Decoder:
 
     def _compiled(self, where: str) -> Plan:
         try:
-            return Plan(self.definition, self._before)
+            return plan_of(self.definition, self._before)
         except Unsupported as error:
             raise Unsupported(f"{where}: {error}") from None
 

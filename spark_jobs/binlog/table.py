@@ -10,6 +10,7 @@ Put here: definitions and how they are read from TABLE_MAP. Not here: definition
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -162,16 +163,17 @@ def parse_table_map(event: bytes, head: FormatDescription, where: str) -> TableD
     except (IndexError, UnicodeDecodeError):
         raise DecodeError(f"{where}: TABLE_MAP: no schema and table name in it") from None
     try:
-        return _parse_body(name, body, head)
+        return _parse_body(name, body[8:], head.flavor == "mariadb", _year_counts(head))
     except DecodeError as error:
         raise type(error)(f"{where}: TABLE_MAP of {name}: {error}") from None
     except (ValueError, IndexError, KeyError) as error:
         raise DecodeError(f"{where}: TABLE_MAP of {name}: its metadata does not fit its columns ({error!r})") from None
 
 
-def _parse_body(name: TableName, body: bytes, head: FormatDescription) -> TableDefinition:
+@lru_cache(maxsize=1024)
+def _parse_body(name: TableName, body: bytes, is_mariadb: bool, year_counts: tuple[bool, ...]) -> TableDefinition:
+    """body: behind the table's id and the flags. Every file of a server brings its tables anew."""
     wire = _Bytes(body)
-    wire.take(8)
     for _ in ("schema", "table"):
         wire.take(wire.number(1) + 1)
     count = wire.packed()
@@ -179,9 +181,9 @@ def _parse_body(name: TableName, body: bytes, head: FormatDescription) -> TableD
         raise DecodeError(f"{count} columns; servers have 1 to {_MOST_COLUMNS}")
     codes = wire.take(count)
     columns = _plain_columns(codes, _Bytes(wire.text()), wire.take((len(codes) + 7) // 8))
-    if head.flavor != "mariadb":  # there, old temporal types may have a fraction that the log does not tell
+    if not is_mariadb:  # there, old temporal types may have a fraction that the log does not tell
         columns = [replace(c, declared=c.type.sql(c)) if c.type_code in OLD_TWINS.values() else c for c in columns]
-    return _Metadata(name, columns, head.flavor == "mariadb", _year_counts(head)).read(wire)
+    return _Metadata(name, columns, is_mariadb, year_counts).read(wire)
 
 
 _MOST_COLUMNS = 4096

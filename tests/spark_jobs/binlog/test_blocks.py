@@ -26,6 +26,7 @@ TABLE = Table(
 @pytest.fixture(autouse=True)
 def _nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "_seen", {})
+    blocks.plan_of.cache_clear()
 
 
 def row(number: int, note: str = "x") -> tuple[object, ...]:

@@ -162,6 +162,7 @@ def test_code_waits_until_rows_are_many() -> None:
     content = SegmentSpec([TABLE], [Rows("shop.random", Insert, USUAL)]).to_bytes()
     generated.code_of.cache_clear()
     blocks._seen.clear()
+    blocks.plan_of.cache_clear()
     with worth_code(120):
         for expected in (0, 0, 0, 1, 1):
             decoded(content, definition_of(content, "shop.random"), 16384, "all")
