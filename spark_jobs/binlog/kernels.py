@@ -1410,23 +1410,32 @@ def gather_rows(
     transactions: Array,
     base: int,
     checksum: int,
-    lengths: Array,
+    address: int,
+    readable: int,
+    gathered: Array,
     chosen_codes: Array,
-    offsets: Array,
-    commits: Array,
     chosen_owners: Array,
-) -> None:
-    """What the row kernel wants to know of the chosen events of a scan, in one pass over them.
+) -> Any:
+    """What the row kernel wants to know of the chosen events of a scan; the first that ends beyond ``readable``.
 
-    places, sizes, codes, owners, transactions: as scan filled them; base, checksum: as scan got them.
+    places, sizes, codes, owners, transactions: as scan filled them; base, checksum: as scan got them; address: of the
+    buffer's first byte; readable: offset in it. gathered: [5, n] addresses, lengths without a checksum, offsets in the
+    file, commit times, zeros.
     """
+    late = len(chosen)
     for k in range(len(chosen)):
         event = chosen[k]
-        lengths[k] = sizes[event] - checksum
+        length = sizes[event] - checksum
+        gathered[0, k] = address + places[event]
+        gathered[1, k] = length
+        gathered[2, k] = base + places[event]
+        gathered[3, k] = transactions[owners[event], TX_COMMITTED]
+        gathered[4, k] = 0
         chosen_codes[k] = codes[event]
-        offsets[k] = base + places[event]
-        commits[k] = transactions[owners[event], TX_COMMITTED]
         chosen_owners[k] = owners[event]
+        if places[event] + length > readable and late == len(chosen):
+            late = k
+    return late
 
 
 @kernel

@@ -117,19 +117,16 @@ class Origin:
 def outer_events(file: str, found: Scan, chosen: Numbers, footer: int, groups: Numbers | None = None) -> RowEvents:
     """Row events that stand in the scanned bytes themselves; chosen: their indices, in log order."""
     count = len(chosen)
-    zeros = np.zeros(count, np.int64)
-    lengths, offsets, commits = (np.empty(count, np.int64) for _ in range(3))
-    codes, transactions = np.empty(count, np.uint8), np.empty(count, np.int32)
-    scanned = (found.offset, found.length, found.code, found.transaction, found.transactions, found.base, footer)
-    kernels.gather_rows(chosen, *scanned, lengths, codes, offsets, commits, transactions)
-    addresses = offsets + (found.address - found.base)
+    gathered, codes, transactions = np.empty((5, count), np.int64), np.empty(count, np.uint8), np.empty(count, np.int32)
+    scanned = found.offset, found.length, found.code, found.transaction, found.transactions, found.base, footer
+    readable = len(found.buffer) - PADDING
+    late = kernels.gather_rows(chosen, *scanned, found.address, readable, gathered, codes, transactions)
+    addresses, lengths, offsets, commits, zeros = gathered
     kept: list[object] = [found.buffer]
-    some = max(0, count - PADDING)  # no more of them can end so near the end
-    late = some + np.flatnonzero((offsets + lengths)[some:] + footer + PADDING > found.base + len(found.buffer))
-    if len(late):
-        first = int(offsets[late[0]]) - found.base
+    if late < count:
+        first = int(offsets[late]) - found.base
         tail = np.concatenate([found.buffer[first:], np.zeros(PADDING, np.uint8)])
-        addresses[late] += kernels.address_of(tail) - found.address - first
+        addresses[late:] += kernels.address_of(tail) - found.address - first
         kept.append(tail)
     groups = zeros if groups is None else groups
     return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, zeros, groups, kept)
