@@ -113,8 +113,9 @@ class Plan:
             self._compile(program, ordinal, self.readings[ordinal])
         self.programs = tuple(_generated(self.steps[program], definition) for program in (ROW, BEFORE))
         self.seen = _seen.setdefault(self.programs, _Seen(np.full((2, count), 32.0)))
-        self.variable = np.flatnonzero((self.is_text == 1) & (self.bounded == 0))
-        self.kept_before = count + np.array(self.kept[BEFORE], np.int64)
+        self._variable = np.flatnonzero((self.is_text == 1) & (self.bounded == 0))
+        self._kept_before = count + np.array(self.kept[BEFORE], np.int64)
+        self.cells = self._cells()
         self._code: Code | None = None
 
     def _compile(self, program: int, ordinal: int, reading: Reading) -> None:
@@ -127,6 +128,14 @@ class Plan:
             self.widths[program, ordinal] = reading.width
             self.is_text[program, ordinal] = reading.is_text
             self.bounded[program, ordinal] = reading.bounded
+
+    def _cells(self) -> Numbers:
+        """What describes every block of the table to the kernel."""
+        cells = np.zeros(kernels.B_CELLS, np.int64)
+        cells[kernels.B_COLUMNS], cells[kernels.B_WORDS] = len(self.readings), self.words
+        cells[kernels.B_VARIABLE], cells[kernels.B_VARIABLES] = kernels.address_of(self._variable), len(self._variable)
+        cells[kernels.B_KEPT], cells[kernels.B_KEPTS] = kernels.address_of(self._kept_before), len(self._kept_before)
+        return cells
 
     def code_addresses(self) -> tuple[int, int]:
         """Of code generated for this table's rows and updates, once so many have come that it is worth it; else 0."""
@@ -261,14 +270,10 @@ class Block:
 
     def _describe(self, rows: int, own: list[int], *, partial: bool) -> None:
         plan, cells, address = self.plan, self.cells, kernels.address_of
-        cells[:] = 0
+        cells[:] = plan.cells
         cells[kernels.B_CAPACITY] = rows
-        cells[kernels.B_COLUMNS] = len(plan.readings)
-        cells[kernels.B_WORDS] = plan.words
         cells[kernels.B_STEPS] = address(self.steps)
         cells[kernels.B_NULLS] = address(self.nulls)
-        cells[kernels.B_VARIABLE], cells[kernels.B_VARIABLES] = address(plan.variable), len(plan.variable)
-        cells[kernels.B_KEPT], cells[kernels.B_KEPTS] = address(plan.kept_before), len(plan.kept_before)
         cells[kernels.B_MARKED] = address(self.marked)
         cells[[kernels.B_PLACES, kernels.B_COMMITTED, kernels.B_ORDINALS, kernels.B_OPS]] = own[: len(_OWN)]
         cells[kernels.B_SOURCES] = address(self.source)

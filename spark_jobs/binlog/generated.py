@@ -338,7 +338,7 @@ def _field(f: _Function, packed: Any, shift: int, bits: int) -> Any:
 def _days(f: _Function, month: Any, day: Any) -> Any:
     """Days since 1970 of a day in a month counted as kernels.MONTH_START has it; leaves where there is none such."""
     b = f.builder
-    starts, lengths = (kernels.address_of(table) for table in (kernels.MONTH_START, kernels.MONTH_LENGTH))
+    starts, lengths = kernels.CALENDAR
     f.leave_if(b.icmp_unsigned(">", day, f.load(8, f.add(month, lengths))))
     f.leave_if(b.icmp_unsigned("==", day, f.word(0)))
     start = b.trunc(f.load(32, f.add(b.shl(month, f.word(2)), starts)), ir.IntType(32))

@@ -1762,6 +1762,8 @@ def _calendar() -> tuple[np.ndarray[Any, np.dtype[np.int32]], np.ndarray[Any, np
 
 
 MONTH_START, MONTH_LENGTH = _calendar()
+CALENDAR: tuple[int, int] = address_of(MONTH_START), address_of(MONTH_LENGTH)
+"""Addresses of both."""
 
 
 @kernel

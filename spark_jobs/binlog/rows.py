@@ -564,9 +564,8 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterat
     size = sum(decoder.size for decoder in decoders)
     state = np.zeros(kernels.R_CELLS, np.int64)
     columns = events.addresses, events.lengths, events.offsets, events.commits, events.leads, events.groups
-    tables = kernels.address_of(kernels.MONTH_START), kernels.address_of(kernels.MONTH_LENGTH)
     try:
-        while reason := int(kernels.decode_rows(*columns, blocks, state, *tables)):
+        while reason := int(kernels.decode_rows(*columns, blocks, state, *kernels.CALENDAR)):
             event = int(state[kernels.R_EVENT])
             decoder = decoders[events.groups[event]]
             if reason != kernels.BLOCK_FULL:

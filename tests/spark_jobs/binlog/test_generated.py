@@ -153,6 +153,7 @@ def test_usual_rows_are_taken_by_the_code(changes: list[Any], taken: int, monkey
 def test_code_is_made_once_for_a_layout() -> None:
     content = SegmentSpec([TABLE], [Rows("shop.random", Insert, USUAL)]).to_bytes()
     generated.code_of.cache_clear()
+    blocks.plan_of.cache_clear()
     for _ in range(3):
         both_ways(content, 16384)
     assert generated.code_of.cache_info().misses == 1
