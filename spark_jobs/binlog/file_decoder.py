@@ -23,11 +23,14 @@ from spark_jobs.binlog.rows import Changes, Decoder, Origin, fill, outer_events,
 from spark_jobs.binlog.table import TableDefinition, TableName, parse_table_map
 from spark_jobs.errors import DecodeError, Unsupported
 
-PASS = 2 << 20
+PASS = 4 << 20
 """Bytes read, scanned and decoded at once: what one step has touched is in the cache for the next one."""
 
-AT_ONCE = 32 << 20
+GATHERED = 64 << 20
 """Bytes of log whose rows blocks gather: what Python does a block and a column weighs less the more rows it has."""
+
+AT_ONCE = 32 << 20
+"""Bytes of a pass whose rows are decoded a table at a time, into blocks that end with it."""
 
 HELD = 1 << 20
 """Bytes of one transaction that are held back until its end is seen; beyond, its changes are handed out before. What is
@@ -108,7 +111,7 @@ class FileDecoder:
         try:
             for found in scans:
                 yield from self._advance(found)
-                if self._feed.base - self._handed >= AT_ONCE:
+                if self._feed.base - self._handed >= GATHERED:
                     yield from self._handed_out()
         except DecodeError:
             with suppress(DecodeError):  # what is wrong in a block is not what stopped first

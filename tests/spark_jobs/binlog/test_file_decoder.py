@@ -102,10 +102,16 @@ def by_slices(content: bytes, definition: TableDefinition) -> list[tuple[TableDe
     ]
 
 
+def small_passes(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Whatever a pass does, it does after so many bytes."""
+    monkeypatch.setattr(file_decoder, "AT_ONCE", size)
+    monkeypatch.setattr(file_decoder, "GATHERED", size)
+
+
 @pytest.mark.parametrize("at_once, held", [(1, 1), (1, 1 << 20), (100, 2000), (5000, 1), (1 << 20, 1 << 20)])
 @pytest.mark.parametrize("size", [37, 1000, 1 << 20])
 def test_same_as_slices(at_once: int, held: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_decoder, "AT_ONCE", at_once)
+    small_passes(monkeypatch, at_once)
     monkeypatch.setattr(file_decoder, "HELD", held)
     content = SPEC.to_bytes()
     found = in_one_pass(content, size)
@@ -139,7 +145,7 @@ def test_a_table_that_changes_has_a_decoder_for_each_layout() -> None:
 @pytest.mark.parametrize("held", [1, 1 << 20])
 def test_a_rollback_is_never_passed_over(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither where it is seen with the rows, nor where these were handed out before."""
-    monkeypatch.setattr(file_decoder, "AT_ONCE", 1)
+    small_passes(monkeypatch, 1)
     monkeypatch.setattr(file_decoder, "HELD", held)
     rows = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(50)]) for _ in range(4)]
     content = replace(SPEC, changes=[*rows, Rollback()]).to_bytes()
@@ -152,7 +158,7 @@ def test_a_rollback_of_rows_that_nobody_wants_is_passed_over(
     before: list[Change], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However large they are, and whatever came before; not where rows that are wanted were handed out with them."""
-    monkeypatch.setattr(file_decoder, "AT_ONCE", 1)
+    small_passes(monkeypatch, 1)
     monkeypatch.setattr(file_decoder, "HELD", 1)
     rows = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(50)]) for _ in range(4)]
     content = replace(SPEC, changes=[*before, *rows, Rollback()]).to_bytes()
@@ -167,7 +173,7 @@ def test_a_rollback_of_rows_that_nobody_wants_is_passed_over(
 
 
 def test_a_large_transaction_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_decoder, "AT_ONCE", 1)
+    small_passes(monkeypatch, 1)
     monkeypatch.setattr(file_decoder, "HELD", 1000)
     rows = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(50)]) for _ in range(4)]
     decoder = FileDecoder(FILE)
@@ -179,7 +185,7 @@ def test_a_large_transaction_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_damage_is_told_after_what_stands_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_decoder, "AT_ONCE", 1)
+    small_passes(monkeypatch, 1)
     content = bytearray(SPEC.to_bytes())
     content[-40] ^= 1
     found: list[tuple[TableDefinition, Changes]] = []
