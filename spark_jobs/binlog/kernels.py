@@ -286,12 +286,24 @@ _CRC = _crc_tables()
 HAS_CLMUL = bool(llvmlite.binding.get_host_cpu_features().get("pclmul")) and not CHECKED
 """Whether this processor multiplies polynomials (x86 PCLMULQDQ); elsewhere the tables do the work."""
 
-_FOLD_64 = (0x154442BD4, 0x1C6E41596)
-_FOLD_16 = (0x1751997D0, 0x0CCAA009E)
-"""x^(8n+32), x^(8n-32) mod P, bit-reflected: what moves 128 bits n = 64, 16 bytes on (Intel 323102, "Fast CRC")."""
-_FOLD_8 = 0x163CD6124
+
+def _power(exponent: int) -> int:
+    """x^exponent mod P, bit-reflected, as what multiplies 64 bits and moves them on (Intel 323102, "Fast CRC")."""
+    remainder = 1
+    for _ in range(exponent):
+        remainder = remainder << 1 ^ (0x104C11DB7 if remainder >> 31 & 1 else 0)
+    return int(f"{remainder:032b}"[::-1], 2) << 1
+
+
+def _move(size: int) -> tuple[int, int]:
+    """What moves the low and the high half of 128 bits ``size`` bytes on."""
+    return _power(8 * size + 32), _power(8 * size - 32)
+
+
+_FOLD_64, _FOLD_16 = _move(64), _move(16)
+_FOLD_8 = _power(64)
 _BARRETT = (0x1DB710641, 0x1F7011641)
-"""x^64 mod P; P, and x^64 divided by P, bit-reflected (ibidem)."""
+"""P, and x^64 divided by P, bit-reflected (ibidem)."""
 
 
 @kernel
@@ -453,13 +465,133 @@ def _crc_folded(address: int, count: int, state: Any) -> Any:
     return _fold_narrow(low, high, address, count)
 
 
-_crc_state = _crc_folded if HAS_CLMUL else _crc_rest
+_HOST = llvmlite.binding.get_host_cpu_features()
+HAS_WIDE_CLMUL = HAS_CLMUL and all(_HOST.get(name) for name in ("vpclmulqdq", "avx512f", "avx512bw"))
+"""Whether it multiplies four pairs of polynomials at once, and loads a part of 64 bytes (VPCLMULQDQ, AVX-512)."""
+
+
+def _fold_64_bytes() -> Any:
+    """An intrinsic ``fold(address, count) -> state``, of at least four bytes.
+
+    Blocks of 64 bytes are folded onto each other in four lanes. What is left of whole blocks comes first, with zeros
+    before it, which change nothing once the state is mixed into the first four bytes; so no step depends on the count
+    but how often the loop goes round.
+    """
+    byte, word, four = ir.IntType(8), ir.IntType(64), ir.VectorType(ir.IntType(64), 8)
+    block = ir.VectorType(byte, 64)
+
+    def multiplied(builder: Any, value: Any, constants: Any) -> Any:
+        kind = ir.FunctionType(four, [four, four, byte])
+        multiply = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.pclmulqdq.512")
+        low, high = (builder.call(multiply, [value, constants, ir.Constant(byte, half)]) for half in (0x00, 0x11))
+        return builder.xor(low, high)
+
+    def loaded(builder: Any, address: Any) -> Any:
+        value = builder.load(builder.inttoptr(address, four.as_pointer()))
+        value.align = 1
+        return value
+
+    def hidden(builder: Any) -> tuple[Any, Any]:
+        """Where the constants of the loop and of its end stand, which LLVM is kept from knowing.
+
+        It held them in registers through the whole scan and so stored them whenever that calls something; and where a
+        process's stack happens to lie so that 64 of these bytes reach across two pages, that took as long as the rest.
+        """
+        constants = ir.Constant(
+            ir.ArrayType(word, 16), [*_FOLD_64 * 4, *(k for n in (48, 32, 16) for k in _move(n)), 0, 0]
+        )
+        table = cgutils.global_constant(builder, "crc_moves", constants)
+        table.align = 64
+        kind = ir.FunctionType(word, [word])
+        place = builder.asm(kind, "", "=r,0", [builder.ptrtoint(table, word)], side_effect=True)
+        return place, builder.add(place, ir.Constant(word, 64))
+
+    def chosen(builder: Any, mask: Any) -> Any:
+        return builder.bitcast(mask, ir.VectorType(ir.IntType(1), 64))
+
+    def ones_where(builder: Any, mask: Any) -> Any:
+        return builder.bitcast(builder.sext(chosen(builder, mask), block), four)
+
+    def loaded_where(builder: Any, address: Any, mask: Any) -> Any:
+        """The bytes chosen of the 64 there, zeros for the others: these are not read."""
+        place, alignment = builder.inttoptr(address, block.as_pointer()), ir.Constant(ir.IntType(32), 1)
+        kind = ir.FunctionType(block, [place.type, alignment.type, ir.VectorType(ir.IntType(1), 64), block])
+        load = cgutils.get_or_insert_function(builder.module, kind, "llvm.masked.load.v64i8.p0")
+        found = builder.call(load, [place, alignment, chosen(builder, mask), ir.Constant(block, [0] * 64)])
+        return builder.bitcast(found, four)
+
+    def merged(builder: Any, value: Any, constants: Any) -> Any:
+        """The four lanes as 128 bits."""
+        pair = ir.VectorType(word, 2)
+        moved = multiplied(builder, value, constants)
+        number = ir.IntType(32)
+
+        def lane(of: Any, k: int) -> Any:
+            return builder.shuffle_vector(of, of, ir.Constant(ir.VectorType(number, 2), [2 * k, 2 * k + 1]))
+
+        result = lane(value, 3)
+        for k in range(3):
+            result = builder.xor(result, lane(moved, k))
+        return builder.bitcast(result, pair)
+
+    @intrinsic
+    def fold(_typing: Any, _address: Any, _count: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            address, count = arguments
+            far, near = (loaded(builder, place) for place in hidden(builder))
+            one, last = ir.Constant(word, 1), ir.Constant(word, 63)
+            past = builder.and_(builder.sub(count, one), last)  # the first block has one byte more
+            unused = builder.sub(last, past)
+            start, end = builder.add(builder.add(address, past), one), builder.add(address, count)
+            value = loaded_where(builder, builder.sub(address, unused), builder.shl(ir.Constant(word, -1), unused))
+            state = ir.Constant(word, 0b1111)
+            value = builder.xor(value, ones_where(builder, builder.shl(state, unused)))
+            extra = ones_where(builder, builder.lshr(builder.lshr(state, past), one))
+            before = builder.block
+            test, body, after = (builder.append_basic_block(name) for name in ("fold.test", "fold.body", "fold.after"))
+            builder.branch(test)
+            builder.position_at_end(test)
+            carried, mixed, place = builder.phi(four), builder.phi(four), builder.phi(word)
+            builder.cbranch(builder.icmp_unsigned("<", place, end), body, after)
+            builder.position_at_end(body)
+            moved = multiplied(builder, carried, far)
+            folded = builder.xor(builder.xor(moved, mixed), loaded(builder, place))
+            onward = builder.add(place, ir.Constant(word, 64))
+            builder.branch(test)
+            nothing = ir.Constant(four, [0] * 8)
+            for phi, begun, next_one in ((carried, value, folded), (mixed, extra, nothing), (place, start, onward)):
+                phi.add_incoming(begun, before)
+                phi.add_incoming(next_one, body)
+            builder.position_at_end(after)
+            return _reduce(builder, merged(builder, carried, near))
+
+        return types.uint32(types.int64, types.int64), generate
+
+    return fold
+
+
+_fold_blocks: Any = _fold_64_bytes()
+
+
+@part
+def _crc_wide(address: int, count: int) -> Any:
+    """As _crc_folded from the first state on."""
+    return _fold_blocks(address, count) if count >= 4 else _crc_rest(address, count, np.uint32(0xFFFFFFFF))
+
+
+@part
+def _crc_begun(address: int, count: int) -> Any:
+    return _crc_any(address, count, np.uint32(0xFFFFFFFF))
+
+
+_crc_any = _crc_folded if HAS_CLMUL else _crc_rest
+_crc_state = _crc_wide if HAS_WIDE_CLMUL else _crc_begun
 
 
 @part
 def _crc32(address: int, count: int) -> Any:
     """What ``zlib.crc32`` gives for ``count`` bytes."""
-    return _crc_state(address, count, np.uint32(0xFFFFFFFF)) ^ np.uint32(0xFFFFFFFF)
+    return _crc_state(address, count) ^ np.uint32(0xFFFFFFFF)
 
 
 crc32: Any = memory.crc32 if CHECKED else _crc32
@@ -671,7 +803,8 @@ def _recent_map(address: int, count: int, state: Array, bodies: Array, table_id:
 
 @part
 def _begin(transaction: Array, start: int, header: int) -> Any:
-    transaction[:] = 0
+    for k in range(TX_COLUMNS):
+        transaction[np.uintp(k)] = 0
     transaction[TX_START] = start
     transaction[TX_COMMITTED] = np.int64(load32(header)) * 1000000
 
@@ -891,7 +1024,7 @@ def scan(
         if place + length > size:
             break
         code = load8(header + 4)
-        meaning = np.int64(meanings[code])
+        meaning = np.int64(meanings[np.uintp(code)])
         body = header + HEADER
         count = length - HEADER - checksum
         if checksum and crc32(header, length - 4) != load32(header + length - 4):
@@ -965,12 +1098,12 @@ def scan(
                     break
                 mark = MARK_ROWS if table >= 0 and code != _IGNORABLE else MARK_IGNORED
             if begins:
-                row = transactions[state[S_TRANSACTIONS]]
+                row = transactions[np.uintp(state[S_TRANSACTIONS])]
                 _begin(row, base + place, header)
                 state[S_TRANSACTIONS] += 1
                 state[S_PHASE] = BEGUN
                 mark |= MARK_BEGINS
-            transaction = transactions[state[S_TRANSACTIONS] - 1]
+            transaction = transactions[np.uintp(state[S_TRANSACTIONS] - 1)]
             if meaning == GTID_TAGGED:
                 if not _read_tagged(transaction, body, count):
                     why = BAD_LENGTH
@@ -1011,12 +1144,13 @@ def scan(
                 transaction[TX_STOP] = base + place + length
                 state[S_PHASE] = OUTSIDE
                 state[S_MAPS] = 0
-        offsets[n] = place
-        lengths[n] = length
-        codes[n] = code
-        tables[n] = table
-        owners[n] = -1 if mark & MARK_CONTROL else state[S_TRANSACTIONS] - 1
-        marks[n] = mark
+        event = np.uintp(n)  # of a signed one, numba asks whether it counts from the end
+        offsets[event] = place
+        lengths[event] = length
+        codes[event] = code
+        tables[event] = table
+        owners[event] = -1 if mark & MARK_CONTROL else state[S_TRANSACTIONS] - 1
+        marks[event] = mark
         n += 1
         place += length
     state[S_EVENTS] = n
@@ -1424,12 +1558,12 @@ def gather_rows(
     """
     late = len(chosen)
     for k in range(len(chosen)):
-        event = chosen[k]
+        event = np.uintp(chosen[k])
         length = sizes[event] - checksum
         gathered[0, k] = address + places[event]
         gathered[1, k] = length
         gathered[2, k] = base + places[event]
-        gathered[3, k] = transactions[owners[event], TX_COMMITTED]
+        gathered[3, k] = transactions[np.uintp(owners[event]), TX_COMMITTED]
         gathered[4, k] = 0
         chosen_codes[k] = codes[event]
         chosen_owners[k] = owners[event]
@@ -2095,10 +2229,11 @@ def decode_rows(
     reason = DONE
     column: Any = np.int64(-1)
     while event < len(addresses) and reason == DONE:
-        header = addresses[event]
+        at = np.uintp(event)  # of a signed number, numba asks whether it counts from the end
+        header = addresses[at]
         code = load8(header + 4)
-        end = header + lengths[event]
-        block = blocks[groups[event]]
+        end = header + lengths[at]
+        block = blocks[np.uintp(groups[at])]
         n = cell(block, B_ROWS)
         rows = cell(block, B_CAPACITY)
         if n == rows:
@@ -2112,8 +2247,9 @@ def decode_rows(
         has_before = cell(block, B_HAS_BEFORE)
         bitmap_bytes = (columns + 7) >> 3
         if event + _AHEAD < len(addresses):
-            for at in range(0, min(lengths[event + _AHEAD], _SOON), 64):
-                prefetch(addresses[event + _AHEAD] + at)
+            ahead = np.uintp(event + _AHEAD)
+            for k in range(0, min(lengths[ahead], _SOON), 64):
+                prefetch(addresses[ahead] + k)
         is_update = code == 31 or code == 24  # noqa: PLR1714 - numba is slow at tuples
         if q == 0:
             q = header + 27
@@ -2144,9 +2280,9 @@ def decode_rows(
             if masks and not cell(block, B_TAKES_PARTIAL):
                 reason = PARTIAL_IMAGE
                 break
-            if event == 0 or offsets[event] != offsets[event - 1]:
+            if event == 0 or offsets[at] != offsets[at - np.uintp(1)]:
                 ordinal = np.int64(0)
-            ordinal += leads[event]
+            ordinal += leads[at]
             fresh = np.int64(1)
         room = cell(block, B_ROOM) - (end - q)
         if room < 32:
@@ -2407,7 +2543,7 @@ def decode_rows(
             ordinal += 1
             fresh = np.int64(0)
         store64(block + 8 * B_ROWS, np.uint64(n))
-        _put_own(block, first, n, op, offsets[event], commits[event], event, ordinal - n + first)
+        _put_own(block, first, n, op, offsets[at], commits[at], event, ordinal - n + first)
         if reason != DONE:
             break
         event += 1
