@@ -38,7 +38,7 @@ _MOST_TEXT = 64 << 20
 """Bytes of one column's text that room is made for in advance, besides that for one event."""
 _LEAST = 1024
 """Rows of a table's first block, which tells how much text is in them, and of any at least."""
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 32 << 20
 """About as large a block grows, if it has more than a few rows."""
 
 MOMENT = pa.timestamp("us", "UTC")

@@ -53,7 +53,7 @@ class FileDecoder:
         wanted: Callable[[TableName], bool] | None = None,
         *,
         before: Literal["key", "all"] = "key",
-        rows: int = 65536,
+        rows: int = 131072,
         gtids: bool = False,
         partial: bool = False,
     ) -> None:

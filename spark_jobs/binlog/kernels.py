@@ -283,7 +283,17 @@ def _crc_tables() -> np.ndarray[Any, np.dtype[np.uint32]]:
 
 
 _CRC = _crc_tables()
-HAS_CLMUL = bool(llvmlite.binding.get_host_cpu_features().get("pclmul")) and not CHECKED
+
+
+def _features() -> set[str]:
+    """What this processor has beside the common; nothing where numba is told for which processor to compile."""
+    if CHECKED or numba.config.CPU_NAME or numba.config.CPU_FEATURES:  # type: ignore[attr-defined]
+        return set()
+    return {name for name, here in llvmlite.binding.get_host_cpu_features().items() if here}
+
+
+_FEATURES = _features()
+HAS_CLMUL = "pclmul" in _FEATURES
 """Whether this processor multiplies polynomials (x86 PCLMULQDQ); elsewhere the tables do the work."""
 
 
@@ -465,8 +475,7 @@ def _crc_folded(address: int, count: int, state: Any) -> Any:
     return _fold_narrow(low, high, address, count)
 
 
-_HOST = llvmlite.binding.get_host_cpu_features()
-HAS_WIDE_CLMUL = HAS_CLMUL and all(_HOST.get(name) for name in ("vpclmulqdq", "avx512f", "avx512bw"))
+HAS_WIDE_CLMUL = {"pclmul", "vpclmulqdq", "avx512f", "avx512bw"} <= _FEATURES
 """Whether it multiplies four pairs of polynomials at once, and loads a part of 64 bytes (VPCLMULQDQ, AVX-512)."""
 
 
@@ -2595,7 +2604,7 @@ def validities(nulls: Array, rows: int, columns: Array, bitmaps: int, size: int,
 # ---- text of columns ----------------------------------------------------------------------------------------------
 
 
-HAS_SHUFFLE = bool(llvmlite.binding.get_host_cpu_features().get("ssse3")) and not CHECKED
+HAS_SHUFFLE = "ssse3" in _FEATURES
 """Whether this processor looks up sixteen bytes at once (x86 PSHUFB); elsewhere each character is looked at."""
 
 

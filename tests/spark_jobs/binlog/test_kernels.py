@@ -1,5 +1,8 @@
 """The scan's kernels one by one: CRC32, words of a QUERY, variable-length integers, the table of known maps."""
 
+import os
+import subprocess
+import sys
 import zlib
 
 import numpy as np
@@ -42,6 +45,23 @@ def test_all_ways_of_crc32_agree(content: bytes, state: int) -> None:
         assert kernels._crc_folded(place, len(content), np.uint32(state)) == slow
     if kernels.HAS_WIDE_CLMUL:
         assert kernels._crc_wide(place, len(content)) ^ 0xFFFFFFFF == zlib.crc32(content)
+
+
+ELSEWHERE = """
+import zlib
+from spark_jobs.binlog import kernels
+content = kernels.np.frombuffer(bytes(range(200)), kernels.np.uint8)
+print(kernels.HAS_CLMUL, kernels.HAS_SHUFFLE, kernels._crc32(kernels.address_of(content), 200) == zlib.crc32(content))
+"""
+
+
+@pytest.mark.skipif(kernels.CHECKED, reason="nothing is compiled where kernels run as plain Python")
+def test_numba_may_be_told_for_which_processor_to_compile() -> None:
+    """With instructions that this one has and the other has not, LLVM would end the process."""
+    environment = os.environ | {"NUMBA_CPU_NAME": "generic"}
+    command = [sys.executable, "-c", ELSEWHERE]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["False", "False", "True"]
 
 
 @pytest.mark.parametrize(
