@@ -337,17 +337,43 @@ def _crc_rest(address: int, count: int, state: int) -> Any:
     return state
 
 
+def _while(
+    builder: Any, begun: list[Any], goes_on: Callable[[list[Any]], Any], once: Callable[[list[Any]], list[Any]]
+) -> list[Any]:
+    """Emits a loop: ``goes_on`` asks values before each round, ``once`` makes the next of them. Returns the last."""
+    before = builder.block
+    test, body, after = (builder.append_basic_block(name) for name in ("loop.test", "loop.body", "loop.after"))
+    builder.branch(test)
+    builder.position_at_end(test)
+    values = [builder.phi(value.type) for value in begun]
+    builder.cbranch(goes_on(values), body, after)
+    builder.position_at_end(body)
+    following = once(values)
+    for phi, first, next_one in zip(values, begun, following, strict=True):
+        phi.add_incoming(first, before)
+        phi.add_incoming(next_one, builder.block)
+    builder.branch(test)
+    builder.position_at_end(after)
+    return values
+
+
+def _loaded(builder: Any, address: Any, kind: Any) -> Any:
+    """A value of any type from anywhere."""
+    value = builder.load(builder.inttoptr(address, kind.as_pointer()))
+    value.align = 1
+    return value
+
+
 def _times(builder: Any, left: Any, right: Any, halves: int) -> Any:
-    """The product of polynomials: of the low 64 bits of both (halves 0x00) or the high ones (0x11)."""
-    pair, byte = ir.VectorType(ir.IntType(64), 2), ir.IntType(8)
-    multiply = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(pair, [pair, pair, byte]), "llvm.x86.pclmulqdq"
-    )
+    """Products of polynomials: of the low 64 bits of each 128 of both (halves 0x00) or the high ones (0x11)."""
+    name, byte = {2: "llvm.x86.pclmulqdq", 8: "llvm.x86.pclmulqdq.512"}[left.type.count], ir.IntType(8)
+    kind = ir.FunctionType(left.type, [left.type, left.type, byte])
+    multiply = cgutils.get_or_insert_function(builder.module, kind, name)
     return builder.call(multiply, [left, right, ir.Constant(byte, halves)])
 
 
 def _fold(builder: Any, value: Any, constants: Any, following: Any) -> Any:
-    """128 bits moved on by the constants' distance, plus the 128 bits found there."""
+    """Each 128 bits moved on by the constants' distance, plus the 128 bits found there."""
     low, high = (_times(builder, value, constants, halves) for halves in (0x00, 0x11))
     return builder.xor(builder.xor(low, high), following)
 
@@ -356,25 +382,18 @@ def _fold_loop(builder: Any, lanes: list[Any], address: Any, count: Any, constan
     """Emits ``while count >= 16 * lanes``: fold each lane onto the next bytes. Returns lanes, address, count."""
     word, pair = ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
     step = ir.Constant(word, 16 * len(lanes))
-    before = builder.block
-    test, body, after = (builder.append_basic_block(name) for name in ("fold.test", "fold.body", "fold.after"))
-    builder.branch(test)
-    builder.position_at_end(test)
-    carried = [builder.phi(pair) for _ in lanes] + [builder.phi(word), builder.phi(word)]
-    for phi, start in zip(carried, [*lanes, address, count], strict=True):
-        phi.add_incoming(start, before)
-    *values, place, left = carried
-    builder.cbranch(builder.icmp_unsigned(">=", left, step), body, after)
-    builder.position_at_end(body)
-    folded = [
-        _fold(builder, value, constants, _vector_at(builder, builder.add(place, ir.Constant(word, 16 * k))))
-        for k, value in enumerate(values)
-    ]
-    results = [*folded, builder.add(place, step), builder.sub(left, step)]
-    for phi, result in zip(carried, results, strict=True):
-        phi.add_incoming(result, body)
-    builder.branch(test)
-    builder.position_at_end(after)
+
+    def folded(values: list[Any]) -> list[Any]:
+        *before, place, left = values
+        places = [builder.add(place, ir.Constant(word, 16 * k)) for k in range(len(lanes))]
+        after = [
+            _fold(builder, value, constants, _loaded(builder, there, pair))
+            for value, there in zip(before, places, strict=True)
+        ]
+        return [*after, builder.add(place, step), builder.sub(left, step)]
+
+    start = [*lanes, address, count]
+    *values, place, left = _while(builder, start, lambda now: builder.icmp_unsigned(">=", now[-1], step), folded)
     return values, place, left
 
 
@@ -400,12 +419,6 @@ def _reduce(builder: Any, value: Any) -> Any:
     return builder.extract_element(result, ir.Constant(number, 1))
 
 
-def _vector_at(builder: Any, address: Any) -> Any:
-    value = builder.load(builder.inttoptr(address, ir.VectorType(ir.IntType(64), 2).as_pointer()))
-    value.align = 1
-    return value
-
-
 def _folding(lanes: int) -> Any:
     """An intrinsic ``fold(low, high, address, count) -> state``.
 
@@ -422,7 +435,7 @@ def _folding(lanes: int) -> Any:
             merged = builder.insert_element(merged, high, ir.Constant(word, 1))
             if lanes > 1:
                 starts = [builder.add(place, ir.Constant(word, 16 * k)) for k in range(lanes)]
-                values = [_vector_at(builder, start) for start in starts]
+                values = [_loaded(builder, start, pair) for start in starts]
                 values[0] = _fold(builder, merged, near, values[0])
                 place = builder.add(place, ir.Constant(word, 16 * lanes))
                 left = builder.sub(left, ir.Constant(word, 16 * lanes))
@@ -489,17 +502,6 @@ def _fold_64_bytes() -> Any:
     byte, word, four = ir.IntType(8), ir.IntType(64), ir.VectorType(ir.IntType(64), 8)
     block = ir.VectorType(byte, 64)
 
-    def multiplied(builder: Any, value: Any, constants: Any) -> Any:
-        kind = ir.FunctionType(four, [four, four, byte])
-        multiply = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.pclmulqdq.512")
-        low, high = (builder.call(multiply, [value, constants, ir.Constant(byte, half)]) for half in (0x00, 0x11))
-        return builder.xor(low, high)
-
-    def loaded(builder: Any, address: Any) -> Any:
-        value = builder.load(builder.inttoptr(address, four.as_pointer()))
-        value.align = 1
-        return value
-
     def hidden(builder: Any) -> tuple[Any, Any]:
         """Where the constants of the loop and of its end stand, which LLVM is kept from knowing.
 
@@ -532,7 +534,7 @@ def _fold_64_bytes() -> Any:
     def merged(builder: Any, value: Any, constants: Any) -> Any:
         """The four lanes as 128 bits."""
         pair = ir.VectorType(word, 2)
-        moved = multiplied(builder, value, constants)
+        moved = _fold(builder, value, constants, ir.Constant(four, [0] * 8))
         number = ir.IntType(32)
 
         def lane(of: Any, k: int) -> Any:
@@ -547,32 +549,24 @@ def _fold_64_bytes() -> Any:
     def fold(_typing: Any, _address: Any, _count: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             address, count = arguments
-            far, near = (loaded(builder, place) for place in hidden(builder))
+            far, near = (_loaded(builder, place, four) for place in hidden(builder))
             one, last = ir.Constant(word, 1), ir.Constant(word, 63)
             past = builder.and_(builder.sub(count, one), last)  # the first block has one byte more
             unused = builder.sub(last, past)
             start, end = builder.add(builder.add(address, past), one), builder.add(address, count)
             value = loaded_where(builder, builder.sub(address, unused), builder.shl(ir.Constant(word, -1), unused))
-            state = ir.Constant(word, 0b1111)
+            state, nothing = ir.Constant(word, 0b1111), ir.Constant(four, [0] * 8)
             value = builder.xor(value, ones_where(builder, builder.shl(state, unused)))
-            extra = ones_where(builder, builder.lshr(builder.lshr(state, past), one))
-            before = builder.block
-            test, body, after = (builder.append_basic_block(name) for name in ("fold.test", "fold.body", "fold.after"))
-            builder.branch(test)
-            builder.position_at_end(test)
-            carried, mixed, place = builder.phi(four), builder.phi(four), builder.phi(word)
-            builder.cbranch(builder.icmp_unsigned("<", place, end), body, after)
-            builder.position_at_end(body)
-            moved = multiplied(builder, carried, far)
-            folded = builder.xor(builder.xor(moved, mixed), loaded(builder, place))
-            onward = builder.add(place, ir.Constant(word, 64))
-            builder.branch(test)
-            nothing = ir.Constant(four, [0] * 8)
-            for phi, begun, next_one in ((carried, value, folded), (mixed, extra, nothing), (place, start, onward)):
-                phi.add_incoming(begun, before)
-                phi.add_incoming(next_one, body)
-            builder.position_at_end(after)
-            return _reduce(builder, merged(builder, carried, near))
+            rest = ones_where(builder, builder.lshr(builder.lshr(state, past), one))
+
+            def folded(values: list[Any]) -> list[Any]:
+                carried, mixed, place = values
+                following = builder.xor(mixed, _loaded(builder, place, four))
+                return [_fold(builder, carried, far, following), nothing, builder.add(place, ir.Constant(word, 64))]
+
+            begun = [value, rest, start]
+            [value, _, _] = _while(builder, begun, lambda now: builder.icmp_unsigned("<", now[2], end), folded)
+            return _reduce(builder, merged(builder, value, near))
 
         return types.uint32(types.int64, types.int64), generate
 
@@ -2661,23 +2655,14 @@ def _utf8_blocks() -> Any:
     def check(_typing: Any, _address: Any, _blocks: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             word, zeros = ir.IntType(64), all_of(0)
-            entry = builder.block
-            test, body, after = (builder.append_basic_block(name) for name in ("utf8.test", "utf8.body", "utf8.after"))
-            builder.branch(test)
-            builder.position_at_end(test)
-            at, before, seen = builder.phi(word), builder.phi(bytes16), builder.phi(bytes16)
-            for phi, start in ((at, ir.Constant(word, 0)), (before, zeros), (seen, zeros)):
-                phi.add_incoming(start, entry)
-            builder.cbranch(builder.icmp_unsigned("<", at, arguments[1]), body, after)
-            builder.position_at_end(body)
-            place = builder.add(arguments[0], builder.shl(at, ir.Constant(word, 4)))
-            block = builder.load(builder.inttoptr(place, bytes16.as_pointer()))
-            block.align = 1
-            at.add_incoming(builder.add(at, ir.Constant(word, 1)), body)
-            before.add_incoming(block, body)
-            seen.add_incoming(builder.or_(seen, wrong(builder, before, block)), body)
-            builder.branch(test)
-            builder.position_at_end(after)
+
+            def looked(values: list[Any]) -> list[Any]:
+                at, before, seen = values
+                block = _loaded(builder, builder.add(arguments[0], builder.shl(at, ir.Constant(word, 4))), bytes16)
+                return [builder.add(at, ir.Constant(word, 1)), block, builder.or_(seen, wrong(builder, before, block))]
+
+            begun = [ir.Constant(word, 0), zeros, zeros]
+            [_, _, seen] = _while(builder, begun, lambda now: builder.icmp_unsigned("<", now[0], arguments[1]), looked)
             halves = builder.bitcast(seen, words2)
             parts = [builder.extract_element(halves, ir.Constant(word, k)) for k in (0, 1)]
             return builder.or_(*parts)
