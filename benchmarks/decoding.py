@@ -40,6 +40,8 @@ WARM_ROUNDS, WARM = 15, 3.0
 least: Java's compiles what has run often, ours what a million rows have come of."""
 CONNECTOR, CANAL = "mysql-binlog-connector-java", "canal dbsync"
 GO, PYTHON = "go-mysql", "python-mysql-replication"
+RARE = ("JSON", "texts", "compressed")
+"""Words of shapes on which ours is to be ahead of each peer that reads them, and no more."""
 PEERS = Path(__file__).parent / "peers"
 JAVA_LIBRARIES = (
     Artifact(
@@ -116,7 +118,7 @@ Numbers = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One program. goals: how many times faster than it ours is to be, by the first word of a shape."""
+    """One program. goals: how many times faster than it ours is to be, by the first word of a shape that is common."""
 
     name: str
     command: tuple[str, ...]
@@ -313,6 +315,7 @@ def _line(log: Log, program: Running, mine: Running) -> str:
         return f"| {log.name} | {program.reader.name} | {figures} | | | |"
     ratio = best / min(mine.seconds)
     middle = median / statistics.median(mine.seconds)
-    goal = next(goal for shape, goal in program.reader.goals.items() if shape in log.name)
+    rare = any(word in log.name for word in RARE)
+    goal = 1 if rare else next(goal for shape, goal in program.reader.goals.items() if shape in log.name)
     reached = "reached" if ratio >= goal else "missed"
     return f"| {log.name} | {program.reader.name} | {figures} | {ratio:.1f} x | {middle:.1f} x | {goal} x {reached} |"
