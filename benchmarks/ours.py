@@ -29,7 +29,7 @@ def read(path: Path) -> tuple[int, int, int, int]:
 
 def _changes(decoder: FileDecoder, path: Path) -> Iterator[tuple[TableDefinition, Changes]]:
     with path.open("rb", buffering=0) as file:
-        yield from decoder.read(file.readinto)
+        yield from decoder.read(file)
 
 
 def _letters(table: TableDefinition, changes: Changes) -> int:

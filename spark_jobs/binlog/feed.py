@@ -36,7 +36,10 @@ class Feed:
         least: int,
         reuse: bool = False,
     ) -> None:
-        """reuse: each scan, and the bytes that it is of, are written over the one before."""
+        """least: bytes to gather before a scan is worth it.
+
+        reuse: each scan, and the bytes that it is of, are written over the one before.
+        """
         if offset and description is None:
             raise ValueError(f"{file}:{offset}: a start inside a file needs the file's FORMAT_DESCRIPTION")
         self.file = file
@@ -47,8 +50,7 @@ class Feed:
         self.buffer: NDArray[np.uint8] = np.empty(0, np.uint8)
         """What was gathered and not forgotten, as of the last scan."""
         self._scanned = 0
-        self.least = least
-        """Bytes to gather before the next scan is worth it."""
+        self._least = least
         self._wanted = least
         self._room = self._memory = self.buffer
         """Memory that begins with ``buffer``; what has come since the last scan follows it there. All of it."""
@@ -56,6 +58,22 @@ class Feed:
         self._format = description
         self._reuse = reuse
         self._scanner = Scanner(file, description, self.maps, reuse=reuse) if description and offset else None
+
+    @property
+    def scanner(self) -> Scanner:
+        """Of the file, whose head has been read."""
+        assert self._scanner
+        return self._scanner
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file's head has been read."""
+        return self._scanner is not None
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that were fed and not forgotten."""
+        return self._filled
 
     @property
     def format(self) -> FormatDescription:
@@ -83,17 +101,41 @@ class Feed:
             if self._wanted <= 0:
                 yield from self.scan()
 
-    def read(self, readinto: Callable[[memoryview], int | None]) -> Iterator[Scan]:
-        """As ``add`` for a whole stream, read straight into the buffer. Raises what reading raises, and DecodeError.
+    def want(self, least: int) -> None:
+        """Gathers so many bytes before each scan from the next one on."""
+        self._wanted += least - self._least
+        self._least = least
+
+    def fill(self, readinto: Callable[[memoryview], int | None]) -> bool:
+        """Reads what the next scan wants, straight into the buffer; whether there was so much. Raises as reading does.
 
         readinto: as of an unbuffered file: fills some of the memory it is given and says how much; 0 at the end.
         """
-        while count := readinto(self._free(max(min(self._wanted, self.least), 1), max(self._wanted, 1)).data):
+        while self._wanted > 0:
+            count = readinto(self._free(min(self._wanted, self._least), self._wanted).data)
+            if not count:
+                return False
             self.fed += count
             self._filled += count
             self._wanted -= count
-            if self._wanted <= 0:
-                yield from self.scan()
+        return True
+
+    def open_room(self, size: int) -> NDArray[np.uint8]:
+        """At least so many bytes of memory, of which the first are those that wait, for who fills it by itself."""
+        if len(self._memory) < size:
+            self._memory = fresh(size)
+        self._memory[: self._filled] = self._room[: self._filled]
+        self._room = self._memory
+        return self._memory
+
+    def moved(self, base: int, filled: int) -> None:
+        """Takes note of bytes that were read into ``open_room``, and of those forgotten, the others moved to its front.
+
+        The next scan begins with the first of them.
+        """
+        if (base, filled) != (self.base, self._filled):
+            self.base, self._filled, self.fed = base, filled, base + filled
+            self._wanted = max(self._least - filled, 0)
 
     def _gather(self, piece: NDArray[np.uint8]) -> None:
         """Puts a piece behind the bytes that wait."""
@@ -127,7 +169,7 @@ class Feed:
             return
         found = self._scanner.scan(self.buffer, self.base, self._scanned)
         self._scanned = found.end
-        self._wanted = max(self.least, _missing(self.buffer[found.end :]))
+        self._wanted = max(self._least, _missing(self.buffer[found.end :]))
         yield found
         if found.error:
             raise found.error

@@ -7,9 +7,10 @@ Put here: which events are decoded together, and by which decoder. Not here: the
 """
 
 import functools
+import io
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +18,19 @@ from numpy.typing import NDArray
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.feed import Feed
 from spark_jobs.binlog.framing import Scan
+from spark_jobs.binlog.passes import PlainPasses
 from spark_jobs.binlog.payload import Payloads
 from spark_jobs.binlog.redaction import IGNORABLE, refuse_blanked
-from spark_jobs.binlog.rows import Changes, Decoder, Origin, fill, outer_events, rest_of
+from spark_jobs.binlog.rows import Changes, Decoder, Origin, fill, make_room, outer_events, rest_of
 from spark_jobs.binlog.table import TableDefinition, TableName, parse_table_map
 from spark_jobs.errors import DecodeError, Unsupported
 
 PASS = 4 << 20
-"""Bytes read, scanned and decoded at once: what one step has touched is in the cache for the next one."""
+"""Bytes scanned and decoded at once where they are fed."""
+
+READ = 512 << 10
+"""The same where they are read from a file, pass after pass by one kernel call: there the second-level cache has them
+still."""
 
 GATHERED = 64 << 20
 """Bytes of log whose rows blocks gather: what Python does a block and a column weighs less the more rows it has."""
@@ -35,6 +41,13 @@ AT_ONCE = 32 << 20
 HELD = 1 << 20
 """Bytes of one transaction that are held back until its end is seen; beyond, its changes are handed out before. What is
 held back is scanned again."""
+
+
+class Readable(Protocol):
+    """An unbuffered file, or what reads like one."""
+
+    def readinto(self, room: memoryview, /) -> int | None:
+        """Fills some of ``room`` and says how much; 0 at the end."""
 
 
 class FileDecoder:
@@ -62,7 +75,9 @@ class FileDecoder:
         """Offset after the last transaction or control event whose changes, and all before, were handed out."""
         self._wanted = wanted
         # With GTIDs or masks of columns a block ends with the pass that these are of.
-        self._feed = Feed(file, 0, None, least=AT_ONCE if gtids or partial else min(PASS, AT_ONCE), reuse=True)
+        self._is_plain = not (gtids or partial)
+        """Whether rows are decoded in log order, not a table at a time; until some are met that are not plain."""
+        self._feed = Feed(file, 0, None, least=min(PASS, AT_ONCE) if self._is_plain else AT_ONCE, reuse=True)
         self._ended = 0
         """Offset after the last complete transaction or control event that was decoded."""
         self._handed = 0
@@ -92,33 +107,64 @@ class FileDecoder:
 
         Raises DecodeError and its kinds, naming file:offset. The chunk may be reused once the iterator is exhausted.
         """
-        yield from self._advanced(self._feed.add(chunk))
+        yield from self._told_before(self._advanced(self._feed.add(chunk)))
 
-    def read(self, readinto: Callable[[memoryview], int | None]) -> Iterator[tuple[TableDefinition, Changes]]:
-        """Reads a file to its end and yields all its changes: ``feed`` and ``finish`` in one, and a copy less.
+    def read(self, file: Readable) -> Iterator[tuple[TableDefinition, Changes]]:
+        """Reads a file to its end and yields all its changes: ``feed`` and ``finish`` in one, and faster.
 
-        readinto: of a file opened with ``open(path, "rb", buffering=0)``. Raises as ``feed``, and OSError.
+        file: opened with ``open(path, "rb", buffering=0)``; of others ``readinto`` is called. Raises as ``feed``, and
+        OSError.
         """
-        yield from self._advanced(self._feed.read(readinto))
+        yield from self._told_before(self._read(file))
         yield from self.finish()
 
     def finish(self) -> Iterator[tuple[TableDefinition, Changes]]:
         """Yields the changes not handed out yet of transactions that are complete; see ``pending`` for the others."""
-        yield from self._advanced(self._feed.scan())
-        yield from self._handed_out()
+        yield from self._told_before(self._advanced(self._feed.scan()))
+        for decoder, changes in self._handed_out():
+            yield decoder.definition, changes
 
-    def _advanced(self, scans: Iterator[Scan]) -> Iterator[tuple[TableDefinition, Changes]]:
+    def _told_before(self, steps: Iterator[tuple[Decoder, Changes]]) -> Iterator[tuple[TableDefinition, Changes]]:
+        """The same, and before a DecodeError is raised what blocks hold of the rows before it."""
         try:
-            for found in scans:
-                yield from self._advance(found)
-                if self._feed.base - self._handed >= GATHERED:
-                    yield from self._handed_out()
+            for decoder, changes in steps:
+                yield decoder.definition, changes
         except DecodeError:
             with suppress(DecodeError):  # what is wrong in a block is not what stopped first
-                yield from self._handed_out()
+                for decoder, changes in self._handed_out():
+                    yield decoder.definition, changes
             raise
 
-    def _advance(self, found: Scan) -> Iterator[tuple[TableDefinition, Changes]]:
+    def _read(self, file: Readable) -> Iterator[tuple[Decoder, Changes]]:
+        descriptor = file.fileno() if isinstance(file, io.FileIO) else -1
+        if self._is_plain and descriptor >= 0:
+            self._feed.want(READ)
+        while self._feed.fill(file.readinto):
+            yield from self._advanced(self._feed.scan())
+            if self._is_plain and descriptor >= 0 and self._feed.is_open:
+                yield from self._plain_passes(descriptor)
+
+    def _plain_passes(self, descriptor: int) -> Iterator[tuple[Decoder, Changes]]:
+        """The changes of what can be read, up to a pass that is not plain, which is left to the next scan."""
+        passes = PlainPasses(self._feed, READ, HELD, self._ended, early=self._is_early)
+        size = sum(decoder.size for decoder in self._decoders)
+        why = kernels.PASSES_FULL
+        while why in (kernels.PASSES_FULL, kernels.PASSES_STOPPED):
+            why, reason = passes.take(descriptor, self._handed + GATHERED, self._by_map, self._blocks)
+            self._ended, self._is_early = passes.ended, passes.early
+            if why == kernels.PASSES_STOPPED:
+                size = yield from make_room(self._decoders, size, reason, passes.events, passes.state)
+            elif why == kernels.PASSES_FULL:
+                yield from self._handed_out()
+                size = 0
+
+    def _advanced(self, scans: Iterator[Scan]) -> Iterator[tuple[Decoder, Changes]]:
+        for found in scans:
+            yield from self._advance(found)
+            if self._feed.base - self._handed >= GATHERED:
+                yield from self._handed_out()
+
+    def _advance(self, found: Scan) -> Iterator[tuple[Decoder, Changes]]:
         """Decodes what is complete; events behind that are scanned again when more has come, as if never seen."""
         ready = kernels.complete_events(found.mark)
         done = int(found.offset[ready - 1] + found.length[ready - 1]) if ready else 0
@@ -134,13 +180,12 @@ class FileDecoder:
         else:
             self._feed.keep(done)
 
-    def _handed_out(self) -> Iterator[tuple[TableDefinition, Changes]]:
+    def _handed_out(self) -> Iterator[tuple[Decoder, Changes]]:
         """What is in blocks that are not full. Raises DecodeError after that."""
-        for decoder, changes in rest_of(self._decoders):
-            yield decoder.definition, changes
+        yield from rest_of(self._decoders)
         self.complete, self._handed = self._ended, self._feed.base
 
-    def _decoded(self, found: Scan, ready: int) -> Iterator[tuple[TableDefinition, Changes]]:
+    def _decoded(self, found: Scan, ready: int) -> Iterator[tuple[Decoder, Changes]]:
         """The changes in the first ``ready`` events, as far as they fill blocks."""
         self._note_maps(found)
         chosen, groups = np.empty(ready, np.int64), np.empty(ready, np.int64)
@@ -152,14 +197,14 @@ class FileDecoder:
             yield from self._decoded_apart(found, ready, others, chosen[:count], groups[:count])
             return
         rows = outer_events(self.file, found, chosen[:count], self._feed.format.footer, groups[:count])
-        for decoder, changes in fill(self._decoders, self._blocks, Origin(rows, found, None)):
-            yield decoder.definition, changes
+        yield from fill(self._decoders, self._blocks, Origin(rows, found, None))
 
     def _decoded_apart(
         self, found: Scan, ready: int, others: int, chosen: NDArray[np.int64], groups: NDArray[np.int64]
-    ) -> Iterator[tuple[TableDefinition, Changes]]:
+    ) -> Iterator[tuple[Decoder, Changes]]:
         """The same where not all are plain row events of transactions that took effect, a table at a time."""
-        self._feed.least = AT_ONCE  # where there is one such there are many, and each step takes longer
+        self._is_plain = False  # where there is one such there are many, and each step takes longer
+        self._feed.want(AT_ONCE)
         self._refuse_late(found)
         if others & kernels.CHOSEN_ANY_TABLE:
             yield from self._opened(found.first(ready))
@@ -170,16 +215,16 @@ class FileDecoder:
             decoder = self._decoders[number]
             rows = outer_events(self.file, found, chosen[groups == number], self._feed.format.footer)
             for changes in decoder.decode_events(rows, found):
-                yield decoder.definition, changes
+                yield decoder, changes
 
-    def _opened(self, found: Scan) -> Iterator[tuple[TableDefinition, Changes]]:
+    def _opened(self, found: Scan) -> Iterator[tuple[Decoder, Changes]]:
         """The changes in events among which are compressed transactions; each decoder opens these by itself."""
         for _ in Payloads(self.file, self._feed.format, self._feed.maps).open(found):
             pass  # now all table maps are known
         self._note_maps(found)
         for decoder in self._decoders:
             for changes in decoder.decode_scan(self.file, found, self._feed.format):
-                yield decoder.definition, changes
+                yield decoder, changes
 
     def _refuse_blanked(self, found: Scan) -> None:
         """Raises Unsupported for rows of a table wanted that were left out when the log was extracted."""

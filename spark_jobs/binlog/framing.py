@@ -11,6 +11,7 @@ import uuid
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -244,6 +245,16 @@ class Scanner:
             self._transaction[kernels.TX_COMMITTED] = committed_us
             self._transaction[kernels.TX_GTID] = kernels.GTID_GIVEN
             self._transaction[kernels.TX_FLAGS] = kernels.TX_HAS_ROWS  # it is cut because it has many
+
+    @property
+    def open_maps(self) -> NDArray[np.int64]:
+        """[n, 2] table id and ordinal of the maps that are open, and room for more."""
+        return self._open
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What the next buffer's scan goes by: state, open maps, the transaction that is open, the maps known."""
+        return self._state, self._open, self._transaction, self.maps.slots, self.maps.bodies
 
     @property
     def inside(self) -> bool:

@@ -130,15 +130,15 @@ copy16 = _copy(16)
 copy32 = _copy(32)
 
 
-def _memcpy() -> Any:
-    """An intrinsic ``memcpy(target, source, count)``: for runs longer than a few vectors."""
+def _memmove() -> Any:
+    """An intrinsic ``memmove(target, source, count)``: for runs longer than a few vectors."""
 
     @intrinsic
     def copy(_typing: Any, _target: Any, _source: Any, _count: Any) -> Any:
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             byte = ir.IntType(8).as_pointer()
             target, source = (builder.inttoptr(argument, byte) for argument in arguments[:2])
-            cgutils.raw_memcpy(builder, target, source, arguments[2], 1)
+            cgutils.raw_memmove(builder, target, source, arguments[2], 1)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64), generate
@@ -146,7 +146,27 @@ def _memcpy() -> Any:
     return copy
 
 
-memcpy: Any = memory.copy if CHECKED else _memcpy()
+memmove: Any = memory.copy if CHECKED else _memmove()
+
+
+def _read() -> Any:
+    """An intrinsic ``read(descriptor, target, count)``: as of POSIX, bytes read, 0 at the end, -1 where it failed."""
+
+    @intrinsic
+    def read(_typing: Any, _descriptor: Any, _target: Any, _count: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            word, number, byte = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
+            kind = ir.FunctionType(word, [number, byte, word])
+            function = cgutils.get_or_insert_function(builder.module, kind, "read")
+            descriptor, target = builder.trunc(arguments[0], number), builder.inttoptr(arguments[1], byte)
+            return builder.call(function, [descriptor, target, arguments[2]])
+
+        return types.int64(types.int64, types.int64, types.int64), generate
+
+    return read
+
+
+read: Any = memory.read if CHECKED else _read()
 
 
 def _prefetch() -> Any:
@@ -1608,7 +1628,7 @@ def packed_rows(addresses: Array, lengths: Array, columns: int, images: Array, b
         bodies[k] = rows_body(addresses[k], addresses[k] + lengths[k], columns, images[k])
         if bodies[k] < 0:
             return k
-        memcpy(out, addresses[k], lengths[k])
+        memmove(out, addresses[k], lengths[k])
         out += lengths[k]
     return len(addresses)
 
@@ -1617,8 +1637,8 @@ def packed_rows(addresses: Array, lengths: Array, columns: int, images: Array, b
 def interleave(heads: int, starts: Array, lengths: Array, contents: int, sizes: Array, out: int) -> None:
     """Writes to ``out`` each head, ``lengths`` bytes from ``starts`` on, then the next ``sizes`` of ``contents``."""
     for k in range(len(starts)):
-        memcpy(out, heads + starts[k], lengths[k])
-        memcpy(out + lengths[k], contents, sizes[k])
+        memmove(out, heads + starts[k], lengths[k])
+        memmove(out + lengths[k], contents, sizes[k])
         out += lengths[k] + sizes[k]
         contents += sizes[k]
 
@@ -1734,7 +1754,7 @@ CELL_COLUMNS = 5
 def _put_bytes(out: int, place: int, source: int, count: int) -> Any:
     """Copies to ``out + place`` unless ``out`` is 0, and returns the place after it."""
     if out:
-        memcpy(out + place, source, count)
+        memmove(out + place, source, count)
     return place + count
 
 
@@ -2112,7 +2132,7 @@ def _copy_text(target: int, source: int, length: int) -> Any:
     """Copies in whole vectors: up to 31 bytes behind both may be touched."""
     copy32(target, source)
     if length > 256:
-        memcpy(target + 32, source + 32, length - 32)
+        memmove(target + 32, source + 32, length - 32)
     else:
         for k in range(32, length, 32):
             copy32(target + k, source + k)
@@ -2255,6 +2275,9 @@ def decode_rows(
                 prefetch(addresses[ahead] + k)
         is_update = code == 31 or code == 24  # noqa: PLR1714 - numba is slow at tuples
         if q == 0:
+            if event == 0 or offsets[at] != offsets[at - np.uintp(1)]:
+                ordinal = np.int64(0)
+            ordinal += leads[at]
             q = header + 27
             if code >= 30:
                 q += np.int64(load16(q))  # extra row information; the length counts its own two bytes
@@ -2283,9 +2306,6 @@ def decode_rows(
             if masks and not cell(block, B_TAKES_PARTIAL):
                 reason = PARTIAL_IMAGE
                 break
-            if event == 0 or offsets[at] != offsets[at - np.uintp(1)]:
-                ordinal = np.int64(0)
-            ordinal += leads[at]
             fresh = np.int64(1)
         room = cell(block, B_ROOM) - (end - q)
         if room < 32:
@@ -2484,7 +2504,7 @@ def decode_rows(
                         store64(slot + 16 * n + 8, np.uint64(0))
                         q += cell(step, STEP_PARAMETERS)
                     elif kind == COPY_N:
-                        memcpy(slot + cell(step, STEP_PARAMETERS) * n, q, cell(step, STEP_PARAMETERS))
+                        memmove(slot + cell(step, STEP_PARAMETERS) * n, q, cell(step, STEP_PARAMETERS))
                         q += cell(step, STEP_PARAMETERS)
                     elif kind == TEXT_3 or kind == TEXT_4:  # noqa: PLR1714, SIM109 - ditto
                         length = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
@@ -2498,7 +2518,7 @@ def decode_rows(
                             break
                         place = cell(step, STEP_USED)
                         store32(slot + 4 * n, np.uint32(place))
-                        memcpy(cell(step, STEP_TEXT) + place, q, length)
+                        memmove(cell(step, STEP_TEXT) + place, q, length)
                         store64(step + 8 * STEP_USED, np.uint64(place + length))
                         q += length
                     elif kind == PADDED:
@@ -2510,7 +2530,7 @@ def decode_rows(
                             break
                         place = cell(step, STEP_USED)
                         store32(slot + 4 * n, np.uint32(place))
-                        memcpy(cell(step, STEP_TEXT) + place, q, length)
+                        memmove(cell(step, STEP_TEXT) + place, q, length)
                         for k in range(length, cell(step, STEP_PARAMETERS)):
                             store8(cell(step, STEP_TEXT) + place + k, np.uint8(0))
                         store64(step + 8 * STEP_USED, np.uint64(place + cell(step, STEP_PARAMETERS)))
@@ -2558,6 +2578,177 @@ def decode_rows(
     state[R_MASKS] = masks
     state[R_FRESH] = fresh
     return reason
+
+
+# ---- passes: read, scanned, chosen and decoded by turns, while each is plain ---------------------------------------
+
+(
+    P_FILLED,  # bytes that lie in the memory
+    P_BASE,  # file offset of its first one
+    P_ENDED,  # file offset after the last complete transaction or control event whose rows were decoded
+    P_ENDING,  # the same once this pass is done
+    P_EARLY,  # whether rows of the transaction that is open were decoded
+    P_OWNER,  # its, or another transaction's, whose rows came last of those chosen, -1 where none were
+    P_CHOSEN,  # row events of this pass; -1: it is to be read yet
+    P_DONE,  # bytes that it takes
+    P_SCANNED,  # bytes that were scanned, P_DONE and those that are scanned again
+) = range(9)
+"""What is known between two calls of take_passes, cells of int64."""
+P_CELLS = 9
+
+PASSES_FULL, PASSES_STOPPED, PASSES_OVER, PASSES_NEWS, PASSES_MIXED = range(5)
+"""Why take_passes came back: P_BASE is behind ``until``; the row kernel has; nothing more could be read, or there is no
+room for it; what the scan cannot take up alone; rows that are not plain. The last three leave the pass as if never
+scanned, its bytes in the memory."""
+
+
+@part
+def _keep_maps(state: Array, source: Array, target: Array) -> None:
+    for k in range(state[S_MAPS]):
+        target[k, 0] = source[k, 0]
+        target[k, 1] = source[k, 1]
+
+
+@kernel
+def _take_up(
+    descriptor: int,
+    address: int,
+    room: int,
+    step: int,
+    held: int,
+    checksum: int,
+    meanings: Array,
+    scanner: Any,
+    scanned: Any,
+    passes: Array,
+) -> Any:
+    """Reads and scans until a transaction is complete, or more than ``held`` bytes of one are there: (why, events).
+
+    Where why is not PASSES_FULL, the scanner's state is to be as it was.
+    """
+    state, open_maps, transaction, slots, bodies = scanner
+    offsets, lengths, codes, tables, owners, marks, transactions = scanned
+    state[S_EVENTS] = 0
+    state[S_TRANSACTIONS] = np.int64(state[S_PHASE] != OUTSIDE)
+    for k in range(TX_COLUMNS):
+        transactions[0, k] = transaction[k]
+    base = passes[P_BASE]
+    place = np.int64(0)
+    while True:
+        before = passes[P_FILLED]
+        after = min(before + step, room)
+        while passes[P_FILLED] < after:
+            count = read(descriptor, address + passes[P_FILLED], after - passes[P_FILLED])
+            if count <= 0:
+                break
+            passes[P_FILLED] += count
+        if passes[P_FILLED] == before:
+            return PASSES_OVER, 0
+        why, place = scan(
+            address, place, passes[P_FILLED], base, checksum, meanings, state, offsets, lengths, codes, tables, owners,
+            marks, transactions, open_maps, slots, bodies,
+        )  # fmt: skip
+        if why != SCANNED:
+            return PASSES_NEWS, 0
+        ready = complete_events(marks[: state[S_EVENTS]])
+        done = offsets[ready - 1] + lengths[ready - 1] if ready else 0
+        ended = base + done if ready else passes[P_ENDED]
+        if base + place - ended > held:
+            ready = state[S_EVENTS]
+            done = place
+        if ready:
+            passes[P_DONE] = done
+            passes[P_SCANNED] = place
+            passes[P_ENDING] = ended
+            return PASSES_FULL, ready
+
+
+@kernel
+def take_passes(
+    descriptor: int,
+    address: int,
+    room: int,
+    step: int,
+    held: int,
+    until: int,
+    checksum: int,
+    meanings: Array,
+    scanner: Any,
+    scanned: Any,
+    kept_maps: Array,
+    wanted: Array,
+    chosen: Any,
+    blocks: Array,
+    state: Array,
+    passes: Array,
+    month_start: int,
+    month_length: int,
+) -> Any:
+    """Pass after pass of a file: read, scanned, its rows chosen and decoded. Returns (why, what decode_rows said).
+
+    Between two passes Python finds its own code and data out of the cache, and of small ones it would take most of the
+    time; but in these alone what was read is in the second-level cache still when it is scanned and decoded.
+
+    descriptor: of the file. address, room: the memory, and how much of it may be read into; more bytes than any value's
+    row kernel reads beyond its event are behind that. step: bytes to read at once; held: as FileDecoder's HELD.
+    checksum, meanings: as scan's. scanner: its state, open maps, the transaction that is open, slots, bodies; scanned:
+    the arrays that it fills; kept_maps: like its open maps. wanted: as choose_rows'. chosen: arrays of it and of
+    gather_rows: events, groups, gathered, codes, owners. blocks, state, month_start, month_length: as decode_rows'.
+    """
+    events, groups, gathered, chosen_codes, chosen_owners = chosen
+    offsets, lengths, codes, tables, owners, marks, transactions = scanned
+    scan_state, open_maps, transaction, _, _ = scanner
+    while passes[P_BASE] < until:
+        if passes[P_CHOSEN] < 0:
+            phase = scan_state[S_PHASE]
+            maps = scan_state[S_MAPS]
+            _keep_maps(scan_state, open_maps, kept_maps)
+            why, ready = _take_up(descriptor, address, room, step, held, checksum, meanings, scanner, scanned, passes)
+            count, others = np.int64(0), np.int64(0)
+            if why == PASSES_FULL:
+                count, others = choose_rows(
+                    ready, marks, codes, tables, transactions[: scan_state[S_TRANSACTIONS]], wanted, events, groups
+                )
+                if others:
+                    why = PASSES_MIXED
+            if why != PASSES_FULL:
+                scan_state[S_PHASE] = phase
+                scan_state[S_MAPS] = maps
+                _keep_maps(scan_state, kept_maps, open_maps)
+                return why, DONE
+            gather_rows(
+                events[:count], offsets, lengths, codes, owners, transactions, passes[P_BASE], checksum, address, room,
+                gathered, chosen_codes, chosen_owners,
+            )  # fmt: skip
+            passes[P_CHOSEN] = count
+            passes[P_OWNER] = chosen_owners[count - 1] if count else -1
+            for k in range(R_CELLS):
+                state[k] = 0
+        count = passes[P_CHOSEN]
+        reason = decode_rows(
+            gathered[0, :count], gathered[1, :count], gathered[2, :count], gathered[3, :count], gathered[4, :count],
+            groups[:count], blocks, state, month_start, month_length,
+        )  # fmt: skip
+        if reason != DONE:
+            return PASSES_STOPPED, reason
+        last = scan_state[S_TRANSACTIONS] - 1
+        done = passes[P_DONE]
+        if passes[P_ENDING] != passes[P_ENDED]:
+            passes[P_EARLY] = 0
+        if passes[P_BASE] + done > passes[P_ENDING] and passes[P_OWNER] == last:
+            passes[P_EARLY] = 1
+        passes[P_ENDED] = passes[P_ENDING]
+        if done < passes[P_SCANNED]:
+            scan_state[S_PHASE] = OUTSIDE
+            scan_state[S_MAPS] = 0
+        elif last >= 0:
+            for k in range(TX_COLUMNS):
+                transaction[k] = transactions[last, k]
+        passes[P_FILLED] -= done
+        passes[P_BASE] += done
+        memmove(address, address + done, passes[P_FILLED])
+        passes[P_CHOSEN] = -1
+    return PASSES_FULL, DONE
 
 
 @kernel
@@ -3508,7 +3699,7 @@ def _put_string(source: int, count: int, out: int, limit: int) -> Any:
         run = _plain_run(source, i, count)
         if out + (run - i) + 8 > limit:
             return JSON_NO_ROOM
-        memcpy(out, source + i, run - i)
+        memmove(out, source + i, run - i)
         out += run - i
         if run == count:
             break

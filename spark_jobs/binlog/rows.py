@@ -4,7 +4,7 @@ Put here: which events' rows go into which table's block, and what a block's rea
 (blocks.py), what a type does (types/), where events lie (framing.py).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -566,18 +566,7 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterat
     columns = events.addresses, events.lengths, events.offsets, events.commits, events.leads, events.groups
     try:
         while reason := int(kernels.decode_rows(*columns, blocks, state, *kernels.CALENDAR)):
-            event = int(state[kernels.R_EVENT])
-            decoder = decoders[events.groups[event]]
-            if reason != kernels.BLOCK_FULL:
-                raise decoder.error(reason, events, state)
-            size -= decoder.size
-            for changes in decoder.closed(origin):
-                yield decoder, changes
-            if size > OPEN:
-                yield from rest_of(decoders, origin)
-                size = 0
-            decoder.open(events, event)
-            size += decoder.size
+            size = yield from make_room(decoders, size, reason, events, state, origin)
     except DecodeError as found:
         error = found
     events.rows_after = int(state[kernels.R_ORDINAL])
@@ -587,6 +576,27 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterat
         error = error or found
     if error:
         raise error
+
+
+def make_room(
+    decoders: Sequence[Decoder], size: int, reason: int, events: RowEvents, state: Numbers, origin: Origin | None = None
+) -> Generator[tuple[Decoder, Changes], None, int]:
+    """Yields the block that was full where the row kernel has stopped, and opens another one in its place.
+
+    size: bytes of all blocks that are open; returns what they are then. Raises DecodeError where that was not why.
+    """
+    event = int(state[kernels.R_EVENT])
+    decoder = decoders[events.groups[event]]
+    if reason != kernels.BLOCK_FULL:
+        raise decoder.error(reason, events, state)
+    size -= decoder.size
+    for changes in decoder.closed(origin):
+        yield decoder, changes
+    if size > OPEN:
+        yield from rest_of(decoders, origin)
+        size = 0
+    decoder.open(events, event)
+    return int(size + decoder.size)
 
 
 def rest_of(decoders: Iterable[Decoder], origin: Origin | None = None) -> Iterator[tuple[Decoder, Changes]]:

@@ -8,17 +8,21 @@ Put here: the judges. Not here: where the bytes come from (seeds.py, mutations.p
 """
 
 import contextlib
+import io
 import json
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.binlog import file_decoder
 from spark_jobs.binlog.definitions import definitions_of
 from spark_jobs.binlog.events import list_events, summarize
 from spark_jobs.binlog.file_decoder import FileDecoder
@@ -39,6 +43,7 @@ MOST_MEMORY = 1 << 29
 _SAID = re.compile(rf"{re.escape(FILE)}:( |\d+: )")
 _TWIN_COLLATIONS = {None, 8, 11, 33, 45, 63, 255}
 _TABLES = 4
+_STEP = 100
 
 
 class Wrong(Exception):
@@ -63,7 +68,7 @@ def judge_log(content: bytes) -> None:
     _judge_account(content)
     slices = _slices(content)
     maps = TableMaps()
-    passes = [_in_one_pass(content, partial=partial) for partial in (False, True)]
+    passes = [_in_one_pass(content, partial=partial) for partial in (False, True)] + [_in_plain_passes(content)]
     with refusing():
         scanner, _ = open_slice(FILE, 0, None, content, maps)
         definitions = list(_definitions(maps, scanner.format))
@@ -145,14 +150,28 @@ class _Pass:
 
 def _in_one_pass(content: bytes, *, partial: bool) -> _Pass:
     decoder = FileDecoder(FILE, before="all", rows=5, partial=partial)
+    pieces = (decoder.feed(piece) for piece in chunked(content, 500))
+    return _taken(decoder, chain(chain.from_iterable(pieces), decoder.finish()))
+
+
+def _in_plain_passes(content: bytes) -> _Pass:
+    """The same where the file is read as one, by steps that are smaller than most events."""
+    decoder = FileDecoder(FILE, before="all", rows=5)
+    descriptor = os.memfd_create(FILE)
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with io.FileIO(descriptor) as file, mock.patch.object(file_decoder, "READ", _STEP):
+        return _taken(decoder, decoder.read(file))
+
+
+def _taken(decoder: FileDecoder, found: Iterator[tuple[TableDefinition, Changes]]) -> _Pass:
     rows: defaultdict[TableName, list[tuple[object, ...]]] = defaultdict(list)
     is_whole = False
     with refusing():
-        for piece in (*chunked(content, 500), b""):
-            for definition, changes in decoder.feed(piece) if piece else decoder.finish():
-                changes.after.validate(full=True)
-                changes.before.validate(full=True)
-                rows[definition.name] += _listed(changes)
+        for definition, changes in found:
+            changes.after.validate(full=True)
+            changes.before.validate(full=True)
+            rows[definition.name] += _listed(changes)
         is_whole = True
     return _Pass(is_whole, [TableName(*name) for name in decoder._feed.maps.names], rows, decoder.complete)
 

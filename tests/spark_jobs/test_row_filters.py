@@ -86,7 +86,7 @@ def test_conditions_are_what_the_server_says_of_every_row(shop: Shop) -> None:
     decoder, file = FileDecoder(shop.start.file, before="all"), shop.database.server.data / shop.start.file
     wanted = TableName(shop.database.name, "t")
     with file.open("rb", buffering=0) as opened:
-        found = [(table, changes) for table, changes in decoder.read(opened.readinto) if table.name == wanted]
+        found = [(table, changes) for table, changes in decoder.read(opened) if table.name == wanted]
     definition = found[0][0]
     rows = [as_rows(changes, Place(shop.start.file, 1, 1, 0)) for _, changes in found]
     table = shop.spark.createDataFrame(pa.Table.from_batches(rows).to_pylist(), ddl(definition))

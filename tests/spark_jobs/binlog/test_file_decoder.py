@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -39,6 +40,8 @@ SPEC = SegmentSpec(
 )
 
 
+EXTRA = 19 + 8
+"""Where the length of a row event's extra data stands, behind header, table id and flags."""
 NOTE = 19 + 8 + 2 + 1 + 1 + 1 + 4
 """Where the first row's note begins, with its length, in a row event of one image: behind header, table id and flags,
 extra data, column count, bitmap, null bits and id."""
@@ -66,13 +69,13 @@ def in_one_pass(content: bytes, size: int) -> list[tuple[TableDefinition, Change
 @pytest.mark.parametrize("most", [1, 100, 1 << 20])
 def test_read_is_feed_and_finish(most: int) -> None:
     """However little each call of the file's own readinto gives."""
-    stream = io.BytesIO(SPEC.to_bytes())
 
-    def readinto(room: memoryview) -> int:
-        return stream.readinto(room[:most])
+    class Slow(io.BytesIO):
+        def readinto(self, room: Any, /) -> int:
+            return super().readinto(room[:most])
 
     decoder = FileDecoder(FILE, before="all", gtids=True)
-    found = list(decoder.read(readinto))
+    found = list(decoder.read(Slow(SPEC.to_bytes())))
     assert decoder.pending == 0
     for table in ("shop.orders", "shop.items"):
         assert rows_of(found, table) == rows_of(in_one_pass(SPEC.to_bytes(), most), table)
@@ -202,9 +205,19 @@ def test_damage_inside_a_row_is_told_after_the_rows_of_all_tables_before_it() ->
     content[deletes[-1] + NOTE] = 200
     found: list[tuple[TableDefinition, Changes]] = []
     with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 0 of shop\.items: note"):
-        found.extend(FileDecoder(FILE, gtids=True).read(io.BytesIO(content).readinto))
+        found.extend(FileDecoder(FILE, gtids=True).read(io.BytesIO(content)))
     assert [len(rows_of(found, table)) for table in ("shop.orders", "shop.items")] == [602, 2]
     assert all(changes.gtid is not None for _, changes in found)
+
+
+def test_damage_in_an_events_head_is_told_of_its_first_row() -> None:
+    """However many rows the event before it had."""
+    spec = replace(SPEC, checksum=False)
+    content = bytearray(spec.to_bytes())
+    deletes = [place for place in spec.offsets()[:-1] if content[place + 4] == 32]
+    content[deletes[-1] + EXTRA] = 200
+    with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 0 of shop\.items: its null bits"):
+        list(FileDecoder(FILE).read(io.BytesIO(content)))
 
 
 def labelled(name: str) -> Table:
@@ -229,7 +242,7 @@ def test_rows_before_a_value_without_meaning_come_of_every_table(options: dict[s
     content = without_labels(names, changes)
     found: list[tuple[TableDefinition, Changes]] = []
     with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 8: shop\.labelled\.kind: ENUM value 9 of 2 labels"):
-        found.extend(FileDecoder(FILE, **options).read(io.BytesIO(content).readinto))  # type: ignore[arg-type]
+        found.extend(FileDecoder(FILE, **options).read(io.BytesIO(content)))  # type: ignore[arg-type]
     assert [len(rows_of(found, name)) for name in names] == [8, 8]
     assert all((changes.gtid is not None) == ("gtids" in options) for _, changes in found)
 
@@ -255,7 +268,7 @@ def test_what_is_complete_is_not_behind_damage() -> None:
     content[first + NOTE] = 200
     decoder = FileDecoder(FILE)
     with pytest.raises(DecodeError):
-        list(decoder.read(io.BytesIO(content).readinto))
+        list(decoder.read(io.BytesIO(content)))
     assert decoder.complete <= first
 
 
