@@ -2189,18 +2189,25 @@ def _text_room(block: int) -> Any:
 def _put_own(block: int, first: int, after: int, op: Any, offset: int, commit: int, event: int, ordinal: int) -> None:
     """What each of an event's rows has beside its columns; ordinal: of row ``first`` within the event."""
     ops = cell(block, B_OPS)
+    places = cell(block, B_PLACES)
+    committed = cell(block, B_COMMITTED)
+    sources = cell(block, B_SOURCES)
+    ordinals = cell(block, B_ORDINALS)
+    if after == first + 1:  # a loop's vectors are for more
+        store8(ops + first, op)
+        store64(places + 8 * first, np.uint64(offset))
+        store64(committed + 8 * first, np.uint64(commit))
+        store32(sources + 4 * first, np.uint32(event))
+        store32(ordinals + 4 * first, np.uint32(ordinal))
+        return
     for k in range(first, after):
         store8(ops + k, op)
-    places = cell(block, B_PLACES)
     for k in range(first, after):
         store64(places + 8 * k, np.uint64(offset))
-    committed = cell(block, B_COMMITTED)
     for k in range(first, after):
         store64(committed + 8 * k, np.uint64(commit))
-    sources = cell(block, B_SOURCES)
     for k in range(first, after):
         store32(sources + 4 * k, np.uint32(event))
-    ordinals = cell(block, B_ORDINALS)
     for k in range(first, after):
         store32(ordinals + 4 * k, np.uint32(ordinal + k - first))
 
