@@ -201,12 +201,12 @@ class Scratch:
         self._nulls: Numbers = np.empty(0, np.uint64)
         self._source: Numbers = np.empty(0, np.int32)
 
-    def of(self, rows: int, words: int) -> tuple[Numbers, Numbers]:
-        """Null bits [program, row, word] and the event of each row."""
+    def of(self, rows: int, words: int, sources: int) -> tuple[Numbers, Numbers]:
+        """Null bits [program, row, word], and memory for the event of so many rows."""
         count = 2 * rows * words
-        if len(self._nulls) < count or len(self._source) < rows:
-            self._nulls, self._source = fresh(8 * count).view(np.uint64), fresh(4 * rows).view(np.int32)
-        return self._nulls[:count].reshape(2, rows, words), self._source[:rows]
+        if len(self._nulls) < count or len(self._source) < sources:
+            self._nulls, self._source = fresh(8 * count).view(np.uint64), fresh(4 * sources).view(np.int32)
+        return self._nulls[:count].reshape(2, rows, words), self._source[:sources]
 
 
 def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
@@ -247,11 +247,21 @@ class Block:
     """The buffers of one block of at most ``rows`` changes: parts of one allocation."""
 
     def __init__(  # noqa: PLR0913 - what it is of, how large, and what of it is the decoder's
-        self, plan: Plan, file: str, rows: int, room: int, cells: Numbers, scratch: Scratch, *, partial: bool
+        self,
+        plan: Plan,
+        file: str,
+        rows: int,
+        room: int,
+        cells: Numbers,
+        scratch: Scratch,
+        *,
+        partial: bool,
+        lasting: bool,
     ) -> None:
         """room: bytes of text for one event, on top of what a block is expected to have.
 
-        cells: where the kernel finds it described; partial: whether it takes images without all columns.
+        cells: where the kernel finds it described; partial: whether it takes images without all columns; lasting:
+        whether nobody asks for the event of a row.
         """
         self.plan = plan
         self.file = file
@@ -265,7 +275,7 @@ class Block:
         self.steps[:, :, kernels.STEP_TEXT] = layout.places[:, 1] + address
         self.steps[:, :, kernels.STEP_CAPACITY] = layout.sizes[:, 1]
         self.marked = np.zeros((2, len(plan.readings)), np.uint8)
-        self.nulls, self.source = scratch.of(rows, plan.words)
+        self.nulls, self.source = scratch.of(rows, plan.words, 0 if lasting else rows)
         self._describe(rows, [place + address for place in self.own], partial=partial)
 
     def _describe(self, rows: int, own: list[int], *, partial: bool) -> None:
@@ -276,7 +286,7 @@ class Block:
         cells[kernels.B_NULLS] = address(self.nulls)
         cells[kernels.B_MARKED] = address(self.marked)
         cells[[kernels.B_PLACES, kernels.B_COMMITTED, kernels.B_ORDINALS, kernels.B_OPS]] = own[: len(_OWN)]
-        cells[kernels.B_SOURCES] = address(self.source)
+        cells[kernels.B_SOURCES] = address(self.source) if len(self.source) else 0
         cells[[kernels.B_ROW_CODE, kernels.B_UPDATE_CODE]] = plan.code_addresses()
         cells[kernels.B_TAKES_PARTIAL] = partial
 

@@ -1881,7 +1881,7 @@ R_CELLS = 8
     B_PLACES,
     B_ORDINALS,
     B_COMMITTED,
-    B_SOURCES,  # the row's event
+    B_SOURCES,  # the row's event; 0 where nobody asks for it
     B_ROW_CODE,  # addresses of code generated for the table (generated.py), 0 where there is none
     B_UPDATE_CODE,
     B_TAKES_PARTIAL,  # 1: images without all columns are read; a column that is left out counts as null
@@ -2197,7 +2197,8 @@ def _put_own(block: int, first: int, after: int, op: Any, offset: int, commit: i
         store8(ops + first, op)
         store64(places + 8 * first, np.uint64(offset))
         store64(committed + 8 * first, np.uint64(commit))
-        store32(sources + 4 * first, np.uint32(event))
+        if sources:
+            store32(sources + 4 * first, np.uint32(event))
         store32(ordinals + 4 * first, np.uint32(ordinal))
         return
     for k in range(first, after):
@@ -2206,8 +2207,9 @@ def _put_own(block: int, first: int, after: int, op: Any, offset: int, commit: i
         store64(places + 8 * k, np.uint64(offset))
     for k in range(first, after):
         store64(committed + 8 * k, np.uint64(commit))
-    for k in range(first, after):
-        store32(sources + 4 * k, np.uint32(event))
+    if sources:
+        for k in range(first, after):
+            store32(sources + 4 * k, np.uint32(event))
     for k in range(first, after):
         store32(ordinals + 4 * k, np.uint32(ordinal + k - first))
 

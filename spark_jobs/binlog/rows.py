@@ -288,6 +288,8 @@ class Decoder:
         self._before = before
         self._rows = rows
         self._gtids = gtids
+        self.is_lasting = not (gtids or partial)
+        """Whether rows in a block can do without what they came from."""
         self._maps = TableMaps() if maps is None else maps
         self._mine: dict[int, bool] = {}
         self._others: dict[int, TableDefinition] = {}
@@ -453,11 +455,6 @@ class Decoder:
             self.definition = replace(self.definition, columns=columns)
         return True
 
-    @property
-    def is_lasting(self) -> bool:
-        """Whether rows in a block can do without what they came from."""
-        return not (self._gtids or self._partial)
-
     def closed(self, origin: Origin | None = None) -> Iterator[Changes]:
         """The rows of the block that is open; its place is free for the next one.
 
@@ -490,7 +487,8 @@ class Decoder:
         # A block that is empty has room for the text of this event, whatever it is.
         room = rounded(int(events.lengths[event]) + TEXT_SLACK)
         rows = self._plan.rows(self._rows)
-        self._block = Block(self._plan, events.file, rows, room, self.cells, self._scratch, partial=self._partial)
+        own = self.cells, self._scratch
+        self._block = Block(self._plan, events.file, rows, room, *own, partial=self._partial, lasting=self.is_lasting)
 
     @property
     def size(self) -> int:
@@ -518,11 +516,11 @@ class Decoder:
     def _changes(self, block: Block, origin: Origin | None) -> Changes:
         """Raises BadValue."""
         block.close()
-        source = block.source[: block.rows]
         presence: list[Presence] | list[None] = [None, None]
         gtids = None
         if not self.is_lasting:
             assert origin
+            source = block.source[: block.rows]
             if block.is_partial:
                 presence = _presence(origin.events, source, len(self.definition.columns))
             if self._gtids:
