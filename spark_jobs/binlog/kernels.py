@@ -2214,6 +2214,24 @@ def _put_own(block: int, first: int, after: int, op: Any, offset: int, commit: i
         store32(ordinals + 4 * k, np.uint32(ordinal + k - first))
 
 
+@part
+def _run_usual(code: int, q: int, end: int, n: int, block: int, state: Array, state_at: int, is_update: Any) -> Any:
+    """Rows of an event by generated code, as many as it takes from row ``n`` on; how many there are then.
+
+    ``state[R_PLACE]`` is where it has stopped.
+    """
+    rows = cell(block, B_CAPACITY)
+    run_generated(code, q, end, n, rows, cell(block, B_STEPS), cell(block, B_NULLS), rows, state_at)
+    if state[R_ROWS] <= n:
+        state[R_PLACE] = q
+        return n
+    if cell(block, B_HAS_BEFORE) and not is_update:
+        for row in range(n, state[R_ROWS]):
+            _no_before(block, row)
+    state[R_USUAL] += state[R_ROWS] - n
+    return state[R_ROWS]
+
+
 _AHEAD = 8
 """Events between the one that is read and the one whose bytes are asked for. Those of one table lie apart, by the other
 tables' and by what a transaction has besides rows, and no processor guesses where the next one is."""
@@ -2335,23 +2353,16 @@ def decode_rows(
             op = np.uint8(3)
         first = n
         usual = cell(block, B_UPDATE_CODE) if is_update else cell(block, B_ROW_CODE)
+        if masks:
+            usual = 0
+        if usual and q < end:  # here and not in the loop alone: what that prepares takes longer than one usual row
+            n = _run_usual(usual, q, end, n, block, state, state_at, is_update)
+            q = state[R_PLACE]
         # An event without bytes of rows holds one row, of images without columns (log_event.cc, write_row).
         while q < end or (masks and fresh):
             if n == rows:
                 reason = BLOCK_FULL
                 break
-            if usual and not masks:
-                run_generated(usual, q, end, n, rows, steps_at, nulls_at, rows, state_at)
-                if state[R_ROWS] > n:
-                    if has_before and not is_update:
-                        for row in range(n, state[R_ROWS]):
-                            _no_before(block, row)
-                    ordinal += state[R_ROWS] - n
-                    state[R_USUAL] += state[R_ROWS] - n
-                    n = state[R_ROWS]
-                    q = state[R_PLACE]
-                    fresh = np.int64(0)
-                    continue
             row_start = q
             program = 0
             passed: Any = np.int64(0)
@@ -2572,7 +2583,12 @@ def decode_rows(
             if has_before and not is_update:
                 _no_before(block, n)
             n += 1
-            ordinal += 1
+            fresh = np.int64(0)
+            if usual and q < end and n < rows:
+                n = _run_usual(usual, q, end, n, block, state, state_at, is_update)
+                q = state[R_PLACE]
+        if n > first:
+            ordinal += n - first
             fresh = np.int64(0)
         store64(block + 8 * B_ROWS, np.uint64(n))
         _put_own(block, first, n, op, offsets[at], commits[at], event, ordinal - n + first)
