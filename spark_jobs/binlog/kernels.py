@@ -10,6 +10,7 @@ Put here: what must touch every event, row or value. Not here: anything that run
 # mypy: disable-error-code="no-untyped-call"
 # numba's and llvmlite's own functions have no types.
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -2837,34 +2838,34 @@ def _utf8_errors() -> tuple[list[int], list[int], list[int]]:
     return first_high, first_low, second_high
 
 
-def _utf8_blocks() -> Any:
-    """An intrinsic ``utf8_blocks(address, blocks)``: not 0 where something is wrong in so many times sixteen bytes.
+def _utf8_blocks(size: int) -> Any:
+    """An intrinsic ``utf8_blocks(address, blocks)``: not 0 where something is wrong in so many times ``size`` bytes.
 
     A character that the end cuts is not wrong.
     """
-    bytes16, words2 = ir.VectorType(ir.IntType(8), 16), ir.VectorType(ir.IntType(64), 2)
-    tables = [ir.Constant(bytes16, table) for table in _utf8_errors()]
+    some_bytes, some_words = ir.VectorType(ir.IntType(8), size), ir.VectorType(ir.IntType(64), size // 8)
+    tables = [ir.Constant(some_bytes, table * (size // 16)) for table in _utf8_errors()]
 
     def all_of(number: int) -> Any:
-        return ir.Constant(bytes16, [number] * 16)
+        return ir.Constant(some_bytes, [number] * size)
 
     def wrong(builder: Any, before: Any, block: Any) -> Any:
         """Bits for what is wrong up to each byte of a block."""
 
         def called(name: str, *arguments: Any) -> Any:
-            kind = ir.FunctionType(bytes16, [bytes16, bytes16])
+            kind = ir.FunctionType(some_bytes, [some_bytes, some_bytes])
             return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
         def earlier(count: int) -> Any:
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), 16), list(range(16 - count, 32 - count)))
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), size), list(range(size - count, 2 * size - count)))
             return builder.shuffle_vector(before, block, mask)
 
         first = earlier(1)
         halves = builder.lshr(first, all_of(4)), builder.and_(first, all_of(15)), builder.lshr(block, all_of(4))
-        found = [called("llvm.x86.ssse3.pshuf.b.128", *pair) for pair in zip(tables, halves, strict=True)]
+        found = [called(_SHUFFLES[size], *pair) for pair in zip(tables, halves, strict=True)]
         pair = builder.and_(builder.and_(found[0], found[1]), found[2])
-        third = called("llvm.usub.sat.v16i8", earlier(2), all_of(0xE0 - 0x80))
-        fourth = called("llvm.usub.sat.v16i8", earlier(3), all_of(0xF0 - 0x80))
+        third = called(f"llvm.usub.sat.v{size}i8", earlier(2), all_of(0xE0 - 0x80))
+        fourth = called(f"llvm.usub.sat.v{size}i8", earlier(3), all_of(0xF0 - 0x80))
         return builder.xor(pair, builder.and_(builder.or_(third, fourth), all_of(0x80)))
 
     @intrinsic
@@ -2874,21 +2875,25 @@ def _utf8_blocks() -> Any:
 
             def looked(values: list[Any]) -> list[Any]:
                 at, before, seen = values
-                block = _loaded(builder, builder.add(arguments[0], builder.shl(at, ir.Constant(word, 4))), bytes16)
+                place = builder.add(arguments[0], builder.mul(at, ir.Constant(word, size)))
+                block = _loaded(builder, place, some_bytes)
                 return [builder.add(at, ir.Constant(word, 1)), block, builder.or_(seen, wrong(builder, before, block))]
 
             begun = [ir.Constant(word, 0), zeros, zeros]
             [_, _, seen] = _while(builder, begun, lambda now: builder.icmp_unsigned("<", now[0], arguments[1]), looked)
-            halves = builder.bitcast(seen, words2)
-            parts = [builder.extract_element(halves, ir.Constant(word, k)) for k in (0, 1)]
-            return builder.or_(*parts)
+            words = builder.bitcast(seen, some_words)
+            parts = [builder.extract_element(words, ir.Constant(word, k)) for k in range(size // 8)]
+            return functools.reduce(builder.or_, parts)
 
         return types.uint64(types.int64, types.int64), generate
 
     return check
 
 
-_LONG = 64
+_SHUFFLES = {16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: "llvm.x86.avx512.pshuf.b.512"}
+"""Look up sixteen bytes, each by four bits: so many at once."""
+UTF8_BLOCK = 64 if "avx512bw" in _FEATURES else 32 if "avx2" in _FEATURES else 16
+_LONG = 4 * UTF8_BLOCK
 """Bytes of text that are worth looking at in blocks."""
 
 
@@ -2897,16 +2902,16 @@ def _no_blocks(_address: int, _blocks: int) -> Any:
     return np.uint64(0)
 
 
-utf8_blocks: Any = _utf8_blocks() if HAS_SHUFFLE else _no_blocks
+utf8_blocks: Any = _utf8_blocks(UTF8_BLOCK) if HAS_SHUFFLE else _no_blocks
 
 
 @part
 def _in_blocks(address: int, count: int) -> Any:
     """Bytes at a text's beginning that are whole characters, but for less than one block; -1 where some are not."""
-    blocks = count >> 4
+    blocks = count // UTF8_BLOCK
     if utf8_blocks(address, blocks) != 0:
         return np.int64(-1)
-    done = blocks << 4
+    done = blocks * UTF8_BLOCK
     for k in range(1, min(3, done) + 1):
         byte = load8(address + done - k)
         if byte >= np.uint8(0xC0):
@@ -2988,12 +2993,15 @@ def invalid_utf8(offsets: Array, address: int, bad: Array) -> Any:
     if is_ascii(address + offsets[0], np.int64(offsets[rows] - offsets[0])):  # as most text is
         return 0
     whole = _valid_utf8(address + offsets[0], np.int64(offsets[rows] - offsets[0]))
-    for row in range(rows):
-        if not whole:
-            break
+    if whole:
         # A run that is UTF-8 as a whole is so in parts where no part begins inside a character.
-        if offsets[row] < offsets[rows] and load8(address + offsets[row]) & np.uint8(0xC0) == np.uint8(0x80):
-            whole = False
+        filled = rows
+        while filled and offsets[filled - 1] == offsets[rows]:
+            filled -= 1
+        inside = 0
+        for row in range(filled):
+            inside |= load8(address + offsets[np.uintp(row)]) & np.uint8(0xC0) == np.uint8(0x80)
+        whole = inside == 0
     count = 0
     if not whole:
         for row in range(rows):

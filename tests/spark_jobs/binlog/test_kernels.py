@@ -4,7 +4,10 @@ import os
 import subprocess
 import sys
 import zlib
+from itertools import product
+from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -49,6 +52,8 @@ def test_all_ways_of_crc32_agree(content: bytes, state: int) -> None:
 
 ELSEWHERE = """
 import zlib
+from itertools import product
+from typing import Any
 from spark_jobs.binlog import kernels
 content = kernels.np.frombuffer(bytes(range(200)), kernels.np.uint8)
 print(kernels.HAS_CLMUL, kernels.HAS_SHUFFLE, kernels._crc32(kernels.address_of(content), 200) == zlib.crc32(content))
@@ -165,9 +170,24 @@ def test_text_is_utf8_where_python_says_so(texts: list[bytes]) -> None:
     assert found == sum(bad)
 
 
+@pytest.mark.skipif(not kernels.HAS_SHUFFLE, reason="there are no blocks")
+@pytest.mark.parametrize("size", [16, 32, 64])
+def test_blocks_of_every_size_are_judged_alike(size: int) -> None:
+    """This processor's instructions reach up to UTF8_BLOCK; others use smaller ones."""
+    if size > kernels.UTF8_BLOCK:
+        pytest.skip(f"this processor has no blocks of {size} bytes")
+    blocks = kernels._utf8_blocks(size)
+    judged: Any = numba.njit(lambda place, count: blocks(place, count))  # noqa: PLW0108 - an intrinsic is no function
+    for piece, before in product(WHOLE + BROKEN, range(2 * size)):
+        text = b"x" * before + piece + b"y" * (3 * size - before - len(piece))
+        content = np.frombuffer(text, np.uint8)
+        assert (judged(kernels.address_of(content), 3) == 0) == is_utf8(text), text
+
+
 @pytest.mark.parametrize("piece", WHOLE + BROKEN)
 def test_each_piece_at_any_place_in_text(piece: bytes) -> None:
-    befores, behinds = (*range(9), *range(60, 81)), (*range(9), 70)
+    long = kernels._LONG
+    befores, behinds = (*range(9), *range(long - 4, long + 17)), (*range(9), long + 6)
     texts = [b"x" * before + piece + b"y" * behind for before in befores for behind in behinds]
     for text in texts:
         bad = np.zeros(1, np.uint8)
@@ -176,9 +196,10 @@ def test_each_piece_at_any_place_in_text(piece: bytes) -> None:
         assert bad[0] == (not is_utf8(text)), text
 
 
-@pytest.mark.parametrize("before", [61, 62, 63, 64, 65])
-def test_each_pair_of_bytes_in_long_text(before: int) -> None:
+@pytest.mark.parametrize("beside", [-3, -2, -1, 0, 1])
+def test_each_pair_of_bytes_in_long_text(beside: int) -> None:
     """Where a block ends between them, and where none does; what follows may complete a character of three or four."""
+    before = kernels._LONG + beside
     pairs = [bytes([first, second]) for first in range(0x7F, 256) for second in range(0x7F, 256)]
     for behind in (b"", b"y", b"\x80", b"\x80\x80", b"\x80y"):
         texts = [b"x" * before + pair + behind for pair in pairs]
