@@ -1924,15 +1924,16 @@ CALENDAR: tuple[int, int] = address_of(MONTH_START), address_of(MONTH_LENGTH)
 """Addresses of both."""
 
 
-@kernel
+@part
 def _is_full(bitmap: int, columns: int) -> Any:
     """Whether all of the first ``columns`` bits are set."""
-    whole = columns >> 3
-    for k in range(whole):
-        if load8(bitmap + k) != np.uint8(255):
+    while columns >= 64:
+        if load64(bitmap) != ~np.uint64(0):
             return False
-    rest = np.uint8((1 << (columns & 7)) - 1)
-    return rest == 0 or (load8(bitmap + whole) & rest) == rest
+        bitmap += 8
+        columns -= 64
+    rest = (np.uint64(1) << np.uint64(columns)) - np.uint64(1)
+    return load64(bitmap) & rest == rest
 
 
 @kernel
@@ -2291,10 +2292,6 @@ def decode_rows(
             reason = BLOCK_FULL
             break
         columns = cell(block, B_COLUMNS)
-        words = cell(block, B_WORDS)
-        steps_at = cell(block, B_STEPS)
-        nulls_at = cell(block, B_NULLS)
-        marked_at = cell(block, B_MARKED)
         has_before = cell(block, B_HAS_BEFORE)
         bitmap_bytes = (columns + 7) >> 3
         if event + _AHEAD < len(addresses):
@@ -2359,6 +2356,10 @@ def decode_rows(
         if usual and q < end:  # here and not in the loop alone: what that prepares takes longer than one usual row
             n = _run_usual(usual, q, end, n, block, state, state_at, is_update)
             q = state[R_PLACE]
+        words = cell(block, B_WORDS)
+        steps_at = cell(block, B_STEPS)
+        nulls_at = cell(block, B_NULLS)
+        marked_at = cell(block, B_MARKED)
         # An event without bytes of rows holds one row, of images without columns (log_event.cc, write_row).
         while q < end or (masks and fresh):
             if n == rows:
