@@ -120,7 +120,8 @@ class FileDecoder:
 
     def finish(self) -> Iterator[tuple[TableDefinition, Changes]]:
         """Yields the changes not handed out yet of transactions that are complete; see ``pending`` for the others."""
-        yield from self._told_before(self._advanced(self._feed.scan()))
+        if self._feed.waiting:
+            yield from self._told_before(self._advanced(self._feed.scan()))
         for decoder, changes in self._handed_out():
             yield decoder.definition, changes
 
