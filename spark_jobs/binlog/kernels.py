@@ -2666,7 +2666,9 @@ def _take_up(
         after = min(before + step, room)
         while passes[P_FILLED] < after:
             count = read(descriptor, address + passes[P_FILLED], after - passes[P_FILLED])
-            if count <= 0:
+            if count < 0:
+                return PASSES_OVER, 0  # where a signal came it is Python's turn
+            if count == 0:
                 break
             passes[P_FILLED] += count
         if passes[P_FILLED] == before:

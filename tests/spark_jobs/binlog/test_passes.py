@@ -2,6 +2,8 @@
 
 import io
 import os
+import signal
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -218,6 +220,35 @@ def test_blocks_are_handed_out_every_so_many_bytes(gathered: int, monkeypatch: p
     lengths = [len(changes) for _, changes in _read(decoder, content)]
     assert max(lengths) < 10
     assert outcome(content, fed=False) == expected
+
+
+class Alarm(Exception):
+    """What a signal's handler raises."""
+
+
+def test_a_signal_is_heard_while_nothing_comes() -> None:
+    """The kernel waits in a system call, which a signal ends; it must not begin another one."""
+
+    def alarmed(_number: int, _frame: object) -> None:
+        raise Alarm
+
+    begun, writing = os.pipe()
+    closing = threading.Timer(20, os.close, [writing])
+    before = signal.signal(signal.SIGALRM, alarmed)
+    content = CASES["small transactions"].to_bytes()
+    outcome(content, fed=False)  # so that nothing is compiled when the signal comes
+    os.write(writing, content[:-100])
+    closing.start()
+    try:
+        with io.FileIO(begun) as file, pytest.raises(Alarm):
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            list(FileDecoder(FILE).read(file))
+        assert not closing.finished.is_set()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        closing.cancel()
+        closing.join()
+    os.close(writing)
 
 
 def test_a_file_that_fails_is_an_error_of_the_system(tmp_path: Path) -> None:
