@@ -240,8 +240,8 @@ def test_a_signal_is_heard_while_nothing_comes() -> None:
     os.write(writing, content[:-100])
     closing.start()
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
         with io.FileIO(begun) as file, pytest.raises(Alarm):
-            signal.setitimer(signal.ITIMER_REAL, 0.5)
             list(FileDecoder(FILE).read(file))
         assert not closing.finished.is_set()
     finally:
