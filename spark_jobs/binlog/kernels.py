@@ -2615,7 +2615,7 @@ def decode_rows(
     P_ENDED,  # file offset after the last complete transaction or control event whose rows were decoded
     P_ENDING,  # the same once this pass is done
     P_EARLY,  # whether rows of the transaction that is open were decoded
-    P_OWNER,  # its, or another transaction's, whose rows came last of those chosen, -1 where none were
+    P_OWNER,  # which of the pass's transactions has the last of the rows chosen, -1 where none were
     P_CHOSEN,  # row events of this pass; -1: it is to be read yet
     P_DONE,  # bytes that it takes
     P_SCANNED,  # bytes that were scanned, P_DONE and those that are scanned again
@@ -2718,8 +2718,8 @@ def take_passes(
     Between two passes Python finds its own code and data out of the cache, and of small ones it would take most of the
     time; but in these alone what was read is in the second-level cache still when it is scanned and decoded.
 
-    descriptor: of the file. address, room: the memory, and how much of it may be read into; more bytes than any value's
-    row kernel reads beyond its event are behind that. step: bytes to read at once; held: as FileDecoder's HELD.
+    descriptor: of the file. address, room: the memory, and how much of it may be read into; behind that there are as
+    many bytes as the row kernel reads beyond an event. step: bytes to read at once; held: as FileDecoder's HELD.
     checksum, meanings: as scan's. scanner: its state, open maps, the transaction that is open, slots, bodies; scanned:
     the arrays that it fills; kept_maps: like its open maps. wanted: as choose_rows'. chosen: arrays of it and of
     gather_rows: events, groups, gathered, codes, owners. blocks, state, month_start, month_length: as decode_rows'.

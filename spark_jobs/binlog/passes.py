@@ -92,11 +92,14 @@ class PlainPasses:
 
 
 def _chosen(events: int) -> tuple[NDArray[Any], ...]:
-    """Memory for what is known of so many row events: their numbers, groups, what is gathered, codes, owners."""
-    sizes = (8, 8, 5 * 8, 1, 4)
+    """Memory for what is known of so many row events: their numbers, groups, what is gathered, codes, owners.
+
+    The larger numbers first: a kernel is compiled once for arrays that are aligned and once for others.
+    """
+    sizes = (8, 8, 5 * 8, 4, 1)
     stops = [events * stop for stop in accumulate(sizes)]
     memory = fresh(stops[-1])
-    chosen, groups, gathered, codes, owners = (
+    chosen, groups, gathered, owners, codes = (
         memory[stop - events * size : stop] for size, stop in zip(sizes, stops, strict=True)
     )
     words = chosen.view(np.int64), groups.view(np.int64), gathered.view(np.int64).reshape(5, events)
