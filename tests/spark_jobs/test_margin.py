@@ -125,7 +125,7 @@ def test_a_server_whose_purge_comes_near_is_warned_of_and_what_it_purged_has_two
         assert _said(pipeline) == (None, None), "it still has all of its log"
 
         _purge(cursor, oldest)
-        cursor.execute("DO SLEEP(1.1)")
+        cursor.execute("DO SLEEP(2.1)")  # two seconds are the least that is not 0.000 hours
         cursor.execute("FLUSH BINARY LOGS")
         cursor.execute("INSERT INTO shop.t VALUES (1)")
         land(lake.bronze("shop"), source)
