@@ -4,8 +4,9 @@ libFuzzer by way of atheris, guided by coverage. Kernels run as plain Python (NU
 but their branches count as coverage, and their loads and stores are checked (spark_jobs/binlog/memory.py). Compiled,
 they would be a black box that reads wherever it likes.
 
-FOLDER keeps the corpus from one run to the next; what fails is written there as ``found-…``. SEED makes a run the
-same again; RUNS ends it after so many inputs, if its time has not ended before. Exits with 0 where nothing was found.
+FOLDER keeps the corpus from one run to the next; what fails is written there as ``found-…``. SEED is where chance
+begins (what counts as new differs from run to run all the same); RUNS ends it after so many inputs, if its time has not
+ended before. Exits with 0 where nothing was found.
 """
 
 import contextlib

@@ -1,10 +1,14 @@
 """The fuzzer's seeds and findings pass its judges, its damage gets past checksums, and a short run finds nothing."""
 
+import base64
 import os
 import random
 import re
 import subprocess
 import sys
+import textwrap
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,10 +60,19 @@ def test_compiled_kernels_stand_some_damage() -> None:
         oracle.judge_document(mutations.mutated_document(content, 1 << 12, chance.getrandbits(32), same))
 
 
+def _found(folder: Path) -> Iterator[str]:
+    """What the run left behind, as ``python -c "…zlib.decompress(base64.b85decode(…))"`` takes it."""
+    for path in folder.glob("found-*"):
+        yield f"{path.name}, base85 of zlib:"
+        yield from textwrap.wrap(base64.b85encode(zlib.compress(path.read_bytes(), 9)).decode(), 300)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("target, runs", [("log", 4000), ("json", 12000)])
 def test_a_run_finds_nothing(target: str, runs: int, tmp_path: Path) -> None:
-    """The same inputs in the same order at every run; on a machine with little time, fewer of them."""
+    """As many inputs as the machine has time for, no run's quite the same: what libFuzzer takes for new depends on
+    addresses too. What is found is shown with its bytes, to be put into findings/.
+    """
     pytest.importorskip("atheris", reason="atheris is published for Linux on x86-64 alone")
     run = subprocess.run(
         [sys.executable, "-m", "tests.fuzz", target, str(SECONDS), str(tmp_path), "1", str(runs)],
@@ -69,7 +82,7 @@ def test_a_run_finds_nothing(target: str, runs: int, tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert run.returncode == 0, run.stderr[-6000:]
+    assert run.returncode == 0, "\n".join((run.stdout[-2000:], *_found(tmp_path), run.stderr[-1000:]))
     executed = re.search(r"number_of_executed_units: (\d+)", run.stderr)
     assert executed
     assert int(executed[1]) > 0  # how many depends on the machine
