@@ -120,7 +120,7 @@ def summarize(chunks: Iterator[bytes], file: str) -> Summary:
             error = _failure(count, feed.add(chunk))
     error = error or _failure(count, feed.scan())
     if error is None and (len(feed.buffer) or feed.base <= len(MAGIC)):
-        error = _cut_short(feed)
+        error = str(_cut_short(feed))
     magic = min(feed.base, len(MAGIC))
     rest = size - magic - int(sizes.sum())
     events[IGNORABLE], sizes[IGNORABLE] = events[IGNORABLE] - redacted[0], sizes[IGNORABLE] - redacted[1]
@@ -129,14 +129,14 @@ def summarize(chunks: Iterator[bytes], file: str) -> Summary:
         for code in np.flatnonzero(events).tolist()
     )
     blanked = (TypeCount(_REDACTED, "redacted", *redacted.tolist()),) if redacted[0] else ()
-    return Summary(size, magic, types + blanked, rest, str(error) if error else None)
+    return Summary(size, magic, types + blanked, rest, error)
 
 
-def _failure(count: Callable[[Iterator[Scan]], None], scans: Iterator[Scan]) -> DecodeError | None:
+def _failure(count: Callable[[Iterator[Scan]], None], scans: Iterator[Scan]) -> str | None:
     try:
         count(scans)
     except DecodeError as error:
-        return error
+        return str(error)
     return None
 
 

@@ -124,11 +124,20 @@ class Scan:
     """[n, kernels.TX_COLUMNS]. Row 0 is the transaction that was open when the buffer began, if one was."""
     end: int
     """Offset in the buffer after its last whole event, or where ``error`` is."""
-    error: DecodeError | None = None
+    refused: tuple[type[DecodeError], str] | None = None
     """Why the event at ``end`` cannot be passed; those before it are here."""
 
     def __len__(self) -> int:
         return len(self.offset)
+
+    @property
+    def error(self) -> DecodeError | None:
+        """What to raise of ``refused``, a new one each time.
+
+        Kept here it would hold the frames that it came through, they this scan, and all their memory would wait for
+        the garbage collector.
+        """
+        return self.refused[0](self.refused[1]) if self.refused else None
 
     @property
     def address(self) -> int:
@@ -319,7 +328,7 @@ class Scanner:
             if self._reuse:
                 self._spare = replace(found, buffer=_NOTHING)
         else:
-            found.error = self._error(int(why), found)
+            found.refused = self._refused(int(why), found)
             return False
         return True
 
@@ -348,17 +357,17 @@ class Scanner:
             raise Truncated(f"{self._where(found)}: an event reaches beyond the end: {there} bytes there")
         return found
 
-    def _error(self, why: int, found: Scan) -> DecodeError:
+    def _refused(self, why: int, found: Scan) -> tuple[type[DecodeError], str]:
         where = self._where(found)
         header = found.buffer[found.end : found.end + HEADER].tobytes()
         code, length = header[4], int.from_bytes(header[9:13], "little")
         name = type_name(code)
         if why == kernels.BAD_CHECKSUM:
-            return ChecksumMismatch(f"{where}: {name} event of {length} bytes: its CRC32 does not fit its bytes")
+            return ChecksumMismatch, f"{where}: {name} event of {length} bytes: its CRC32 does not fit its bytes"
         if why == kernels.CANNOT_PASS:
-            return Unsupported(f"{where}: {name} event (type {code}): {_CANNOT_PASS.get(code, _TOO_OLD)}")
+            return Unsupported, f"{where}: {name} event (type {code}): {_CANNOT_PASS.get(code, _TOO_OLD)}"
         if why == kernels.NOT_KNOWN:
-            return Unsupported(f"{where}: event type {code} is not known and not marked as ignorable")
+            return Unsupported, f"{where}: event type {code} is not known and not marked as ignorable"
         begun = found.transactions[max(int(self._state[kernels.S_TRANSACTIONS]) - 1, 0), kernels.TX_START]
         texts = {
             kernels.BAD_LENGTH: f"of {length} bytes: its parts do not fit into that length",
@@ -366,7 +375,7 @@ class Scanner:
             kernels.NOT_ENDED: f"inside the transaction begun at {begun}, which has not ended",
             kernels.AGAIN_FORMAT: "in the middle of a file; is this a relay log? Only a server's own log is read",
         }
-        return DecodeError(f"{where}: {name} event (type {code}) {texts[why]}")
+        return DecodeError, f"{where}: {name} event (type {code}) {texts[why]}"
 
 
 _TOO_OLD = "logs this old are not read"

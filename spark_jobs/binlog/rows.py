@@ -464,13 +464,13 @@ class Decoder:
         if block is None:
             return
         try:
-            changes, error = self._finished(block, origin)
+            changes, failed = self._finished(block, origin)
         finally:
             self.cells[:] = 0  # before anybody has the memory that they lead to
         if changes:
             yield changes
-        if error:
-            raise error
+        if failed:
+            raise failed.pop()
 
     def rest(self, origin: Origin | None = None) -> Iterator[Changes]:
         """As ``closed``, where the reader wants all that there is."""
@@ -501,17 +501,17 @@ class Decoder:
         except Unsupported as error:
             raise Unsupported(f"{where}: {error}") from None
 
-    def _finished(self, block: Block, origin: Origin | None) -> tuple[Changes | None, DecodeError | None]:
-        """A block's rows up to the first with a value that its type has not, and what is to be said of that."""
-        error = None
+    def _finished(self, block: Block, origin: Origin | None) -> tuple[Changes | None, list[DecodeError]]:
+        """A block's rows up to the first with a value that its type has not, and what is to be said of that, if any."""
+        failed: list[DecodeError] = []
         block.plan.filled(block.rows)
         while block.rows:
             try:
-                return self._changes(block, origin), error
+                return self._changes(block, origin), failed
             except BadValue as bad:
-                error = DecodeError(f"{block.place(bad.row)}: {self.definition.name}.{bad.text}")
+                failed = [DecodeError(f"{block.place(bad.row)}: {self.definition.name}.{bad.text}")]
                 block.cut(bad.row)
-        return None, error
+        return None, failed
 
     def _changes(self, block: Block, origin: Origin | None) -> Changes:
         """Raises BadValue."""
@@ -558,22 +558,23 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterat
     stays there until ``rest`` or until all have OPEN bytes, but for decoders whose changes tell more than the rows do
     (``is_lasting``): these end with the events. Raises DecodeError and its kinds, after the changes before.
     """
-    events, error = origin.events, None
+    events = origin.events
+    failed: list[DecodeError] = []  # a name for it would keep this frame, which it leads to, and all blocks in a cycle
     size = sum(decoder.size for decoder in decoders)
     state = np.zeros(kernels.R_CELLS, np.int64)
     columns = events.addresses, events.lengths, events.offsets, events.commits, events.leads, events.groups
     try:
         while reason := int(kernels.decode_rows(*columns, blocks, state, *kernels.CALENDAR)):
             size = yield from make_room(decoders, size, reason, events, state, origin)
-    except DecodeError as found:
-        error = found
+    except DecodeError as error:
+        failed = [error]
     events.rows_after = int(state[kernels.R_ORDINAL])
     try:
         yield from rest_of((decoder for decoder in decoders if not decoder.is_lasting), origin)
-    except DecodeError as found:
-        error = error or found
-    if error:
-        raise error
+    except DecodeError as error:
+        failed = failed or [error]
+    if failed:
+        raise failed.pop()
 
 
 def make_room(
@@ -599,12 +600,12 @@ def make_room(
 
 def rest_of(decoders: Iterable[Decoder], origin: Origin | None = None) -> Iterator[tuple[Decoder, Changes]]:
     """What is in the blocks of all of them; raises the first DecodeError after that."""
-    first = None
+    failed: list[DecodeError] = []
     for decoder in decoders:
         try:
             for changes in decoder.rest(origin):
                 yield decoder, changes
         except DecodeError as error:
-            first = first or error
-    if first:
-        raise first
+            failed = failed or [error]
+    if failed:
+        raise failed.pop()
