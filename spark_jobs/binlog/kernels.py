@@ -314,8 +314,10 @@ def _features() -> set[str]:
 
 
 _FEATURES = _features()
-HAS_CLMUL = "pclmul" in _FEATURES
-"""Whether this processor multiplies polynomials (x86 PCLMULQDQ); elsewhere the tables do the work."""
+_SHUFFLES = {16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: "llvm.x86.avx512.pshuf.b.512"}
+"""Look up sixteen bytes, each by four bits: so many at once."""
+HAS_CLMUL = {"pclmul", "ssse3"} <= _FEATURES
+"""Whether this processor multiplies polynomials (x86 PCLMULQDQ, PSHUFB); elsewhere the tables do the work."""
 
 
 def _power(exponent: int) -> int:
@@ -385,9 +387,12 @@ def _loaded(builder: Any, address: Any, kind: Any) -> Any:
     return value
 
 
+_MULTIPLIES = {2: "llvm.x86.pclmulqdq", 4: "llvm.x86.pclmulqdq.256", 8: "llvm.x86.pclmulqdq.512"}
+
+
 def _times(builder: Any, left: Any, right: Any, halves: int) -> Any:
     """Products of polynomials: of the low 64 bits of each 128 of both (halves 0x00) or the high ones (0x11)."""
-    name, byte = {2: "llvm.x86.pclmulqdq", 8: "llvm.x86.pclmulqdq.512"}[left.type.count], ir.IntType(8)
+    name, byte = _MULTIPLIES[left.type.count], ir.IntType(8)
     kind = ir.FunctionType(left.type, [left.type, left.type, byte])
     multiply = cgutils.get_or_insert_function(builder.module, kind, name)
     return builder.call(multiply, [left, right, ir.Constant(byte, halves)])
@@ -399,23 +404,26 @@ def _fold(builder: Any, value: Any, constants: Any, following: Any) -> Any:
     return builder.xor(builder.xor(low, high), following)
 
 
-def _fold_loop(builder: Any, lanes: list[Any], address: Any, count: Any, constants: Any) -> tuple[list[Any], Any, Any]:
-    """Emits ``while count >= 16 * lanes``: fold each lane onto the next bytes. Returns lanes, address, count."""
-    word, pair = ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
-    step = ir.Constant(word, 16 * len(lanes))
+def _fold_loop(builder: Any, lanes: list[Any], place: Any, end: Any, constants: Any) -> tuple[list[Any], Any]:
+    """Emits ``while a vector a lane is left``: fold each lane onto the next bytes. Returns lanes and place."""
+    word, kind = ir.IntType(64), lanes[0].type
+    size = 8 * kind.count
+    step = ir.Constant(word, size * len(lanes))
 
     def folded(values: list[Any]) -> list[Any]:
-        *before, place, left = values
-        places = [builder.add(place, ir.Constant(word, 16 * k)) for k in range(len(lanes))]
+        *before, place = values
+        places = [builder.add(place, ir.Constant(word, size * k)) for k in range(len(lanes))]
         after = [
-            _fold(builder, value, constants, _loaded(builder, there, pair))
+            _fold(builder, value, constants, _loaded(builder, there, kind))
             for value, there in zip(before, places, strict=True)
         ]
-        return [*after, builder.add(place, step), builder.sub(left, step)]
+        return [*after, builder.add(place, step)]
 
-    start = [*lanes, address, count]
-    *values, place, left = _while(builder, start, lambda now: builder.icmp_unsigned(">=", now[-1], step), folded)
-    return values, place, left
+    def goes_on(values: list[Any]) -> Any:
+        return builder.icmp_signed("<=", builder.add(values[-1], step), end)
+
+    *values, place = _while(builder, [*lanes, place], goes_on, folded)
+    return values, place
 
 
 def _reduce(builder: Any, value: Any) -> Any:
@@ -440,73 +448,99 @@ def _reduce(builder: Any, value: Any) -> Any:
     return builder.extract_element(result, ir.Constant(number, 1))
 
 
-def _folding(lanes: int) -> Any:
-    """An intrinsic ``fold(low, high, address, count) -> state``.
+def _head(builder: Any, address: Any, count: Any) -> tuple[Any, Any, Any]:
+    """Emits the first block of 16 bytes: (block, what to mix into the next, where that is).
 
-    The two words are the bytes so far; ``count`` more, a multiple of 16 and at least 64 with four lanes, are folded in.
+    It takes up what whole blocks leave. Zeros stand before that, which change nothing once the state is mixed into the
+    first four bytes. Bytes are moved by a mask that is loaded from where their count leads: a branch would be guessed.
     """
+    word, number, byte = ir.IntType(64), ir.IntType(32), ir.IntType(8)
+    sixteen, pair = ir.VectorType(byte, 16), ir.VectorType(word, 2)
+    away = [0x80] * 16
+    masks = cgutils.global_constant(
+        builder, "crc_head", ir.Constant(ir.ArrayType(byte, 48), [*away, *range(16), *away])
+    )
+
+    def moved(block: Any, place: Any) -> Any:
+        kind = ir.FunctionType(sixteen, [sixteen, sixteen])
+        shuffle = cgutils.get_or_insert_function(builder.module, kind, _SHUFFLES[16])
+        mask = _loaded(builder, place, sixteen)
+        return builder.bitcast(builder.call(shuffle, [builder.bitcast(block, sixteen), mask]), pair)
+
+    size = builder.add(
+        builder.and_(builder.sub(count, ir.Constant(word, 1)), ir.Constant(word, 15)), ir.Constant(word, 1)
+    )
+    state = builder.bitcast(ir.Constant(ir.VectorType(number, 4), [0xFFFFFFFF, 0, 0, 0]), pair)
+    mask = builder.add(builder.ptrtoint(masks, word), size)
+    block = builder.xor(_loaded(builder, address, pair), state)
+    return moved(block, mask), moved(state, builder.add(mask, ir.Constant(word, 16))), builder.add(address, size)
+
+
+def _folding(size: int) -> Any:
+    """An intrinsic ``fold(address, count) -> state``, of at least sixteen bytes.
+
+    size: bytes of the vectors that 64 bytes a time are folded by, for which there have to be so many behind the first
+    block; 0: by 16 bytes all the way.
+    """
+    word, pair, number = ir.IntType(64), ir.VectorType(ir.IntType(64), 2), ir.IntType(32)
+    near = ir.Constant(pair, list(_FOLD_16))
+
+    def by_64_bytes(builder: Any, value: Any, rest: Any, place: Any, end: Any) -> tuple[Any, Any]:
+        kind, lanes = ir.VectorType(word, size // 8), 64 // size
+        starts = [builder.add(place, ir.Constant(word, size * k)) for k in range(lanes)]
+        values = [_loaded(builder, start, kind) for start in starts]
+        widened = ir.Constant(ir.VectorType(number, size // 8), [min(k, 2) for k in range(size // 8)])
+        first = builder.shuffle_vector(_fold(builder, value, near, rest), ir.Constant(pair, [0, 0]), widened)
+        values[0] = builder.xor(values[0], first)
+        far = ir.Constant(kind, list(_FOLD_64) * (size // 16))
+        values, place = _fold_loop(builder, values, builder.add(place, ir.Constant(word, 64)), end, far)
+        parts = [
+            builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(number, 2), [2 * k, 2 * k + 1]))
+            for one in values
+            for k in range(size // 16)
+        ]
+        return functools.reduce(lambda one, other: _fold(builder, one, near, other), parts), place
 
     @intrinsic
-    def fold(_typing: Any, _low: Any, _high: Any, _address: Any, _count: Any) -> Any:
+    def fold(_typing: Any, _address: Any, _count: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            word, pair = ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
-            low, high, place, left = arguments
-            near, far = ir.Constant(pair, list(_FOLD_16)), ir.Constant(pair, list(_FOLD_64))
-            merged = builder.insert_element(ir.Constant(pair, [0, 0]), low, ir.Constant(word, 0))
-            merged = builder.insert_element(merged, high, ir.Constant(word, 1))
-            if lanes > 1:
-                starts = [builder.add(place, ir.Constant(word, 16 * k)) for k in range(lanes)]
-                values = [_loaded(builder, start, pair) for start in starts]
-                values[0] = _fold(builder, merged, near, values[0])
-                place = builder.add(place, ir.Constant(word, 16 * lanes))
-                left = builder.sub(left, ir.Constant(word, 16 * lanes))
-                values, place, left = _fold_loop(builder, values, place, left, far)
-                merged = values[0]
-                for value in values[1:]:
-                    merged = _fold(builder, merged, near, value)
-            [merged], place, left = _fold_loop(builder, [merged], place, left, near)
-            return _reduce(builder, merged)
+            address, count = arguments
+            end = builder.add(address, count)
+            value, rest, place = _head(builder, address, count)
+            if size:
+                value, place = by_64_bytes(builder, value, rest, place, end)
+                rest = ir.Constant(pair, [0, 0])
 
-        return types.uint32(types.uint64, types.uint64, types.int64, types.int64), generate
+            def folded(values: list[Any]) -> list[Any]:
+                carried, mixed, place = values
+                following = builder.xor(mixed, _loaded(builder, place, pair))
+                nothing = ir.Constant(pair, [0, 0])
+                return [_fold(builder, carried, near, following), nothing, builder.add(place, ir.Constant(word, 16))]
+
+            begun = [value, rest, place]
+            value, _, _ = _while(builder, begun, lambda now: builder.icmp_unsigned("<", now[2], end), folded)
+            return _reduce(builder, value)
+
+        return types.uint32(types.int64, types.int64), generate
 
     return fold
 
 
-_fold_wide = _folding(4)
-_fold_narrow = _folding(1)
+HAS_PAIR_CLMUL = {"pclmul", "vpclmulqdq", "avx2"} <= _FEATURES
+"""Whether it multiplies two pairs of polynomials at once (VPCLMULQDQ on registers of 32 bytes)."""
+_fold_short, _fold_long = _folding(0), _folding(32 if HAS_PAIR_CLMUL else 16)
+_LANES_PAY = 16 + 128
+"""Bytes from which on 64 at a time are faster: in the end the lanes are folded onto each other."""
 
 
 @part
-def _crc_folded(address: int, count: int, state: Any) -> Any:
-    """By carry-less multiplication; what is left of whole blocks of 16 bytes comes first, with zeros before it.
-
-    Leading zeros change nothing once the state is mixed into the first four bytes; a rest at the end would have to go
-    through the tables byte by byte, which took longer than all the folding of an event of 80 bytes.
-    """
-    head: Any = count & 15
-    if count < 16 or 0 < head < 4:
-        few = head if count >= 16 else count
-        state = _crc_rest(address, few, state)
-        address += few
-        count -= few
-        head = 0
-    if count == 0:
-        return state
-    low = load64(address) ^ np.uint64(state)
-    high = load64(address + 8)
-    if head == 0:
-        head = 16
-    elif head <= 8:
-        high = low << np.uint64(64 - 8 * head)
-        low = np.uint64(0)
-    else:
-        high = high << np.uint64(128 - 8 * head) | low >> np.uint64(8 * head - 64)
-        low = low << np.uint64(128 - 8 * head)
-    address += head
-    count -= head
-    if count >= 64:
-        return _fold_wide(low, high, address, count)
-    return _fold_narrow(low, high, address, count)
+def _crc_folded(address: int, count: int) -> Any:
+    """By carry-less multiplication."""
+    if count >= _LANES_PAY:
+        return _fold_long(address, count)
+    if count >= 16:
+        return _fold_short(address, count)
+    return _crc_rest(address, count, np.uint32(0xFFFFFFFF))
 
 
 HAS_WIDE_CLMUL = {"pclmul", "vpclmulqdq", "avx512f", "avx512bw"} <= _FEATURES
@@ -599,17 +633,16 @@ _fold_blocks: Any = _fold_64_bytes()
 
 @part
 def _crc_wide(address: int, count: int) -> Any:
-    """As _crc_folded from the first state on."""
+    """The same by four pairs at once."""
     return _fold_blocks(address, count) if count >= 4 else _crc_rest(address, count, np.uint32(0xFFFFFFFF))
 
 
 @part
-def _crc_begun(address: int, count: int) -> Any:
-    return _crc_any(address, count, np.uint32(0xFFFFFFFF))
+def _crc_by_tables(address: int, count: int) -> Any:
+    return _crc_rest(address, count, np.uint32(0xFFFFFFFF))
 
 
-_crc_any = _crc_folded if HAS_CLMUL else _crc_rest
-_crc_state = _crc_wide if HAS_WIDE_CLMUL else _crc_begun
+_crc_state = _crc_wide if HAS_WIDE_CLMUL else _crc_folded if HAS_CLMUL else _crc_by_tables
 
 
 @part
@@ -2893,8 +2926,6 @@ def _utf8_blocks(size: int) -> Any:
     return check
 
 
-_SHUFFLES = {16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: "llvm.x86.avx512.pshuf.b.512"}
-"""Look up sixteen bytes, each by four bits: so many at once."""
 UTF8_BLOCK = 64 if "avx512bw" in _FEATURES else 32 if "avx2" in _FEATURES else 16
 _LONG = 4 * UTF8_BLOCK
 """Bytes of text that are worth looking at in blocks."""
