@@ -426,6 +426,25 @@ def _fold_loop(builder: Any, lanes: list[Any], place: Any, end: Any, constants: 
     return values, place
 
 
+def _fold_rest(builder: Any, value: Any, mixed: Any, place: Any, end: Any, constants: Any) -> Any:
+    """Emits the folding of one vector onto all up to ``end``, the next of which ``mixed`` goes into."""
+    word, kind = ir.IntType(64), value.type
+    nothing, step = ir.Constant(kind, [0] * kind.count), ir.Constant(word, 8 * kind.count)
+
+    def folded(values: list[Any]) -> list[Any]:
+        carried, mixed, place = values
+        following = builder.xor(mixed, _loaded(builder, place, kind))
+        return [_fold(builder, carried, constants, following), nothing, builder.add(place, step)]
+
+    return _while(builder, [value, mixed, place], lambda now: builder.icmp_unsigned("<", now[2], end), folded)[0]
+
+
+def _lanes(builder: Any, value: Any) -> list[Any]:
+    """The 128 bits side by side in a vector."""
+    pairs = [ir.Constant(ir.VectorType(ir.IntType(32), 2), [k, k + 1]) for k in range(0, value.type.count, 2)]
+    return [builder.shuffle_vector(value, value, pair) for pair in pairs]
+
+
 def _reduce(builder: Any, value: Any) -> Any:
     """128 bits reduced to the CRC32 state of these sixteen bytes (Intel 323102: to 64 bits, then Barrett)."""
     pair, quad, number = ir.VectorType(ir.IntType(64), 2), ir.VectorType(ir.IntType(32), 4), ir.IntType(32)
@@ -494,11 +513,7 @@ def _folding(size: int) -> Any:
         values[0] = builder.xor(values[0], first)
         far = ir.Constant(kind, list(_FOLD_64) * (size // 16))
         values, place = _fold_loop(builder, values, builder.add(place, ir.Constant(word, 64)), end, far)
-        parts = [
-            builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(number, 2), [2 * k, 2 * k + 1]))
-            for one in values
-            for k in range(size // 16)
-        ]
+        parts = [lane for one in values for lane in _lanes(builder, one)]
         return functools.reduce(lambda one, other: _fold(builder, one, near, other), parts), place
 
     @intrinsic
@@ -510,16 +525,7 @@ def _folding(size: int) -> Any:
             if size:
                 value, place = by_64_bytes(builder, value, rest, place, end)
                 rest = ir.Constant(pair, [0, 0])
-
-            def folded(values: list[Any]) -> list[Any]:
-                carried, mixed, place = values
-                following = builder.xor(mixed, _loaded(builder, place, pair))
-                nothing = ir.Constant(pair, [0, 0])
-                return [_fold(builder, carried, near, following), nothing, builder.add(place, ir.Constant(word, 16))]
-
-            begun = [value, rest, place]
-            value, _, _ = _while(builder, begun, lambda now: builder.icmp_unsigned("<", now[2], end), folded)
-            return _reduce(builder, value)
+            return _reduce(builder, _fold_rest(builder, value, rest, place, end, near))
 
         return types.uint32(types.int64, types.int64), generate
 
@@ -588,17 +594,8 @@ def _fold_64_bytes() -> Any:
 
     def merged(builder: Any, value: Any, constants: Any) -> Any:
         """The four lanes as 128 bits."""
-        pair = ir.VectorType(word, 2)
         moved = _fold(builder, value, constants, ir.Constant(four, [0] * 8))
-        number = ir.IntType(32)
-
-        def lane(of: Any, k: int) -> Any:
-            return builder.shuffle_vector(of, of, ir.Constant(ir.VectorType(number, 2), [2 * k, 2 * k + 1]))
-
-        result = lane(value, 3)
-        for k in range(3):
-            result = builder.xor(result, lane(moved, k))
-        return builder.bitcast(result, pair)
+        return functools.reduce(builder.xor, [_lanes(builder, value)[3], *_lanes(builder, moved)[:3]])
 
     @intrinsic
     def fold(_typing: Any, _address: Any, _count: Any) -> Any:
@@ -610,17 +607,10 @@ def _fold_64_bytes() -> Any:
             unused = builder.sub(last, past)
             start, end = builder.add(builder.add(address, past), one), builder.add(address, count)
             value = loaded_where(builder, builder.sub(address, unused), builder.shl(ir.Constant(word, -1), unused))
-            state, nothing = ir.Constant(word, 0b1111), ir.Constant(four, [0] * 8)
+            state = ir.Constant(word, 0b1111)
             value = builder.xor(value, ones_where(builder, builder.shl(state, unused)))
             rest = ones_where(builder, builder.lshr(builder.lshr(state, past), one))
-
-            def folded(values: list[Any]) -> list[Any]:
-                carried, mixed, place = values
-                following = builder.xor(mixed, _loaded(builder, place, four))
-                return [_fold(builder, carried, far, following), nothing, builder.add(place, ir.Constant(word, 64))]
-
-            begun = [value, rest, start]
-            [value, _, _] = _while(builder, begun, lambda now: builder.icmp_unsigned("<", now[2], end), folded)
+            value = _fold_rest(builder, value, rest, start, end, far)
             return _reduce(builder, merged(builder, value, near))
 
         return types.uint32(types.int64, types.int64), generate
