@@ -316,8 +316,8 @@ def _features() -> set[str]:
 _FEATURES = _features()
 _SHUFFLES = {16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: "llvm.x86.avx512.pshuf.b.512"}
 """Look up sixteen bytes, each by four bits: so many at once."""
-HAS_CLMUL = {"pclmul", "ssse3"} <= _FEATURES
-"""Whether this processor multiplies polynomials (x86 PCLMULQDQ, PSHUFB); elsewhere the tables do the work."""
+HAS_CLMUL = "pclmul" in _FEATURES
+"""Whether this processor multiplies polynomials (x86 PCLMULQDQ); elsewhere the tables do the work."""
 
 
 def _power(exponent: int) -> int:
@@ -333,10 +333,10 @@ def _move(size: int) -> tuple[int, int]:
     return _power(8 * size + 32), _power(8 * size - 32)
 
 
-_FOLD_64, _FOLD_16 = _move(64), _move(16)
-_FOLD_8 = _power(64)
-_BARRETT = (0x1DB710641, 0x1F7011641)
-"""P, and x^64 divided by P, bit-reflected (ibidem)."""
+_BLOCK = 64
+"""Bytes that are folded at once, in four lanes."""
+_REDUCE = (_power(96) << 32, 0xB4E5B025F7011641, 0x1DB710641)
+"""x^96 modulo P, x^95 divided by P, P: what reduces 128 bits with 32 zeros behind them, bit-reflected."""
 
 
 @kernel
@@ -391,52 +391,16 @@ _MULTIPLIES = {2: "llvm.x86.pclmulqdq", 4: "llvm.x86.pclmulqdq.256", 8: "llvm.x8
 
 
 def _times(builder: Any, left: Any, right: Any, halves: int) -> Any:
-    """Products of polynomials: of the low 64 bits of each 128 of both (halves 0x00) or the high ones (0x11)."""
+    """Products of polynomials, of each 128 bits: left's low 64 (halves 0x.0) or high (0x.1), right's (0x0., 0x1.)."""
     name, byte = _MULTIPLIES[left.type.count], ir.IntType(8)
     kind = ir.FunctionType(left.type, [left.type, left.type, byte])
     multiply = cgutils.get_or_insert_function(builder.module, kind, name)
     return builder.call(multiply, [left, right, ir.Constant(byte, halves)])
 
 
-def _fold(builder: Any, value: Any, constants: Any, following: Any) -> Any:
-    """Each 128 bits moved on by the constants' distance, plus the 128 bits found there."""
-    low, high = (_times(builder, value, constants, halves) for halves in (0x00, 0x11))
-    return builder.xor(builder.xor(low, high), following)
-
-
-def _fold_loop(builder: Any, lanes: list[Any], place: Any, end: Any, constants: Any) -> tuple[list[Any], Any]:
-    """Emits ``while a vector a lane is left``: fold each lane onto the next bytes. Returns lanes and place."""
-    word, kind = ir.IntType(64), lanes[0].type
-    size = 8 * kind.count
-    step = ir.Constant(word, size * len(lanes))
-
-    def folded(values: list[Any]) -> list[Any]:
-        *before, place = values
-        places = [builder.add(place, ir.Constant(word, size * k)) for k in range(len(lanes))]
-        after = [
-            _fold(builder, value, constants, _loaded(builder, there, kind))
-            for value, there in zip(before, places, strict=True)
-        ]
-        return [*after, builder.add(place, step)]
-
-    def goes_on(values: list[Any]) -> Any:
-        return builder.icmp_signed("<=", builder.add(values[-1], step), end)
-
-    *values, place = _while(builder, [*lanes, place], goes_on, folded)
-    return values, place
-
-
-def _fold_rest(builder: Any, value: Any, mixed: Any, place: Any, end: Any, constants: Any) -> Any:
-    """Emits the folding of one vector onto all up to ``end``, the next of which ``mixed`` goes into."""
-    word, kind = ir.IntType(64), value.type
-    nothing, step = ir.Constant(kind, [0] * kind.count), ir.Constant(word, 8 * kind.count)
-
-    def folded(values: list[Any]) -> list[Any]:
-        carried, mixed, place = values
-        following = builder.xor(mixed, _loaded(builder, place, kind))
-        return [_fold(builder, carried, constants, following), nothing, builder.add(place, step)]
-
-    return _while(builder, [value, mixed, place], lambda now: builder.icmp_unsigned("<", now[2], end), folded)[0]
+def _moved(builder: Any, value: Any, constants: Any) -> Any:
+    """Each 128 bits moved on by the constants' distance."""
+    return builder.xor(*(_times(builder, value, constants, halves) for halves in (0x00, 0x11)))
 
 
 def _lanes(builder: Any, value: Any) -> list[Any]:
@@ -445,200 +409,170 @@ def _lanes(builder: Any, value: Any) -> list[Any]:
     return [builder.shuffle_vector(value, value, pair) for pair in pairs]
 
 
-def _reduce(builder: Any, value: Any) -> Any:
-    """128 bits reduced to the CRC32 state of these sixteen bytes (Intel 323102: to 64 bits, then Barrett)."""
-    pair, quad, number = ir.VectorType(ir.IntType(64), 2), ir.VectorType(ir.IntType(32), 4), ir.IntType(32)
-    zeros, even = ir.Constant(quad, [0] * 4), ir.Constant(quad, [0xFFFFFFFF, 0, 0xFFFFFFFF, 0])
+def _reduce(builder: Any, value: Any, quotients: Any, divisor: Any) -> Any:
+    """128 bits reduced to the CRC32 state of these sixteen bytes: to 96 bits, then by Barrett's way."""
+    quad, number = ir.VectorType(ir.IntType(32), 4), ir.IntType(32)
+    zeros = ir.Constant(quad, [0] * 4)
 
-    def times(left: Any, constant: int) -> Any:
-        return _times(builder, left, ir.Constant(pair, [constant, 0]), 0x00)
+    def words(vector: Any, *chosen: int) -> Any:
+        mask = ir.Constant(ir.VectorType(number, 4), list(chosen))
+        return builder.bitcast(builder.shuffle_vector(builder.bitcast(vector, quad), zeros, mask), vector.type)
 
-    def shifted(left: Any, words: int) -> Any:
-        mask = ir.Constant(ir.VectorType(number, 4), [min(k + words, 4) for k in range(4)])
-        return builder.bitcast(builder.shuffle_vector(builder.bitcast(left, quad), zeros, mask), pair)
-
-    def low_half(left: Any) -> Any:
-        return builder.bitcast(builder.and_(builder.bitcast(left, quad), even), pair)
-
-    value = builder.xor(shifted(value, 2), times(value, _FOLD_16[1]))
-    value = builder.xor(shifted(value, 1), times(low_half(value), _FOLD_8))
-    part = times(low_half(times(low_half(value), _BARRETT[1])), _BARRETT[0])
-    result = builder.bitcast(builder.xor(value, part), quad)
-    return builder.extract_element(result, ir.Constant(number, 1))
+    value = builder.xor(words(value, 4, 2, 3, 4), _times(builder, value, quotients, 0x00))
+    value = words(value, 1, 2, 3, 4)
+    part = _times(builder, _times(builder, value, quotients, 0x10), divisor, 0x00)
+    return builder.extract_element(builder.bitcast(builder.xor(value, part), quad), ir.Constant(number, 2))
 
 
-def _head(builder: Any, address: Any, count: Any) -> tuple[Any, Any, Any]:
-    """Emits the first block of 16 bytes: (block, what to mix into the next, where that is).
+class _Folding:
+    """Emits CRC32 by vectors of ``size`` bytes: blocks of 64 are folded onto each other in four lanes of 128 bits.
 
-    It takes up what whole blocks leave. Zeros stand before that, which change nothing once the state is mixed into the
-    first four bytes. Bytes are moved by a mask that is loaded from where their count leads: a branch would be guessed.
+    What is left of whole blocks comes first, with zeros before it, which change nothing once the state is mixed into
+    the first four bytes; so no step depends on the count but how often the loop goes round. An event being short, and
+    the next one's steps many, a processor sees little beyond the one that it is at: the fewer steps wait for each
+    other, the better.
     """
-    word, number, byte = ir.IntType(64), ir.IntType(32), ir.IntType(8)
-    sixteen, pair = ir.VectorType(byte, 16), ir.VectorType(word, 2)
-    away = [0x80] * 16
-    masks = cgutils.global_constant(
-        builder, "crc_head", ir.Constant(ir.ArrayType(byte, 48), [*away, *range(16), *away])
-    )
 
-    def moved(block: Any, place: Any) -> Any:
-        kind = ir.FunctionType(sixteen, [sixteen, sixteen])
-        shuffle = cgutils.get_or_insert_function(builder.module, kind, _SHUFFLES[16])
-        mask = _loaded(builder, place, sixteen)
-        return builder.bitcast(builder.call(shuffle, [builder.bitcast(block, sixteen), mask]), pair)
+    def __init__(self, builder: Any, size: int) -> None:
+        self.builder = builder
+        self.kind = ir.VectorType(ir.IntType(64), size // 8)
+        self.steps = [self.word(size * k) for k in range(_BLOCK // size)]
+        words = [*_move(_BLOCK) * 4, *(k for n in (48, 32, 16) for k in _move(n)), 0, 0, *_REDUCE, 0]
+        self.constants = self.hidden("crc_moves", ir.Constant(ir.ArrayType(ir.IntType(64), len(words)), words))
 
-    size = builder.add(
-        builder.and_(builder.sub(count, ir.Constant(word, 1)), ir.Constant(word, 15)), ir.Constant(word, 1)
-    )
-    state = builder.bitcast(ir.Constant(ir.VectorType(number, 4), [0xFFFFFFFF, 0, 0, 0]), pair)
-    mask = builder.add(builder.ptrtoint(masks, word), size)
-    block = builder.xor(_loaded(builder, address, pair), state)
-    return moved(block, mask), moved(state, builder.add(mask, ir.Constant(word, 16))), builder.add(address, size)
+    @staticmethod
+    def word(number: int) -> Any:
+        return ir.Constant(ir.IntType(64), number)
 
-
-def _folding(size: int) -> Any:
-    """An intrinsic ``fold(address, count) -> state``, of at least sixteen bytes.
-
-    size: bytes of the vectors that 64 bytes a time are folded by, for which there have to be so many behind the first
-    block; 0: by 16 bytes all the way.
-    """
-    word, pair, number = ir.IntType(64), ir.VectorType(ir.IntType(64), 2), ir.IntType(32)
-    near = ir.Constant(pair, list(_FOLD_16))
-
-    def by_64_bytes(builder: Any, value: Any, rest: Any, place: Any, end: Any) -> tuple[Any, Any]:
-        kind, lanes = ir.VectorType(word, size // 8), 64 // size
-        starts = [builder.add(place, ir.Constant(word, size * k)) for k in range(lanes)]
-        values = [_loaded(builder, start, kind) for start in starts]
-        widened = ir.Constant(ir.VectorType(number, size // 8), [min(k, 2) for k in range(size // 8)])
-        first = builder.shuffle_vector(_fold(builder, value, near, rest), ir.Constant(pair, [0, 0]), widened)
-        values[0] = builder.xor(values[0], first)
-        far = ir.Constant(kind, list(_FOLD_64) * (size // 16))
-        values, place = _fold_loop(builder, values, builder.add(place, ir.Constant(word, 64)), end, far)
-        parts = [lane for one in values for lane in _lanes(builder, one)]
-        return functools.reduce(lambda one, other: _fold(builder, one, near, other), parts), place
-
-    @intrinsic
-    def fold(_typing: Any, _address: Any, _count: Any) -> Any:
-        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            address, count = arguments
-            end = builder.add(address, count)
-            value, rest, place = _head(builder, address, count)
-            if size:
-                value, place = by_64_bytes(builder, value, rest, place, end)
-                rest = ir.Constant(pair, [0, 0])
-            return _reduce(builder, _fold_rest(builder, value, rest, place, end, near))
-
-        return types.uint32(types.int64, types.int64), generate
-
-    return fold
-
-
-HAS_PAIR_CLMUL = {"pclmul", "vpclmulqdq", "avx2"} <= _FEATURES
-"""Whether it multiplies two pairs of polynomials at once (VPCLMULQDQ on registers of 32 bytes)."""
-_fold_short, _fold_long = _folding(0), _folding(32 if HAS_PAIR_CLMUL else 16)
-_LANES_PAY = 16 + 128
-"""Bytes from which on 64 at a time are faster: in the end the lanes are folded onto each other."""
-
-
-@part
-def _crc_folded(address: int, count: int) -> Any:
-    """By carry-less multiplication."""
-    if count >= _LANES_PAY:
-        return _fold_long(address, count)
-    if count >= 16:
-        return _fold_short(address, count)
-    return _crc_rest(address, count, np.uint32(0xFFFFFFFF))
-
-
-HAS_WIDE_CLMUL = {"pclmul", "vpclmulqdq", "avx512f", "avx512bw"} <= _FEATURES
-"""Whether it multiplies four pairs of polynomials at once, and loads a part of 64 bytes (VPCLMULQDQ, AVX-512)."""
-
-
-def _fold_64_bytes() -> Any:
-    """An intrinsic ``fold(address, count) -> state``, of at least four bytes.
-
-    Blocks of 64 bytes are folded onto each other in four lanes. What is left of whole blocks comes first, with zeros
-    before it, which change nothing once the state is mixed into the first four bytes; so no step depends on the count
-    but how often the loop goes round.
-    """
-    byte, word, four = ir.IntType(8), ir.IntType(64), ir.VectorType(ir.IntType(64), 8)
-    block = ir.VectorType(byte, 64)
-
-    def hidden(builder: Any) -> tuple[Any, Any]:
-        """Where the constants of the loop and of its end stand, which LLVM is kept from knowing.
+    def hidden(self, name: str, content: Any) -> Any:
+        """Where constants stand, which LLVM is kept from knowing.
 
         It held them in registers through the whole scan and so stored them whenever that calls something; and where a
         process's stack happens to lie so that 64 of these bytes reach across two pages, that took as long as the rest.
         """
-        constants = ir.Constant(
-            ir.ArrayType(word, 16), [*_FOLD_64 * 4, *(k for n in (48, 32, 16) for k in _move(n)), 0, 0]
-        )
-        table = cgutils.global_constant(builder, "crc_moves", constants)
-        table.align = 64
-        kind = ir.FunctionType(word, [word])
-        place = builder.asm(kind, "", "=r,0", [builder.ptrtoint(table, word)], side_effect=True)
-        return place, builder.add(place, ir.Constant(word, 64))
+        table = cgutils.global_constant(self.builder, name, content)
+        table.align = _BLOCK
+        kind = ir.FunctionType(self.word(0).type, [self.word(0).type])
+        place = self.builder.ptrtoint(table, self.word(0).type)
+        return self.builder.asm(kind, "", "=r,0", [place], side_effect=True)
 
-    def chosen(builder: Any, mask: Any) -> Any:
-        return builder.bitcast(mask, ir.VectorType(ir.IntType(1), 64))
+    def block(self, place: Any) -> list[Any]:
+        """The 64 bytes there."""
+        return [_loaded(self.builder, self.builder.add(place, step), self.kind) for step in self.steps]
 
-    def ones_where(builder: Any, mask: Any) -> Any:
-        return builder.bitcast(builder.sext(chosen(builder, mask), block), four)
+    def half(self, place: Any, distance: int) -> Any:
+        """The 128 bits there."""
+        return _loaded(self.builder, self.builder.add(place, self.word(distance)), ir.VectorType(ir.IntType(64), 2))
 
-    def loaded_where(builder: Any, address: Any, mask: Any) -> Any:
-        """The bytes chosen of the 64 there, zeros for the others: these are not read."""
-        place, alignment = builder.inttoptr(address, block.as_pointer()), ir.Constant(ir.IntType(32), 1)
-        kind = ir.FunctionType(block, [place.type, alignment.type, ir.VectorType(ir.IntType(1), 64), block])
-        load = cgutils.get_or_insert_function(builder.module, kind, "llvm.masked.load.v64i8.p0")
-        found = builder.call(load, [place, alignment, chosen(builder, mask), ir.Constant(block, [0] * 64)])
-        return builder.bitcast(found, four)
+    def first(self, address: Any, past: Any) -> tuple[list[Any], Any]:
+        """(the first ``past + 1`` bytes with zeros before them, what to mix into the next block); 64 bytes are read."""
+        masks = [*[0] * 64, *[0xFF] * 64, *[0] * 64, *[0xFF] * 4, *[0] * 76]
+        content = ir.Constant(ir.ArrayType(ir.IntType(8), len(masks)), masks)
+        builder = self.builder
+        mask = builder.add(builder.add(self.hidden("crc_masks", content), past), self.word(1))
+        found = self.block(builder.sub(builder.add(address, past), self.word(63)))
+        chosen = map(builder.and_, found, self.block(mask))
+        begun = map(builder.xor, chosen, self.block(builder.add(mask, self.word(128))))
+        return list(begun), self.half(mask, 192)
 
-    def merged(builder: Any, value: Any, constants: Any) -> Any:
-        """The four lanes as 128 bits."""
-        moved = _fold(builder, value, constants, ir.Constant(four, [0] * 8))
-        return functools.reduce(builder.xor, [_lanes(builder, value)[3], *_lanes(builder, moved)[:3]])
+    def folded(self, values: list[Any], rest: Any, place: Any, end: Any) -> Any:
+        """The state after the block ``values`` and those from ``place`` to ``end``; ``rest`` is mixed into the next."""
+        builder, zeros, count = self.builder, ir.Constant(rest.type, [0, 0]), self.kind.count
+        widened = ir.Constant(ir.VectorType(ir.IntType(32), count), [min(k, 2) for k in range(count)])
+        far = _loaded(builder, self.constants, self.kind)
+
+        def once(now: list[Any]) -> list[Any]:
+            *carried, rest, place = now
+            found = self.block(place)
+            found[0] = builder.xor(found[0], builder.shuffle_vector(rest, zeros, widened))
+            after = [
+                builder.xor(_moved(builder, one, far), next_one) for one, next_one in zip(carried, found, strict=True)
+            ]
+            return [*after, zeros, builder.add(place, self.word(_BLOCK))]
+
+        begun = [*values, rest, place]
+        *values, _, _ = _while(builder, begun, lambda now: builder.icmp_unsigned("<", now[-1], end), once)
+        return self.merged(values)
+
+    def merged(self, values: list[Any]) -> Any:
+        """The state after four lanes."""
+        builder = self.builder
+        near = self.block(builder.add(self.constants, self.word(_BLOCK)))
+        *_, last = _lanes(builder, values[-1])
+        parts = [lane for pair in zip(values, near, strict=True) for lane in _lanes(builder, _moved(builder, *pair))]
+        value = functools.reduce(builder.xor, parts[:3], last)
+        return _reduce(builder, value, *(self.half(self.constants, distance) for distance in (128, 144)))
+
+
+def _folding(size: int) -> tuple[Any, Any]:
+    """Two intrinsics that give the state after some bytes, by vectors of ``size`` bytes.
+
+    fold(address, count): of all, at least four; the bytes before, with which the first are a block, are read.
+    fold_on(state, address, count): after the state, of whole blocks, at least one.
+    """
 
     @intrinsic
     def fold(_typing: Any, _address: Any, _count: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             address, count = arguments
-            far, near = (_loaded(builder, place, four) for place in hidden(builder))
-            one, last = ir.Constant(word, 1), ir.Constant(word, 63)
-            past = builder.and_(builder.sub(count, one), last)  # the first block has one byte more
-            unused = builder.sub(last, past)
-            start, end = builder.add(builder.add(address, past), one), builder.add(address, count)
-            value = loaded_where(builder, builder.sub(address, unused), builder.shl(ir.Constant(word, -1), unused))
-            state = ir.Constant(word, 0b1111)
-            value = builder.xor(value, ones_where(builder, builder.shl(state, unused)))
-            rest = ones_where(builder, builder.lshr(builder.lshr(state, past), one))
-            value = _fold_rest(builder, value, rest, start, end, far)
-            return _reduce(builder, merged(builder, value, near))
+            folding = _Folding(builder, size)
+            past = builder.and_(builder.sub(count, folding.word(1)), folding.word(_BLOCK - 1))
+            values, rest = folding.first(address, past)
+            place = builder.add(builder.add(address, past), folding.word(1))
+            return folding.folded(values, rest, place, builder.add(address, count))
 
         return types.uint32(types.int64, types.int64), generate
 
-    return fold
+    @intrinsic
+    def fold_on(_typing: Any, _state: Any, _address: Any, _count: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            state, address, count = arguments
+            folding = _Folding(builder, size)
+            values = [ir.Constant(folding.kind, [0] * folding.kind.count)] * len(folding.steps)
+            nothing, first = ir.Constant(ir.VectorType(ir.IntType(64), 2), [0, 0]), ir.Constant(ir.IntType(32), 0)
+            rest = builder.insert_element(nothing, builder.zext(state, ir.IntType(64)), first)
+            return folding.folded(values, rest, address, builder.add(address, count))
+
+        return types.uint32(types.uint32, types.int64, types.int64), generate
+
+    return fold, fold_on
 
 
-_fold_blocks: Any = _fold_64_bytes()
+HAS_PAIR_CLMUL = {"pclmul", "vpclmulqdq", "avx2"} <= _FEATURES
+"""Whether it multiplies two pairs of polynomials at once (VPCLMULQDQ on registers of 32 bytes)."""
+HAS_WIDE_CLMUL = {"pclmul", "vpclmulqdq", "avx512f", "avx512bw"} <= _FEATURES
+"""Whether it multiplies four pairs at once (VPCLMULQDQ, AVX-512)."""
+_fold, _fold_on = _folding(64 if HAS_WIDE_CLMUL else 32 if HAS_PAIR_CLMUL else 16)
+
+
+@kernel
+def _crc_at_the_front(address: int, count: int) -> Any:
+    """As _crc_folded, without a byte before these."""
+    head = count & (_BLOCK - 1)
+    state = _crc_rest(address, head, np.uint32(0xFFFFFFFF))
+    return _fold_on(state, address + head, count - head) if head < count else state
 
 
 @part
-def _crc_wide(address: int, count: int) -> Any:
-    """The same by four pairs at once."""
-    return _fold_blocks(address, count) if count >= 4 else _crc_rest(address, count, np.uint32(0xFFFFFFFF))
+def _crc_folded(address: int, count: int, before: int) -> Any:
+    """By carry-less multiplication."""
+    if before < _BLOCK or count < 4:
+        return _crc_at_the_front(address, count)
+    return _fold(address, count)
 
 
 @part
-def _crc_by_tables(address: int, count: int) -> Any:
+def _crc_by_tables(address: int, count: int, _before: int) -> Any:
     return _crc_rest(address, count, np.uint32(0xFFFFFFFF))
 
 
-_crc_state = _crc_wide if HAS_WIDE_CLMUL else _crc_folded if HAS_CLMUL else _crc_by_tables
+_crc_state = _crc_folded if HAS_CLMUL else _crc_by_tables
 
 
 @part
-def _crc32(address: int, count: int) -> Any:
-    """What ``zlib.crc32`` gives for ``count`` bytes."""
-    return _crc_state(address, count) ^ np.uint32(0xFFFFFFFF)
+def _crc32(address: int, count: int, before: int) -> Any:
+    """What ``zlib.crc32`` gives for ``count`` bytes; ``before``: how many that stand before them may be read."""
+    return _crc_state(address, count, before) ^ np.uint32(0xFFFFFFFF)
 
 
 crc32: Any = memory.crc32 if CHECKED else _crc32
@@ -1074,7 +1008,7 @@ def scan(
         meaning = np.int64(meanings[np.uintp(code)])
         body = header + HEADER
         count = length - HEADER - checksum
-        if checksum and crc32(header, length - 4) != load32(header + length - 4):
+        if checksum and crc32(header, length - 4, place) != load32(header + length - 4):
             why = BAD_CHECKSUM
             break
         if meaning == UNKNOWN:

@@ -192,7 +192,7 @@ def read(descriptor: int, target: int, count: int) -> Any:
     return np.int64(len(content))
 
 
-def crc32(place: int, count: int) -> Any:
+def crc32(place: int, count: int, _before: int) -> Any:
     """zlib's own."""
     return np.uint32(zlib.crc32(ctypes.string_at(touch(place, int(count)), int(count))))
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llvmlite import ir
 
 from spark_jobs.binlog import kernels
 from tests.segment_spec import varlen
@@ -23,49 +24,93 @@ def address(content: bytes) -> tuple[int, np.ndarray]:
     return kernels.address_of(array) + 32, array
 
 
-@given(content=st.binary(max_size=400), skip=st.integers(0, 15))
-def test_crc32(content: bytes, skip: int) -> None:
+@given(content=st.binary(max_size=400), before=st.integers(0, 100))
+def test_crc32(content: bytes, before: int) -> None:
     place, _kept = address(content)
-    rest = content[skip:]
-    if len(content) >= skip:
-        assert kernels._crc32(place + skip, len(rest)) == zlib.crc32(rest)
+    rest = content[before:]
+    if len(content) >= before:
+        assert kernels._crc32(place + before, len(rest), before) == zlib.crc32(rest)
 
 
 @pytest.mark.parametrize("count", [*range(300), 4096, 65537])
 def test_crc32_of_long_runs(count: int) -> None:
-    content = np.random.default_rng(count).bytes(count)
+    content = np.random.default_rng(count).bytes(64 + count)
     place, _kept = address(content)
-    assert kernels._crc32(place, count) == zlib.crc32(content)
+    for before in (0, 64):
+        assert kernels._crc32(place + before, count, before) == zlib.crc32(content[before : before + count])
 
 
 @given(content=st.binary(max_size=200), state=st.integers(0, 0xFFFFFFFF))
-def test_all_ways_of_crc32_agree(content: bytes, state: int) -> None:
-    """The tables serve processors without PCLMULQDQ, vectors of 16 and 32 bytes those without AVX-512."""
+def test_the_tables_of_crc32(content: bytes, state: int) -> None:
+    """They serve processors without PCLMULQDQ, and the first event of a buffer."""
     place, _kept = address(content)
     slow = kernels._crc_rest(place, len(content), np.uint32(state))
     assert slow ^ 0xFFFFFFFF == zlib.crc32(content, state ^ 0xFFFFFFFF)
-    if kernels.HAS_CLMUL:
-        assert kernels._crc_folded(place, len(content)) ^ 0xFFFFFFFF == zlib.crc32(content)
-    if kernels.HAS_WIDE_CLMUL:
-        assert kernels._crc_wide(place, len(content)) ^ 0xFFFFFFFF == zlib.crc32(content)
+
+
+def in_halves(builder: Any, left: Any, right: Any, halves: int) -> Any:
+    """Products of polynomials by vectors half as large, for a processor that has none so large."""
+    count = left.type.count
+    lower, upper = ([*range(k, k + count // 2)] for k in (0, count // 2))
+    parts = [ir.Constant(ir.VectorType(ir.IntType(32), count // 2), part) for part in (lower, upper)]
+
+    def half(vector: Any, part: Any) -> Any:
+        return builder.shuffle_vector(vector, vector, part)
+
+    products = [kernels._times(builder, half(left, part), half(right, part), halves) for part in parts]
+    whole = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(count)))
+    return builder.shuffle_vector(*products, whole)
 
 
 @pytest.mark.skipif(not kernels.HAS_CLMUL, reason="this processor does not multiply polynomials")
-@pytest.mark.parametrize(
-    "size", [0, 16, pytest.param(32, marks=pytest.mark.skipif(not kernels.HAS_PAIR_CLMUL, reason="nor two at once"))]
-)
-def test_crc32_folded_by_vectors_of_each_size(size: int) -> None:
-    """Those that this processor has and does without, because it has larger ones, too."""
-    fold = kernels._folding(size)
+@pytest.mark.parametrize("size", [16, 32, 64])
+def test_crc32_folded_by_vectors_of_each_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that this processor does without, because it has larger ones or none so large, too."""
+    largest = 8 if kernels.HAS_WIDE_CLMUL else 4 if kernels.HAS_PAIR_CLMUL else 2
+    times = kernels._times
+
+    def divided(builder: Any, left: Any, right: Any, halves: int) -> Any:
+        way = in_halves if left.type.count > largest else times
+        return way(builder, left, right, halves)
+
+    monkeypatch.setattr(kernels, "_times", divided)
+    fold, fold_on = kernels._folding(size)
 
     @numba.njit
-    def state(address: int, count: int) -> Any:
-        return fold(address, count)
+    def states(address: int, count: int) -> Any:
+        return fold(address, count), fold_on(np.uint32(7), address, (count + 63) & ~63)
 
-    for count in [*range(16 + 64 * (size > 0), 500), 4096, 65537]:
-        content = np.random.default_rng(count).bytes(count)
+    for count in [*range(4, 500), 4096, 65537]:
+        content = np.random.default_rng(count).bytes(64 + count + 63)
         place, _kept = address(content)
-        assert state(place, count) ^ 0xFFFFFFFF == zlib.crc32(content)
+        state, on = states(place + 64, count)
+        assert state ^ 0xFFFFFFFF == zlib.crc32(content[64 : 64 + count])
+        assert on ^ 0xFFFFFFFF == zlib.crc32(content[64 : 64 + (count + 63 & ~63)], 7 ^ 0xFFFFFFFF)
+
+
+AT_THE_EDGE = """
+import ctypes, mmap, zlib
+from spark_jobs.binlog import kernels
+PAGE = mmap.PAGESIZE
+memory = mmap.mmap(-1, 3 * PAGE)
+start = kernels.address_of(kernels.np.frombuffer(memory, kernels.np.uint8)) + PAGE
+content = bytes(k * 7 % 251 for k in range(PAGE))
+memory[PAGE : 2 * PAGE] = content
+for edge in (start - PAGE, start + PAGE):
+    assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(edge), PAGE, 0) == 0
+for before in (*range(70), 1000):
+    for count in (*range(200), 1000, PAGE - before):
+        first, last = content[before : before + count], content[PAGE - count :]
+        assert kernels._crc32(start + before, count, before) == zlib.crc32(first)
+        assert kernels._crc32(start + PAGE - count, count, PAGE - count) == zlib.crc32(last)
+"""
+
+
+@pytest.mark.skipif(kernels.CHECKED, reason="nothing is compiled where kernels run as plain Python")
+def test_crc32_reads_nothing_but_what_it_may() -> None:
+    """On a page between two that nobody may read: one byte too far would end the process."""
+    said = subprocess.run([sys.executable, "-c", AT_THE_EDGE], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
 
 
 ELSEWHERE = """
@@ -74,7 +119,8 @@ from itertools import product
 from typing import Any
 from spark_jobs.binlog import kernels
 content = kernels.np.frombuffer(bytes(range(200)), kernels.np.uint8)
-print(kernels.HAS_CLMUL, kernels.HAS_SHUFFLE, kernels._crc32(kernels.address_of(content), 200) == zlib.crc32(content))
+right = kernels._crc32(kernels.address_of(content), 200, 0) == zlib.crc32(content)
+print(kernels.HAS_CLMUL, kernels.HAS_SHUFFLE, right)
 """
 
 

@@ -46,9 +46,9 @@ def test_copy() -> None:
 
 def test_crc32() -> None:
     place, _kept = noted()
-    assert memory.crc32(place, 16) == zlib.crc32(WIRE)
+    assert memory.crc32(place, 16, 0) == zlib.crc32(WIRE)
     with pytest.raises(memory.OutOfBounds):
-        memory.crc32(place, 17)
+        memory.crc32(place, 17, 0)
 
 
 def test_high64() -> None:
@@ -114,8 +114,8 @@ import numpy, zlib
 from spark_jobs.binlog import kernels, memory
 content = numpy.frombuffer(bytes(range(200)), numpy.uint8)
 assert kernels.CHECKED
-assert kernels._crc32(kernels.address_of(content), 200) == zlib.crc32(content)
-try: kernels._crc32(kernels.address_of(content), 201)
+assert kernels._crc32(kernels.address_of(content), 200, 0) == zlib.crc32(content)
+try: kernels._crc32(kernels.address_of(content), 201, 0)
 except memory.OutOfBounds as error: print(error)
 """
 
