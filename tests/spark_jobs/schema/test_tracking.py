@@ -309,15 +309,18 @@ CASES = [("", "FULL"), ("", "MINIMAL"), ("mariadb-11.4", "FULL"), ("mariadb-11.4
 """Servers, the run's own one first, and what their logs tell of tables."""
 
 
+@contextmanager
 def opened(servers: Servers, server: str) -> Iterator[Database]:
     """A schema in a server of a version."""
     running = servers.get(server)
     with running.connect() as connection:
         database = Database("tracked", running, connection)
         database.execute("CREATE DATABASE tracked")
-        connection.select_db("tracked")
-        yield database
-        database.execute("DROP DATABASE tracked")
+        try:
+            connection.select_db("tracked")
+            yield database
+        finally:
+            database.execute("DROP DATABASE tracked")
 
 
 @pytest.mark.mysql
@@ -327,7 +330,7 @@ def test_random_statements_lead_to_the_server_s_table(
     request: pytest.FixtureRequest, server: str, seed: int, metadata: str, summary: list[str]
 ) -> None:
     if server:
-        with contextmanager(opened)(request.getfixturevalue("servers"), server) as database:
+        with opened(request.getfixturevalue("servers"), server) as database:
             line = require_same_as_on_server(database, seed, metadata)
     else:
         line = require_same_as_on_server(request.getfixturevalue("database"), seed, metadata)
