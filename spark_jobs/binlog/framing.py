@@ -315,7 +315,7 @@ class Scanner:
             found.mark,
             found.transactions,
         )
-        place = (found.address, found.end, len(found.buffer), found.base, self.format.footer, MEANINGS)
+        place = (found.address, found.end, len(found.buffer), found.base, self.format.footer, False, MEANINGS)
         why, found.end = kernels.scan(*place, self._state, *events, self._open, self.maps.slots, self.maps.bodies)
         if why == kernels.SCANNED:
             return False
