@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
+import numpy as np
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import Changes, FileDecoder, TableDefinition
 
-_UPDATE = pa.scalar(2, pa.uint8())
+_UPDATE = 2
 _VARCHAR = 15
 
 
@@ -39,7 +39,7 @@ def _letters(table: TableDefinition, changes: Changes) -> int:
 
 
 def _counted(changes: Changes) -> tuple[int, int, int]:
-    updates = pc.sum(pc.equal(changes.op, _UPDATE)).as_py() or 0
+    updates = int(np.count_nonzero(changes.op.to_numpy() == _UPDATE))
     total = sum(pc.sum(image.column(0)).as_py() or 0 for image in (changes.after, changes.before))
     return len(changes), (len(changes) + updates) * changes.after.num_columns, total
 

@@ -164,9 +164,9 @@ class Plan:
             self.seen.window = 0
 
     def layout(self, rows: int, room: int) -> "_Layout":
-        """Of a block of so many rows; ``room`` is added to text that nothing bounds."""
+        """Of a block of so many rows; ``room``, at most twice as much, is added to text that nothing bounds."""
         last = self.seen.layout
-        if last and (last.rows, last.room) == (rows, room):
+        if last and last.rows == rows and room <= last.room <= 2 * room:
             return last
         slots = self.widths * (rows + self.is_text)
         expected = np.minimum(self.seen.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
@@ -177,9 +177,10 @@ class Plan:
 
     def learn(self, used: Numbers, rows: int) -> None:
         """Notes bytes of text [program, column] that so many rows had."""
-        found, expected = np.maximum(used / rows, 8), self.seen.expected[: len(used)]
-        if (found > expected).any() or (found < expected / 2).any():
-            self.seen.expected[: len(used)] = found * 1.125
+        found = [max(size / rows, 8.0) for size in used.ravel().tolist()]  # of a few numbers faster than numpy
+        expected = self.seen.expected[: len(used)].ravel().tolist()
+        if not all(there / 2 <= one <= there for one, there in zip(found, expected, strict=True)):
+            self.seen.expected[: len(used)] = np.reshape(found, used.shape) * 1.125
             self.seen.layout = None
 
     def absent(self, rows: int) -> pa.RecordBatch:
