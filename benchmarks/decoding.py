@@ -264,8 +264,22 @@ def compare(folder: Path, wanted: str) -> None:
         readers = [ours(), *peers(flavor, folder)]
         for log in written:
             say(f"{log.name}: {log.changes:,} changes, {log.size / 1e6:.0f} MB")
+            for one in filter(None, (log, log.sample)):
+                _settle(one.path)
             for line in _compared(log, readers, core):
                 print(line, flush=True)
+
+
+def _settle(path: Path) -> None:
+    """Has the page cache hold a file as one that was read, not as a server's small writes left it a moment ago.
+
+    That is in pages of 4 KiB, where what is read ahead lies in large ones: each costs every reader 0.3 µs more.
+    """
+    with path.open("rb", buffering=0) as file:
+        os.fsync(file)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        while file.read(1 << 20):
+            pass
 
 
 def _compared(log: Log, readers: list[Reader], core: int) -> Iterator[str]:
