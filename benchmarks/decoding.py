@@ -264,8 +264,6 @@ def compare(folder: Path, wanted: str) -> None:
         readers = [ours(), *peers(flavor, folder)]
         for log in written:
             say(f"{log.name}: {log.changes:,} changes, {log.size / 1e6:.0f} MB")
-            for one in filter(None, (log, log.sample)):
-                _settle(one.path)
             for line in _compared(log, readers, core):
                 print(line, flush=True)
 
@@ -285,6 +283,8 @@ def _settle(path: Path) -> None:
 def _compared(log: Log, readers: list[Reader], core: int) -> Iterator[str]:
     """A line a reader; readers take turns."""
     assert log.sample
+    for one in (log, log.sample):
+        _settle(one.path)
     with ExitStack() as stack:
         running = [stack.enter_context(Running(reader, core)) for reader in readers]
         mine = running[0]

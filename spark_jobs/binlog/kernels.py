@@ -646,12 +646,17 @@ in several events escape where their remainders add up to 0, once in 2^32 times,
 
 
 @part
+def _join(checksum: int) -> None:
+    """Joins the event that ends in this checksum to the next; done again, it has its own checksum back."""
+    store32(checksum, load32(checksum) ^ np.uint32(JOINT))
+
+
+@part
 def _separate(address: int, offsets: Array, lengths: Array, first: int, after: int) -> None:
     """Gives joined events their own checksums back."""
     for k in range(first, after):
         event = np.uintp(k)
-        checksum = address + offsets[event] + lengths[event] - 4
-        store32(checksum, load32(checksum) ^ np.uint32(JOINT))
+        _join(address + offsets[event] + lengths[event] - 4)
 
 
 # ---- the scan: one walk over event headers ------------------------------------------------------------------------
@@ -1212,7 +1217,7 @@ def scan(
         owners[event] = -1 if mark & MARK_CONTROL else state[S_TRANSACTIONS] - 1
         marks[event] = mark
         if joins:
-            store32(header + length - 4, load32(header + length - 4) ^ np.uint32(JOINT))
+            _join(header + length - 4)
         n += 1
         place += length
     state[S_EVENTS] = n
