@@ -263,7 +263,7 @@ class Scanner:
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """What the next buffer's scan goes by: state, open maps, the transaction that is open, the maps known."""
-        return self._state, self._open, self._transaction, self.maps.slots, self.maps.bodies
+        return self._state, self._open, self._transaction.reshape(1, -1), self.maps.slots, self.maps.bodies
 
     @property
     def inside(self) -> bool:
@@ -306,17 +306,10 @@ class Scanner:
 
     def _run(self, found: Scan) -> bool:
         """Runs the kernel from ``found.end``; False once every whole event is done."""
-        events = (
-            found.offset,
-            found.length,
-            found.code,
-            found.table,
-            found.transaction,
-            found.mark,
-            found.transactions,
-        )
-        place = (found.address, found.end, len(found.buffer), found.base, self.format.footer, False, MEANINGS)
-        why, found.end = kernels.scan(*place, self._state, *events, self._open, self.maps.slots, self.maps.bodies)
+        cells = tuple(getattr(found, name) for name in _EVENT_CELLS)
+        place = (found.address, found.end, len(found.buffer), found.base, self.format.footer, MEANINGS)
+        known = found.transactions, self._open, self.maps.slots, self.maps.bodies
+        why, found.end = kernels.scan(*place, self._state, cells, *known)
         if why == kernels.SCANNED:
             return False
         if why == kernels.NEW_MAP:

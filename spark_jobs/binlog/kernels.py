@@ -383,6 +383,8 @@ def _move(size: int) -> tuple[int, int]:
 
 _BLOCK = 64
 """Bytes that are folded at once, in four lanes."""
+_BLOCKS = 4
+"""Blocks of a long run that are folded side by side: none waits for the one before it."""
 _REDUCE = (_power(96) << 32, 0xB4E5B025F7011641, 0x1DB710641)
 """x^96 modulo P, x^95 divided by P, P: what reduces 128 bits with 32 zeros behind them, bit-reflected."""
 
@@ -485,7 +487,8 @@ class _Folding:
         self.builder = builder
         self.kind = ir.VectorType(ir.IntType(64), size // 8)
         self.steps = [self.word(size * k) for k in range(_BLOCK // size)]
-        words = [*_move(_BLOCK) * 4, *(k for n in (48, 32, 16) for k in _move(n)), 0, 0, *_REDUCE, 0]
+        near = [k for n in (48, 32, 16) for k in _move(n)]
+        words = [*_move(_BLOCK) * 4, *near, 0, 0, *_move(_BLOCKS * _BLOCK) * 4, *_REDUCE, 0]
         self.constants = self.hidden("crc_moves", ir.Constant(ir.ArrayType(ir.IntType(64), len(words)), words))
 
     @staticmethod
@@ -542,6 +545,34 @@ class _Folding:
         *values, _, _ = _while(builder, begun, lambda now: builder.icmp_unsigned("<", now[-1], end), once)
         return self.merged(values)
 
+    def folded_side_by_side(self, state: Any, address: Any, end: Any) -> Any:
+        """The state after ``state`` and the bytes from ``address`` to ``end``, a multiple of _BLOCKS blocks."""
+        builder, count = self.builder, len(self.steps)
+        far = _loaded(builder, builder.add(self.constants, self.word(2 * _BLOCK)), self.kind)
+        steps = [self.word(k * _BLOCK) for k in range(_BLOCKS)]
+        begun = [vector for step in steps for vector in self.block(builder.add(address, step))]
+        begun[0] = builder.xor(begun[0], self.mixed(state))
+
+        def once(now: list[Any]) -> list[Any]:
+            *carried, place = now
+            found = [vector for step in steps for vector in self.block(builder.add(place, step))]
+            after = [builder.xor(_moved(builder, one, far), other) for one, other in zip(carried, found, strict=True)]
+            return [*after, builder.add(place, self.word(_BLOCKS * _BLOCK))]
+
+        begun.append(builder.add(address, self.word(_BLOCKS * _BLOCK)))
+        *values, _ = _while(builder, begun, lambda now: builder.icmp_unsigned("<", now[-1], end), once)
+        near = _loaded(builder, self.constants, self.kind)
+        block = values[:count]
+        for k in range(count, len(values), count):
+            pairs = zip(block, values[k : k + count], strict=True)
+            block = [builder.xor(_moved(builder, one, near), other) for one, other in pairs]
+        return self.merged(block)
+
+    def mixed(self, state: Any) -> Any:
+        """A state where it meets the first vector's bytes."""
+        nothing, first = ir.Constant(self.kind, [0] * self.kind.count), ir.Constant(ir.IntType(32), 0)
+        return self.builder.insert_element(nothing, self.builder.zext(state, ir.IntType(64)), first)
+
     def merged(self, values: list[Any]) -> Any:
         """The state after four lanes."""
         builder = self.builder
@@ -549,14 +580,17 @@ class _Folding:
         *_, last = _lanes(builder, values[-1])
         parts = [lane for pair in zip(values, near, strict=True) for lane in _lanes(builder, _moved(builder, *pair))]
         value = functools.reduce(builder.xor, parts[:3], last)
-        return _reduce(builder, value, *(self.half(self.constants, distance) for distance in (128, 144)))
+        return _reduce(
+            builder, value, *(self.half(self.constants, distance) for distance in (3 * _BLOCK, 3 * _BLOCK + 16))
+        )
 
 
-def _folding(size: int) -> tuple[Any, Any]:
-    """Two intrinsics that give the state after some bytes, by vectors of ``size`` bytes.
+def _folding(size: int) -> tuple[Any, Any, Any]:
+    """Three intrinsics that give the state after some bytes, by vectors of ``size`` bytes.
 
     fold(address, count): of all, at least four; the bytes before, with which the first are a block, are read.
     fold_on(state, address, count): after the state, of whole blocks, at least one.
+    fold_long(state, address, count): the same of a multiple of _BLOCKS blocks.
     """
 
     @intrinsic
@@ -583,22 +617,33 @@ def _folding(size: int) -> tuple[Any, Any]:
 
         return types.uint32(types.uint32, types.int64, types.int64), generate
 
-    return fold, fold_on
+    @intrinsic
+    def fold_long(_typing: Any, _state: Any, _address: Any, _count: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            state, address, count = arguments
+            return _Folding(builder, size).folded_side_by_side(state, address, builder.add(address, count))
+
+        return types.uint32(types.uint32, types.int64, types.int64), generate
+
+    return fold, fold_on, fold_long
 
 
 HAS_PAIR_CLMUL = {"pclmul", "vpclmulqdq", "avx2"} <= _FEATURES
 """Whether it multiplies two pairs of polynomials at once (VPCLMULQDQ on registers of 32 bytes)."""
 HAS_WIDE_CLMUL = {"pclmul", "vpclmulqdq", "avx512f", "avx512bw"} <= _FEATURES
 """Whether it multiplies four pairs at once (VPCLMULQDQ, AVX-512)."""
-_fold, _fold_on = _folding(64 if HAS_WIDE_CLMUL else 32 if HAS_PAIR_CLMUL else 16)
+_fold, _fold_on, _fold_long = _folding(64 if HAS_WIDE_CLMUL else 32 if HAS_PAIR_CLMUL else 16)
 
 
 @kernel
 def _crc_at_the_front(address: int, count: int) -> Any:
-    """As _crc_folded, without a byte before these."""
+    """As _crc_folded, without a byte before these: first what is left of whole blocks, then of _BLOCKS of them."""
     head = count & (_BLOCK - 1)
     state = _crc_rest(address, head, np.uint32(0xFFFFFFFF))
-    return _fold_on(state, address + head, count - head) if head < count else state
+    some = count & (_BLOCKS * _BLOCK - 1)
+    if head < some:
+        state = _fold_on(state, address + head, some - head)
+    return _fold_long(state, address + some, count - some) if some < count else state
 
 
 @part
@@ -652,11 +697,11 @@ def _join(checksum: int) -> None:
 
 
 @part
-def _separate(address: int, offsets: Array, lengths: Array, first: int, after: int) -> None:
-    """Gives joined events their own checksums back."""
-    for k in range(first, after):
-        event = np.uintp(k)
-        _join(address + offsets[event] + lengths[event] - 4)
+def _separate(place: Any, after: int) -> None:
+    """Gives the joined events that lie between two addresses their own checksums back."""
+    while place < after:
+        place += np.int64(load32(place + 9))
+        _join(place - 4)
 
 
 # ---- the scan: one walk over event headers ------------------------------------------------------------------------
@@ -709,12 +754,14 @@ GTID_NONE, GTID_MYSQL, GTID_TAG, GTID_DOMAIN, GTID_GIVEN = range(5)
 TX_HAS_ROWS, TX_XA, TX_ROLLED_BACK = 1, 2, 4
 
 # Cells of the scan's state (int64), kept from one buffer to the next.
-S_EVENTS = 0  # events found in this buffer
+S_EVENTS = 0  # events noted of this buffer
 S_TRANSACTIONS = 1  # rows of the transactions' array in use; the last one may be open
 S_MAPS = 2  # table maps open in the statement
 S_PHASE = 3  # OUTSIDE …
 S_FLAVOR = 4  # 1 for MariaDB: its GTID event begins the transaction, a BEGIN may still follow
-S_RECENT = 5  # ordinals + 1 of the last maps by table id: a body is compared with the one before it, not hashed again
+S_COMPLETE = 5  # place after the last event that ends a transaction or stands outside any, where rows alone are noted
+S_COMPLETE_EVENTS = 6  # and how many are noted up to there
+S_RECENT = 7  # ordinals + 1 of the last maps by table id: a body is compared with the one before it, not hashed again
 RECENT = 64
 S_CELLS = S_RECENT + RECENT
 
@@ -733,7 +780,20 @@ OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY d
     NOT_ENDED,  # a transaction begins, or the file ends by an event, inside another one
     AGAIN_FORMAT,  # a second FORMAT_DESCRIPTION
     EVENTS_FULL,  # more events or transactions than the arrays hold: enlarge them and go on
-) = range(11)
+    NOT_PLAIN,  # a payload, rows that are packed or left out, XA, a ROLLBACK: not for a walk that notes rows alone
+) = range(12)
+
+# Cells of a row event whose rows are to be decoded.
+(
+    E_ADDRESS,  # in memory; as many bytes as the row kernel reads beyond an event are readable behind it
+    E_LENGTH,  # without a checksum
+    E_OFFSET,  # in the file; of the payload event for what was inside one
+    E_COMMIT,  # its transaction's commit time (µs)
+    E_LEAD,  # rows of other tables between the event before it and itself, where both have one offset
+    E_GROUP,  # whose its rows are
+) = range(6)
+E_CELLS = 6
+E_BYTES = 8 * E_CELLS
 
 HEADER = 19
 _START_ENCRYPTION = np.uint8(164)
@@ -854,10 +914,14 @@ def find_map(address: int, count: int, slots: Array, bodies: Array) -> Any:
 
 
 @part
-def _recent_map(address: int, count: int, state: Array, bodies: Array, table_id: int) -> Any:
-    """As find_map, where the body is that of the last map of the same id (or of one that shares its place)."""
-    ordinal = state[S_RECENT + (table_id & (RECENT - 1))] - 1
-    if ordinal >= 0 and bodies[ordinal, 1] == count and _same(bodies[ordinal, 0], address, count):
+def _recent_map(address: int, count: int, state: Array, bodies: int, table_id: int) -> Any:
+    """As find_map, where the body is that of the last map of the same id (or of one that shares its place).
+
+    bodies: the address of what find_map has.
+    """
+    ordinal = state[np.uintp(S_RECENT + (table_id & (RECENT - 1)))] - 1
+    known = bodies + 16 * ordinal
+    if ordinal >= 0 and np.int64(load64(known + 8)) == count and _same(np.int64(load64(known)), address, count):
         return ordinal
     return np.int64(-1)
 
@@ -1044,22 +1108,56 @@ def _is_blanked_rows(header: int, count: int, meanings: Array) -> Any:
     return meanings[load8(body + 8)] == ROWS and load8(body + 9) == np.uint8(82) and load8(body + 10) == np.uint8(68)
 
 
+@part
+def _note_rows(event: int, address: int, length: int, offset: int, commit: int, group: int) -> None:
+    """Fills in the cells of a row event, for decode_rows."""
+    store64(event + 8 * E_ADDRESS, np.uint64(address))
+    store64(event + 8 * E_LENGTH, np.uint64(length))
+    store64(event + 8 * E_OFFSET, np.uint64(offset))
+    store64(event + 8 * E_COMMIT, np.uint64(commit))
+    store64(event + 8 * E_LEAD, np.uint64(0))
+    store64(event + 8 * E_GROUP, np.uint64(group))
+
+
 @kernel
-def scan(
+def _meaning_of_others(header: int, count: int, meaning: int, at: int, phase: int, meanings: Array) -> Any:
+    """(what it means, why it cannot be passed) for an event that is not of those a transaction is made of.
+
+    What it means is FORMAT, CONTROL, IGNORED, or ROWS where it is one whose content was left out; at: its place in the
+    file.
+    """
+    code = load8(header + 4)
+    is_ignorable = load16(header + 17) & np.uint16(0x80) != 0  # LOG_EVENT_IGNORABLE_F
+    if meaning == UNKNOWN:
+        if not is_ignorable:
+            return UNKNOWN, NOT_KNOWN
+        meaning = IGNORED
+    if meaning == STOPS:
+        if code != _START_ENCRYPTION or not is_ignorable:
+            return STOPS, CANNOT_PASS
+        meaning = IGNORED  # so marked by a server that sends what it has decrypted (sql/sql_repl.cc)
+    if meaning == IGNORED:
+        if phase != OUTSIDE and code == _IGNORABLE and _is_blanked_rows(header, count, meanings):
+            meaning = ROWS  # of its table, to which it belongs, and without a row
+        return meaning, SCANNED
+    if phase != OUTSIDE:
+        return meaning, NOT_ENDED
+    if meaning == FORMAT and at > 4:
+        return meaning, AGAIN_FORMAT
+    return meaning, SCANNED
+
+
+@part
+def _walk(
     address: int,
     place: Any,
     size: int,
     base: int,
     checksum: int,
-    join: bool,
     meanings: Array,
     state: Array,
-    offsets: Array,
-    lengths: Array,
-    codes: Array,
-    tables: Array,
-    owners: Array,
-    marks: Array,
+    cells: Any,
+    rows: Any,
     transactions: Array,
     open_maps: Array,
     slots: Array,
@@ -1067,23 +1165,29 @@ def scan(
 ) -> Any:
     """Walks events from ``place`` while whole ones are there; returns (why it stopped, place).
 
+    Either all events are noted and their checksums verified, or the row events that somebody wants are, as the row
+    kernel wants to know of them, and checksums are joined (JOINT), for the caller to verify. What is not plain then
+    stops the walk.
+
     address: of the buffer; base: file offset of its first byte; checksum: bytes of CRC32 after each event, 4 or 0;
-    join: whether these are joined (JOINT), for the caller to verify, and not verified one by one.
-    meanings: uint8[256] by type code; offsets … marks: a cell an event; transactions: [n, TX_COLUMNS];
+    meanings: uint8[256] by type code. cells: offsets … marks, a cell an event each; transactions: [n, TX_COLUMNS]. Or
+    rows: wanted, as choose_rows has it, and [n, E_CELLS] row events; transactions: [1, TX_COLUMNS], the one that is
+    open. What is not given of these two is None.
     open_maps: [n, 2] table id, ordinal; slots, bodies: see find_map.
     No byte outside [address, address + size) is read.
     """
     n = state[S_EVENTS]
     why = SCANNED
-    joins = checksum > 0 and join
-    verifies = checksum > 0 and not join
+    least = HEADER + checksum
+    maps_at = open_maps.ctypes.data
+    bodies_at = bodies.ctypes.data
     while place + HEADER <= size:
-        if n == len(offsets) or state[S_TRANSACTIONS] == len(transactions):
+        if cells is not None and (n == len(cells[0]) or state[S_TRANSACTIONS] == len(transactions)):
             why = EVENTS_FULL
             break
         header = address + place
         length = np.int64(load32(header + 9))
-        if length < HEADER + checksum or length > LONGEST_EVENT:
+        if length < least or length > LONGEST_EVENT:
             why = BAD_LENGTH
             break
         if place + length > size:
@@ -1091,37 +1195,21 @@ def scan(
         code = load8(header + 4)
         meaning = np.int64(meanings[np.uintp(code)])
         body = header + HEADER
-        count = length - HEADER - checksum
-        if verifies and crc32(header, length - 4, place) != load32(header + length - 4):
+        count = length - least
+        if cells is not None and checksum and crc32(header, length - 4, place) != load32(header + length - 4):
             why = BAD_CHECKSUM
             break
-        if meaning == UNKNOWN:
-            if not load16(header + 17) & np.uint16(0x80):  # LOG_EVENT_IGNORABLE_F
-                why = NOT_KNOWN
-                break
-            meaning = np.int64(IGNORED)
-        if meaning == STOPS:
-            if code != _START_ENCRYPTION or not load16(header + 17) & np.uint16(0x80):
-                why = CANNOT_PASS
-                break
-            meaning = np.int64(IGNORED)  # so marked by a server that sends what it has decrypted (sql/sql_repl.cc)
         table = np.int64(-1)
         mark = 0
-        ends = False
-        blanked = meaning == IGNORED and code == _IGNORABLE and state[S_PHASE] != OUTSIDE
-        if blanked and _is_blanked_rows(header, count, meanings):
-            meaning = np.int64(ROWS)  # of its table, to which it belongs, and without a row
-        if meaning in (CONTROL, FORMAT):
-            if state[S_PHASE] != OUTSIDE:
-                why = NOT_ENDED
+        if meaning <= IGNORED:
+            meaning, why = _meaning_of_others(header, count, meaning, base + place, state[S_PHASE], meanings)
+            if why != SCANNED:
                 break
-            if meaning == FORMAT and base + place > 4:
-                why = AGAIN_FORMAT
-                break
-            mark = MARK_CONTROL
-        elif meaning == IGNORED and state[S_PHASE] == OUTSIDE:
-            mark = MARK_CONTROL | MARK_IGNORED
-        else:
+            if meaning != IGNORED and meaning != ROWS:  # noqa: PLR1714 - numba is slow at tuples
+                mark = MARK_CONTROL
+            elif meaning == IGNORED and state[S_PHASE] == OUTSIDE:
+                mark = MARK_CONTROL | MARK_IGNORED
+        if not mark:
             begins = state[S_PHASE] == OUTSIDE
             is_gtid = meaning >= GTID and meaning <= GTID_MARIADB
             if is_gtid:
@@ -1131,12 +1219,12 @@ def scan(
                 if meaning != GTID_TAGGED and count < _gtid_length(meaning):
                     why = BAD_LENGTH
                     break
-            if meaning == TABLE_MAP:
+            elif meaning == TABLE_MAP:
                 if count < 8 + 2:
                     why = BAD_LENGTH
                     break
                 table_id = load48(body)
-                table = _recent_map(body + 6, count - 6, state, bodies, table_id)
+                table = _recent_map(body + 6, count - 6, state, bodies_at, table_id)
                 if table < 0:
                     table = find_map(body + 6, count - 6, slots, bodies)
                     if table < 0:
@@ -1146,49 +1234,68 @@ def scan(
                 if state[S_MAPS] == len(open_maps):
                     why = MAPS_FULL
                     break
-                open_maps[state[S_MAPS], 0] = table_id
-                open_maps[state[S_MAPS], 1] = table
+                opened = maps_at + 16 * state[S_MAPS]
+                store64(opened, np.uint64(table_id))
+                store64(opened + 8, np.uint64(table))
                 state[S_MAPS] += 1
             elif meaning == ROWS:
                 if count < 8:
                     why = BAD_LENGTH
                     break
-                wanted = load48(body)
+                table_id = load48(body)
                 for k in range(state[S_MAPS] - 1, -1, -1):
-                    if open_maps[k, 0] == wanted:
-                        table = open_maps[k, 1]
+                    if np.int64(load64(maps_at + 16 * k)) == table_id:
+                        table = np.int64(load64(maps_at + 16 * k + 8))
                         break
-                if table < 0 and wanted != _DUMMY_TABLE:
+                if table < 0 and table_id != _DUMMY_TABLE:
                     why = NO_MAP
                     break
                 mark = MARK_ROWS if table >= 0 and code != _IGNORABLE else MARK_IGNORED
+            row = np.int64(0)
+            if cells is not None:
+                state[S_TRANSACTIONS] += begins
+                row = state[S_TRANSACTIONS] - 1
+            transaction = transactions[np.uintp(row)]
             if begins:
-                row = transactions[np.uintp(state[S_TRANSACTIONS])]
-                _begin(row, base + place, header)
-                state[S_TRANSACTIONS] += 1
+                _begin(transaction, base + place, header)
                 state[S_PHASE] = BEGUN
                 mark |= MARK_BEGINS
-            transaction = transactions[np.uintp(state[S_TRANSACTIONS] - 1)]
-            if meaning == GTID_TAGGED:
-                if not _read_tagged(transaction, body, count):
-                    why = BAD_LENGTH
-                    break
-            elif is_gtid:
-                _read_gtid(transaction, meaning, header, body, count)
-                if meaning == GTID_MARIADB:
-                    flags = load8(body + 12)
-                    if not flags & np.uint8(1):  # FL_STANDALONE
-                        state[S_PHASE] = INSIDE
-                    if flags & np.uint8(0xC0):  # FL_PREPARED_XA, FL_COMPLETED_XA
-                        transaction[TX_FLAGS] |= TX_XA
-            elif meaning == TABLE_MAP:
-                state[S_PHASE] = INSIDE
-            elif meaning == ROWS:
+            ends = False
+            if meaning == ROWS:
                 state[S_PHASE] = INSIDE
                 transaction[TX_FLAGS] |= TX_HAS_ROWS
                 if load16(body + 6) & np.uint16(1):  # STMT_END_F
                     mark |= MARK_STATEMENT_ENDS
                     state[S_MAPS] = 0
+                if rows is not None and table >= 0:
+                    wanted, noted = rows
+                    group = wanted[np.uintp(table)]
+                    if group >= 0:
+                        if code > _LAST_PLAIN or code == _IGNORABLE:
+                            why = NOT_PLAIN
+                            break
+                        _note_rows(
+                            noted.ctypes.data + E_BYTES * n, header, length - checksum, base + place,
+                            transaction[TX_COMMITTED], group,
+                        )  # fmt: skip
+                        n += 1
+            elif meaning == TABLE_MAP:
+                state[S_PHASE] = INSIDE
+            elif is_gtid:
+                if meaning == GTID_TAGGED:
+                    if not _read_tagged(transaction, body, count):
+                        why = BAD_LENGTH
+                        break
+                else:
+                    _read_gtid(transaction, meaning, header, body, count)
+                    if meaning == GTID_MARIADB:
+                        flags = load8(body + 12)
+                        if not flags & np.uint8(1):  # FL_STANDALONE
+                            state[S_PHASE] = INSIDE
+                        if flags & np.uint8(0xC0):  # FL_PREPARED_XA, FL_COMPLETED_XA
+                            transaction[TX_FLAGS] |= TX_XA
+            elif meaning == XID:
+                ends = True
             elif meaning in (QUERY, LOAD_QUERY, QUERY_COMPRESSED):
                 found = _query(body, count, meaning, state, transaction)
                 if found < 0:
@@ -1196,11 +1303,11 @@ def scan(
                     break
                 mark |= found
                 ends = found & MARK_ENDS != 0
-            elif meaning in (XID, PAYLOAD, XA_PREPARE):
+            elif meaning in (PAYLOAD, XA_PREPARE):
                 ends = True
                 if meaning == PAYLOAD:
                     mark |= MARK_ANY_TABLE
-                elif meaning == XA_PREPARE:
+                else:
                     transaction[TX_FLAGS] |= TX_XA
             else:
                 mark |= MARK_IGNORED
@@ -1209,19 +1316,48 @@ def scan(
                 transaction[TX_STOP] = base + place + length
                 state[S_PHASE] = OUTSIDE
                 state[S_MAPS] = 0
-        event = np.uintp(n)  # of a signed one, numba asks whether it counts from the end
-        offsets[event] = place
-        lengths[event] = length
-        codes[event] = code
-        tables[event] = table
-        owners[event] = -1 if mark & MARK_CONTROL else state[S_TRANSACTIONS] - 1
-        marks[event] = mark
-        if joins:
+                if rows is not None and (meaning == PAYLOAD or transaction[TX_FLAGS] & (TX_XA | TX_ROLLED_BACK)):
+                    why = NOT_PLAIN
+                    break
+        if cells is not None:
+            offsets, lengths, codes, tables, owners, marks = cells
+            event = np.uintp(n)  # of a signed one, numba asks whether it counts from the end
+            offsets[event] = place
+            lengths[event] = length
+            codes[event] = code
+            tables[event] = table
+            owners[event] = -1 if mark & MARK_CONTROL else state[S_TRANSACTIONS] - 1
+            marks[event] = mark
+            n += 1
+        elif checksum:
             _join(header + length - 4)
-        n += 1
         place += length
+        if rows is not None and mark & (MARK_ENDS | MARK_CONTROL):
+            state[S_COMPLETE] = place
+            state[S_COMPLETE_EVENTS] = n
     state[S_EVENTS] = n
     return why, place
+
+
+@kernel
+def scan(
+    address: int,
+    place: Any,
+    size: int,
+    base: int,
+    checksum: int,
+    meanings: Array,
+    state: Array,
+    cells: Any,
+    transactions: Array,
+    open_maps: Array,
+    slots: Array,
+    bodies: Array,
+) -> Any:
+    """Notes every event from ``place`` on and verifies its checksum; arguments and result are _walk's."""
+    return _walk(
+        address, place, size, base, checksum, meanings, state, cells, None, transactions, open_maps, slots, bodies
+    )
 
 
 # ---- the cut: where slices begin and end --------------------------------------------------------------------------
@@ -2291,6 +2427,262 @@ def _run_usual(code: int, q: int, end: int, n: int, block: int, state: Array, st
     return state[R_ROWS]
 
 
+@kernel
+def _decode_rows(
+    block: int,
+    n: int,
+    most: int,
+    q: Any,
+    end: int,
+    is_update: Any,
+    masks: int,
+    fresh: Any,
+    state: Array,
+    month_start: int,
+    month_length: int,
+) -> Any:
+    """Rows by their steps, whatever they are: (why the next cannot be, or DONE; how many there are; where that begins).
+
+    n, most: the first of the block's rows that they become, and how many there may be; [q, end): the bytes that are
+    left of their event; masks, fresh: as decode_rows' R_MASKS and R_FRESH. Where a row cannot be, its text is taken
+    back and ``state[R_COLUMN]`` says in which column.
+    """
+    reason = DONE
+    column: Any = np.int64(-1)
+    rows = cell(block, B_CAPACITY)
+    columns = cell(block, B_COLUMNS)
+    bitmap_bytes = (columns + 7) >> 3
+    words = cell(block, B_WORDS)
+    steps_at = cell(block, B_STEPS)
+    nulls_at = cell(block, B_NULLS)
+    marked_at = cell(block, B_MARKED)
+    lacks_before = cell(block, B_HAS_BEFORE) and not is_update
+    # An event without bytes of rows holds one row, of images without columns (log_event.cc, write_row).
+    while n < most and (q < end or (masks and fresh)):
+        row_start = q
+        program = 0
+        passed: Any = np.int64(0)
+        for image in range(2 if is_update else 1):
+            program = 1 if is_update and image == 0 else 0
+            passed = np.int64(0)
+            bitmap = q
+            row_nulls = nulls_at + ((program * rows + n) * words) * 8
+            if masks:
+                bitmap = row_nulls
+                q = _spread(masks + image * bitmap_bytes, q, end, columns, bitmap)
+                store64(block + 8 * B_PARTIAL, np.uint64(1))
+            else:
+                q += bitmap_bytes
+            column = np.int64(-1)
+            if q > end:
+                reason = CUT_SHORT
+                break
+            word = np.uint64(0)
+            step = steps_at + program * columns * STEP_BYTES - STEP_BYTES
+            for c in range(columns):
+                if c & 63 == 0:
+                    word = load64(bitmap + (c >> 3))
+                    store64(row_nulls + (c >> 3), word)
+                step += STEP_BYTES
+                kind = cell(step, STEP_KIND)
+                slot = cell(step, STEP_SLOT)
+                if (word >> np.uint64(c & 63)) & np.uint64(1):
+                    if kind >= TEXT_1:
+                        if kind <= PADDED:
+                            store32(slot + 4 * n, np.uint32(cell(step, STEP_USED)))
+                    elif kind != SKIP:
+                        _zero_slot(slot + cell(step, STEP_WIDTH) * n, cell(step, STEP_WIDTH))
+                    continue
+                if kind == COPY_8:
+                    store64(slot + 8 * n, load64(q))
+                    q += 8
+                elif kind == COPY_4:
+                    store32(slot + 4 * n, load32(q))
+                    q += 4
+                elif kind == COPY_2:
+                    store16(slot + 2 * n, load16(q))
+                    q += 2
+                elif kind == COPY_1:
+                    store8(slot + n, load8(q))
+                    q += 1
+                elif kind == TEXT_1 or kind == TEXT_2:  # noqa: PLR1714, SIM109 - ditto
+                    length = np.int64(load8(q))
+                    q += 1
+                    if kind == TEXT_2:
+                        length |= np.int64(load8(q)) << 8
+                        q += 1
+                    if q + length > end:
+                        reason = CUT_SHORT
+                        column = c
+                        break
+                    place = cell(step, STEP_USED)
+                    store32(slot + 4 * n, np.uint32(place))
+                    _copy_text(cell(step, STEP_TEXT) + place, q, length)
+                    store64(step + 8 * STEP_USED, np.uint64(place + length))
+                    q += length
+                elif kind == SKIP:
+                    q += cell(step, STEP_PARAMETERS)
+                elif kind == SKIP_1:
+                    q += 1 + np.int64(load8(q))
+                elif kind == SKIP_2:
+                    q += 2 + np.int64(load16(q))
+                elif kind == UINT8_TO_16:
+                    store16(slot + 2 * n, np.uint16(load8(q)))
+                    q += 1
+                elif kind == UINT16_TO_32:
+                    store32(slot + 4 * n, np.uint32(load16(q)))
+                    q += 2
+                elif kind == UINT32_TO_64:
+                    store64(slot + 8 * n, np.uint64(load32(q)))
+                    q += 4
+                elif kind == UINT64_TO_128:
+                    store64(slot + 16 * n, load64(q))
+                    store64(slot + 16 * n + 8, np.uint64(0))
+                    q += 8
+                elif kind == INT24_TO_32:
+                    number = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
+                    store32(slot + 4 * n, np.uint32((number ^ 0x800000) - 0x800000))
+                    q += 3
+                elif kind == UINT24_TO_32:
+                    store32(slot + 4 * n, np.uint32(load16(q)) | np.uint32(load8(q + 2)) << np.uint32(16))
+                    q += 3
+                elif kind == DECIMAL_18 or kind == DECIMAL_38:  # noqa: PLR1714, SIM109 - ditto
+                    if kind == DECIMAL_18:
+                        good = _decimal_18(
+                            q,
+                            slot + 16 * n,
+                            cell(step, STEP_PARAMETERS + 1),
+                            cell(step, STEP_PARAMETERS + 2),
+                            cell(step, STEP_PARAMETERS + 3),
+                            cell(step, STEP_PARAMETERS + 4),
+                            cell(step, STEP_PARAMETERS + 5),
+                        )
+                    else:
+                        good = _decimal_38(
+                            q,
+                            slot + 16 * n,
+                            cell(step, STEP_PARAMETERS + 1),
+                            cell(step, STEP_PARAMETERS + 2),
+                            cell(step, STEP_PARAMETERS + 3),
+                            cell(step, STEP_PARAMETERS + 4),
+                            cell(step, STEP_PARAMETERS + 5),
+                        )
+                    q += cell(step, STEP_PARAMETERS)
+                    if not good:
+                        reason = BAD_VALUE
+                elif kind == DATETIME_TO_64 or kind == TIMESTAMP_TO_64:  # noqa: PLR1714, SIM109 - ditto
+                    if kind == DATETIME_TO_64:
+                        result = _datetime(
+                            q,
+                            slot + 8 * n,
+                            cell(step, STEP_PARAMETERS + 1),
+                            cell(step, STEP_PARAMETERS + 2),
+                            month_start,
+                            month_length,
+                        )
+                    else:
+                        result = _timestamp(
+                            q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2)
+                        )
+                    q += cell(step, STEP_PARAMETERS)
+                    if result == 1:
+                        _mark(row_nulls, marked_at + program * columns, c)
+                    elif result == 2:
+                        reason = BAD_VALUE
+                elif kind == DATE_TO_32:
+                    if not _date(q, slot + 4 * n, month_start, month_length):
+                        _mark(row_nulls, marked_at + program * columns, c)
+                    q += 3
+                elif kind == TIME_TO_64:
+                    if not _time(
+                        q,
+                        slot + 8 * n,
+                        cell(step, STEP_PARAMETERS),
+                        cell(step, STEP_PARAMETERS + 1),
+                        cell(step, STEP_PARAMETERS + 2),
+                    ):
+                        reason = BAD_VALUE
+                    q += cell(step, STEP_PARAMETERS)
+                elif kind == YEAR_TO_16:
+                    year = np.int64(load8(q))
+                    store16(slot + 2 * n, np.uint16(1900 + year if year else 0))
+                    q += 1
+                elif kind == LITTLE_TO_64:
+                    store64(
+                        slot + 8 * n, load64(q) & (~np.uint64(0) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
+                    )
+                    q += cell(step, STEP_PARAMETERS)
+                elif kind == BIG_TO_64:
+                    store64(slot + 8 * n, load64_big(q) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
+                    q += cell(step, STEP_PARAMETERS)
+                elif kind == BIG_TO_128:
+                    store64(slot + 16 * n, load64_big(q) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
+                    store64(slot + 16 * n + 8, np.uint64(0))
+                    q += cell(step, STEP_PARAMETERS)
+                elif kind == COPY_N:
+                    memmove(slot + cell(step, STEP_PARAMETERS) * n, q, cell(step, STEP_PARAMETERS))
+                    q += cell(step, STEP_PARAMETERS)
+                elif kind == TEXT_3 or kind == TEXT_4:  # noqa: PLR1714, SIM109 - ditto
+                    length = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
+                    q += 3
+                    if kind == TEXT_4:
+                        length |= np.int64(load8(q)) << 24
+                        q += 1
+                    if q + length > end:
+                        reason = CUT_SHORT
+                        column = c
+                        break
+                    place = cell(step, STEP_USED)
+                    store32(slot + 4 * n, np.uint32(place))
+                    memmove(cell(step, STEP_TEXT) + place, q, length)
+                    store64(step + 8 * STEP_USED, np.uint64(place + length))
+                    q += length
+                elif kind == PADDED:
+                    length = np.int64(load8(q))
+                    q += 1
+                    if q + length > end or length > cell(step, STEP_PARAMETERS):
+                        reason = CUT_SHORT if q + length > end else BAD_VALUE
+                        column = c
+                        break
+                    place = cell(step, STEP_USED)
+                    store32(slot + 4 * n, np.uint32(place))
+                    memmove(cell(step, STEP_TEXT) + place, q, length)
+                    for k in range(length, cell(step, STEP_PARAMETERS)):
+                        store8(cell(step, STEP_TEXT) + place + k, np.uint8(0))
+                    store64(step + 8 * STEP_USED, np.uint64(place + cell(step, STEP_PARAMETERS)))
+                    q += length
+                elif kind == SKIP_3:
+                    q += 3 + (np.int64(load16(q)) | np.int64(load8(q + 2)) << 16)
+                else:
+                    q += 4 + np.int64(load32(q))
+                if q > end:
+                    reason = CUT_SHORT
+                if reason != DONE:
+                    column = c
+                    break
+            passed = column if column >= 0 else columns
+            if reason != DONE:
+                break
+            if is_update and image == 0 and q == end and not masks:
+                reason = CUT_SHORT  # an update ends in an after image
+                column = np.int64(-1)
+                break
+        if masks and q == row_start and q < end:
+            reason = CUT_SHORT  # bytes behind a row without any: no row would ever come to them
+            column = np.int64(-1)
+        if reason != DONE:
+            if is_update and program == 0:
+                _take_back(block, n, 1, columns)
+            _take_back(block, n, program, passed)
+            state[R_COLUMN] = column
+            return reason, n, row_start
+        if lacks_before:
+            _no_before(block, n, n + 1)
+        n += 1
+        fresh = np.int64(0)
+    return DONE, n, q
+
+
 _AHEAD = 8
 """Events between the one that is read and the one whose first and last bytes are asked for. Those of one table lie
 apart, by the other tables' and by what a transaction has besides rows, and no processor guesses where the next one is;
@@ -2299,12 +2691,8 @@ how a long one goes on it sees by itself."""
 
 @kernel
 def decode_rows(
-    addresses: Array,
-    lengths: Array,
-    offsets: Array,
-    commits: Array,
-    leads: Array,
-    groups: Array,
+    events: int,
+    count: int,
     blocks: Array,
     state: Array,
     month_start: int,
@@ -2316,11 +2704,9 @@ def decode_rows(
     image of updates. A value's bytes are read up to 64 beyond the event's end, never further: lengths are checked
     before they are followed.
 
-    addresses, lengths, offsets, commits: per event its address in memory (64 readable bytes behind it), its length
-        without a checksum, its offset in the file, its transaction's commit time (µs).
-    leads: per event the rows of other tables between the event before it and itself, where both have one offset: then
-        row ordinals go on from one to the other.
-    groups: per event which of ``blocks`` its rows go into. blocks: addresses of B_CELLS cells each.
+    events, count: address of E_CELLS cells an event, one after the other, and how many there are. E_GROUP: which of
+        ``blocks`` its rows go into; E_LEAD: of two events with one E_OFFSET row ordinals go on from one to the other.
+    blocks: addresses of B_CELLS cells each.
     state: next R_EVENT, R_PLACE: address inside it (0: at its start), R_ORDINAL of the row inside it, R_COLUMN of a
         failure, R_MASKS: address of the event's column masks where an image is partial (0: all are full), R_FRESH: 1
         where no row of the event was read yet, R_USUAL: how many rows generated code took; R_ROWS and R_PLACE are where
@@ -2335,13 +2721,13 @@ def decode_rows(
     fresh = state[R_FRESH]
     state_at = state.ctypes.data
     reason = DONE
-    column: Any = np.int64(-1)
-    while event < len(addresses) and reason == DONE:
-        at = np.uintp(event)  # of a signed number, numba asks whether it counts from the end
-        header = addresses[at]
+    state[R_COLUMN] = -1
+    while event < count and reason == DONE:
+        at = events + E_BYTES * event
+        header = cell(at, E_ADDRESS)
         code = load8(header + 4)
-        end = header + lengths[at]
-        block = blocks[np.uintp(groups[at])]
+        end = header + cell(at, E_LENGTH)
+        block = blocks[np.uintp(cell(at, E_GROUP))]
         n = cell(block, B_ROWS)
         rows = cell(block, B_CAPACITY)
         if n == rows:
@@ -2350,15 +2736,15 @@ def decode_rows(
         columns = cell(block, B_COLUMNS)
         has_before = cell(block, B_HAS_BEFORE)
         bitmap_bytes = (columns + 7) >> 3
-        if event + _AHEAD < len(addresses):
-            ahead = np.uintp(event + _AHEAD)
-            prefetch(addresses[ahead])
-            prefetch(addresses[ahead] + lengths[ahead] - 1)
+        if event + _AHEAD < count:
+            ahead = cell(at, E_CELLS * _AHEAD + E_ADDRESS)
+            prefetch(ahead)
+            prefetch(ahead + cell(at, E_CELLS * _AHEAD + E_LENGTH) - 1)
         is_update = code == 31 or code == 24  # noqa: PLR1714 - numba is slow at tuples
         if q == 0:
-            if event == 0 or offsets[at] != offsets[at - np.uintp(1)]:
+            if event == 0 or cell(at, E_OFFSET) != cell(at, E_OFFSET - E_CELLS):
                 ordinal = np.int64(0)
-            ordinal += leads[at]
+            ordinal += cell(at, E_LEAD)
             q = header + 27
             if code >= 30:
                 q += np.int64(load16(q))  # extra row information; the length counts its own two bytes
@@ -2366,12 +2752,12 @@ def decode_rows(
                 reason = CUT_SHORT
                 q = np.int64(0)
                 break
-            count = np.int64(load8(q))
+            columns_there = np.int64(load8(q))
             q += 1
-            if count > 250:
-                count = np.int64(load16(q))
+            if columns_there > 250:
+                columns_there = np.int64(load16(q))
                 q += 2
-            if count != columns:
+            if columns_there != columns:
                 reason = OTHER_COLUMN_COUNT
                 q = np.int64(0)
                 break
@@ -2411,235 +2797,16 @@ def decode_rows(
         if usual and q < end:  # here and not in the loop alone: what that prepares takes longer than one usual row
             n = _run_usual(usual, q, end, n, block, state, state_at, is_update)
             q = state[R_PLACE]
-        words = cell(block, B_WORDS)
-        steps_at = cell(block, B_STEPS)
-        nulls_at = cell(block, B_NULLS)
-        marked_at = cell(block, B_MARKED)
-        # An event without bytes of rows holds one row, of images without columns (log_event.cc, write_row).
         while q < end or (masks and fresh):
             if n == rows:
                 reason = BLOCK_FULL
                 break
-            row_start = q
-            program = 0
-            passed: Any = np.int64(0)
-            for image in range(2 if is_update else 1):
-                program = 1 if is_update and image == 0 else 0
-                passed = np.int64(0)
-                bitmap = q
-                row_nulls = nulls_at + ((program * rows + n) * words) * 8
-                if masks:
-                    bitmap = row_nulls
-                    q = _spread(masks + image * bitmap_bytes, q, end, columns, bitmap)
-                    store64(block + 8 * B_PARTIAL, np.uint64(1))
-                else:
-                    q += bitmap_bytes
-                column = np.int64(-1)
-                if q > end:
-                    reason = CUT_SHORT
-                    break
-                word = np.uint64(0)
-                step = steps_at + program * columns * STEP_BYTES - STEP_BYTES
-                for c in range(columns):
-                    if c & 63 == 0:
-                        word = load64(bitmap + (c >> 3))
-                        store64(row_nulls + (c >> 3), word)
-                    step += STEP_BYTES
-                    kind = cell(step, STEP_KIND)
-                    slot = cell(step, STEP_SLOT)
-                    if (word >> np.uint64(c & 63)) & np.uint64(1):
-                        if kind >= TEXT_1:
-                            if kind <= PADDED:
-                                store32(slot + 4 * n, np.uint32(cell(step, STEP_USED)))
-                        elif kind != SKIP:
-                            _zero_slot(slot + cell(step, STEP_WIDTH) * n, cell(step, STEP_WIDTH))
-                        continue
-                    if kind == COPY_8:
-                        store64(slot + 8 * n, load64(q))
-                        q += 8
-                    elif kind == COPY_4:
-                        store32(slot + 4 * n, load32(q))
-                        q += 4
-                    elif kind == COPY_2:
-                        store16(slot + 2 * n, load16(q))
-                        q += 2
-                    elif kind == COPY_1:
-                        store8(slot + n, load8(q))
-                        q += 1
-                    elif kind == TEXT_1 or kind == TEXT_2:  # noqa: PLR1714, SIM109 - ditto
-                        length = np.int64(load8(q))
-                        q += 1
-                        if kind == TEXT_2:
-                            length |= np.int64(load8(q)) << 8
-                            q += 1
-                        if q + length > end:
-                            reason = CUT_SHORT
-                            column = c
-                            break
-                        place = cell(step, STEP_USED)
-                        store32(slot + 4 * n, np.uint32(place))
-                        _copy_text(cell(step, STEP_TEXT) + place, q, length)
-                        store64(step + 8 * STEP_USED, np.uint64(place + length))
-                        q += length
-                    elif kind == SKIP:
-                        q += cell(step, STEP_PARAMETERS)
-                    elif kind == SKIP_1:
-                        q += 1 + np.int64(load8(q))
-                    elif kind == SKIP_2:
-                        q += 2 + np.int64(load16(q))
-                    elif kind == UINT8_TO_16:
-                        store16(slot + 2 * n, np.uint16(load8(q)))
-                        q += 1
-                    elif kind == UINT16_TO_32:
-                        store32(slot + 4 * n, np.uint32(load16(q)))
-                        q += 2
-                    elif kind == UINT32_TO_64:
-                        store64(slot + 8 * n, np.uint64(load32(q)))
-                        q += 4
-                    elif kind == UINT64_TO_128:
-                        store64(slot + 16 * n, load64(q))
-                        store64(slot + 16 * n + 8, np.uint64(0))
-                        q += 8
-                    elif kind == INT24_TO_32:
-                        number = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
-                        store32(slot + 4 * n, np.uint32((number ^ 0x800000) - 0x800000))
-                        q += 3
-                    elif kind == UINT24_TO_32:
-                        store32(slot + 4 * n, np.uint32(load16(q)) | np.uint32(load8(q + 2)) << np.uint32(16))
-                        q += 3
-                    elif kind == DECIMAL_18 or kind == DECIMAL_38:  # noqa: PLR1714, SIM109 - ditto
-                        if kind == DECIMAL_18:
-                            good = _decimal_18(
-                                q,
-                                slot + 16 * n,
-                                cell(step, STEP_PARAMETERS + 1),
-                                cell(step, STEP_PARAMETERS + 2),
-                                cell(step, STEP_PARAMETERS + 3),
-                                cell(step, STEP_PARAMETERS + 4),
-                                cell(step, STEP_PARAMETERS + 5),
-                            )
-                        else:
-                            good = _decimal_38(
-                                q,
-                                slot + 16 * n,
-                                cell(step, STEP_PARAMETERS + 1),
-                                cell(step, STEP_PARAMETERS + 2),
-                                cell(step, STEP_PARAMETERS + 3),
-                                cell(step, STEP_PARAMETERS + 4),
-                                cell(step, STEP_PARAMETERS + 5),
-                            )
-                        q += cell(step, STEP_PARAMETERS)
-                        if not good:
-                            reason = BAD_VALUE
-                    elif kind == DATETIME_TO_64 or kind == TIMESTAMP_TO_64:  # noqa: PLR1714, SIM109 - ditto
-                        if kind == DATETIME_TO_64:
-                            result = _datetime(
-                                q,
-                                slot + 8 * n,
-                                cell(step, STEP_PARAMETERS + 1),
-                                cell(step, STEP_PARAMETERS + 2),
-                                month_start,
-                                month_length,
-                            )
-                        else:
-                            result = _timestamp(
-                                q, slot + 8 * n, cell(step, STEP_PARAMETERS + 1), cell(step, STEP_PARAMETERS + 2)
-                            )
-                        q += cell(step, STEP_PARAMETERS)
-                        if result == 1:
-                            _mark(row_nulls, marked_at + program * columns, c)
-                        elif result == 2:
-                            reason = BAD_VALUE
-                    elif kind == DATE_TO_32:
-                        if not _date(q, slot + 4 * n, month_start, month_length):
-                            _mark(row_nulls, marked_at + program * columns, c)
-                        q += 3
-                    elif kind == TIME_TO_64:
-                        if not _time(
-                            q,
-                            slot + 8 * n,
-                            cell(step, STEP_PARAMETERS),
-                            cell(step, STEP_PARAMETERS + 1),
-                            cell(step, STEP_PARAMETERS + 2),
-                        ):
-                            reason = BAD_VALUE
-                        q += cell(step, STEP_PARAMETERS)
-                    elif kind == YEAR_TO_16:
-                        year = np.int64(load8(q))
-                        store16(slot + 2 * n, np.uint16(1900 + year if year else 0))
-                        q += 1
-                    elif kind == LITTLE_TO_64:
-                        store64(
-                            slot + 8 * n, load64(q) & (~np.uint64(0) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
-                        )
-                        q += cell(step, STEP_PARAMETERS)
-                    elif kind == BIG_TO_64:
-                        store64(slot + 8 * n, load64_big(q) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
-                        q += cell(step, STEP_PARAMETERS)
-                    elif kind == BIG_TO_128:
-                        store64(slot + 16 * n, load64_big(q) >> np.uint64(64 - 8 * cell(step, STEP_PARAMETERS)))
-                        store64(slot + 16 * n + 8, np.uint64(0))
-                        q += cell(step, STEP_PARAMETERS)
-                    elif kind == COPY_N:
-                        memmove(slot + cell(step, STEP_PARAMETERS) * n, q, cell(step, STEP_PARAMETERS))
-                        q += cell(step, STEP_PARAMETERS)
-                    elif kind == TEXT_3 or kind == TEXT_4:  # noqa: PLR1714, SIM109 - ditto
-                        length = np.int64(load16(q)) | np.int64(load8(q + 2)) << 16
-                        q += 3
-                        if kind == TEXT_4:
-                            length |= np.int64(load8(q)) << 24
-                            q += 1
-                        if q + length > end:
-                            reason = CUT_SHORT
-                            column = c
-                            break
-                        place = cell(step, STEP_USED)
-                        store32(slot + 4 * n, np.uint32(place))
-                        memmove(cell(step, STEP_TEXT) + place, q, length)
-                        store64(step + 8 * STEP_USED, np.uint64(place + length))
-                        q += length
-                    elif kind == PADDED:
-                        length = np.int64(load8(q))
-                        q += 1
-                        if q + length > end or length > cell(step, STEP_PARAMETERS):
-                            reason = CUT_SHORT if q + length > end else BAD_VALUE
-                            column = c
-                            break
-                        place = cell(step, STEP_USED)
-                        store32(slot + 4 * n, np.uint32(place))
-                        memmove(cell(step, STEP_TEXT) + place, q, length)
-                        for k in range(length, cell(step, STEP_PARAMETERS)):
-                            store8(cell(step, STEP_TEXT) + place + k, np.uint8(0))
-                        store64(step + 8 * STEP_USED, np.uint64(place + cell(step, STEP_PARAMETERS)))
-                        q += length
-                    elif kind == SKIP_3:
-                        q += 3 + (np.int64(load16(q)) | np.int64(load8(q + 2)) << 16)
-                    else:
-                        q += 4 + np.int64(load32(q))
-                    if q > end:
-                        reason = CUT_SHORT
-                    if reason != DONE:
-                        column = c
-                        break
-                passed = column if column >= 0 else columns
-                if reason != DONE:
-                    break
-                if is_update and image == 0 and q == end and not masks:
-                    reason = CUT_SHORT  # an update ends in an after image
-                    column = np.int64(-1)
-                    break
-            if masks and q == row_start and q < end:
-                reason = CUT_SHORT  # bytes behind a row without any: no row would ever come to them
-                column = np.int64(-1)
+            most = n + 1 if usual else rows
+            reason, n, q = _decode_rows(
+                block, n, most, q, end, is_update, masks, fresh, state, month_start, month_length
+            )
             if reason != DONE:
-                if is_update and program == 0:
-                    _take_back(block, n, 1, columns)
-                _take_back(block, n, program, passed)
-                q = row_start
                 break
-            if has_before and not is_update:
-                _no_before(block, n, n + 1)
-            n += 1
             fresh = np.int64(0)
             if usual and q < end and n < rows:
                 n = _run_usual(usual, q, end, n, block, state, state_at, is_update)
@@ -2648,7 +2815,7 @@ def decode_rows(
             ordinal += n - first
             fresh = np.int64(0)
         store64(block + 8 * B_ROWS, np.uint64(n))
-        _put_own(block, first, n, op, offsets[at], commits[at], event, ordinal - n + first)
+        _put_own(block, first, n, op, cell(at, E_OFFSET), cell(at, E_COMMIT), event, ordinal - n + first)
         if reason != DONE:
             break
         event += 1
@@ -2656,13 +2823,12 @@ def decode_rows(
     state[R_EVENT] = event
     state[R_PLACE] = q
     state[R_ORDINAL] = ordinal
-    state[R_COLUMN] = column
     state[R_MASKS] = masks
     state[R_FRESH] = fresh
     return reason
 
 
-# ---- passes: read, scanned, chosen and decoded by turns, while each is plain ---------------------------------------
+# ---- passes: read, scanned and decoded by turns, while each is plain ------------------------------------------------
 
 (
     P_FILLED,  # bytes that lie in the memory
@@ -2670,26 +2836,24 @@ def decode_rows(
     P_ENDED,  # file offset after the last complete transaction or control event whose rows were decoded
     P_ENDING,  # the same once this pass is done
     P_EARLY,  # whether rows of the transaction that is open were decoded
-    P_OWNER,  # which of the pass's transactions has the last of the rows chosen, -1 where none were
-    P_CHOSEN,  # row events of this pass; -1: it is to be read yet
+    P_EVENTS,  # row events of this pass; -1: it is to be read yet
     P_DONE,  # bytes that it takes
     P_SCANNED,  # bytes that were scanned, P_DONE and those that are scanned again
-    P_JOINED,  # events whose checksums are joined, from the pass's first on
-) = range(10)
+    P_OPEN,  # whether this pass has rows of the transaction that is open behind it
+) = range(9)
 """What is known between two calls of take_passes, cells of int64."""
-P_CELLS = 10
+P_CELLS = 9
 
-PASSES_FULL, PASSES_STOPPED, PASSES_OVER, PASSES_NEWS, PASSES_MIXED = range(5)
+PASSES_FULL, PASSES_STOPPED, PASSES_OVER, PASSES_NEWS = range(4)
 """Why take_passes came back: P_BASE is behind ``until``; the row kernel has; nothing more could be read, or there is no
-room for it; what the scan cannot take up alone; rows that are not plain. The last three leave the pass as if never
-scanned, its bytes in the memory."""
+room for it; what Python has to see first. The last two leave the pass as if never scanned, its bytes in the memory."""
 
 
 @part
-def _keep_maps(state: Array, source: Array, target: Array) -> None:
-    for k in range(state[S_MAPS]):
-        target[k, 0] = source[k, 0]
-        target[k, 1] = source[k, 1]
+def _copy_words(source: Array, target: Array, count: int) -> None:
+    """The first so many of 64 bits each."""
+    for k in range(count):
+        store64_at(target.ctypes.data, k, load64_at(source.ctypes.data, k))
 
 
 @kernel
@@ -2702,56 +2866,52 @@ def _take_up(
     checksum: int,
     meanings: Array,
     scanner: Any,
-    scanned: Any,
+    rows: Any,
     passes: Array,
 ) -> Any:
-    """Reads and scans until a transaction is complete, or more than ``held`` bytes of one are there: (why, events).
+    """Reads and scans until a transaction is complete, or more than ``held`` bytes of one are there.
 
-    Where why is not PASSES_FULL, the scanner's state is to be as it was, and so are the checksums of P_JOINED events.
+    Returns (why, bytes whose checksums are joined). Where why is not PASSES_FULL, all is to be as it was.
     """
     state, open_maps, transaction, slots, bodies = scanner
-    offsets, lengths, codes, tables, owners, marks, transactions = scanned
     state[S_EVENTS] = 0
-    state[S_TRANSACTIONS] = np.int64(state[S_PHASE] != OUTSIDE)
-    for k in range(TX_COLUMNS):
-        transactions[0, k] = transaction[k]
+    state[S_COMPLETE] = 0
     base = passes[P_BASE]
     place = np.int64(0)
-    passes[P_JOINED] = 0
     while True:
         before = passes[P_FILLED]
         after = min(before + step, room)
         while passes[P_FILLED] < after:
             count = read(descriptor, address + passes[P_FILLED], after - passes[P_FILLED])
             if count < 0:
-                return PASSES_OVER, 0  # where a signal came it is Python's turn
+                return PASSES_OVER, place  # where a signal came it is Python's turn
             if count == 0:
                 break
             passes[P_FILLED] += count
         if passes[P_FILLED] == before:
-            return PASSES_OVER, 0
+            return PASSES_OVER, place
         verified = place
-        why, place = scan(
-            address, place, passes[P_FILLED], base, checksum, True, meanings, state, offsets, lengths, codes, tables,
-            owners, marks, transactions, open_maps, slots, bodies,
+        why, place = _walk(
+            address, place, passes[P_FILLED], base, checksum, meanings, state, None, rows, transaction, open_maps,
+            slots, bodies,
         )  # fmt: skip
-        if checksum:
-            passes[P_JOINED] = state[S_EVENTS]
         if why != SCANNED or (checksum and crc32(address + verified, place - verified, verified)):
-            return PASSES_NEWS, 0
-        ready = complete_events(marks[: state[S_EVENTS]])
-        done = offsets[ready - 1] + lengths[ready - 1] if ready else 0
-        ended = base + done if ready else passes[P_ENDED]
-        if base + place - ended > held:
-            ready = state[S_EVENTS]
+            return PASSES_NEWS, place
+        if state[S_PHASE] != OUTSIDE and transaction[0, TX_FLAGS] & (TX_XA | TX_ROLLED_BACK):
+            return PASSES_NEWS, place
+        done = state[S_COMPLETE]
+        events = state[S_COMPLETE_EVENTS] if done else np.int64(0)
+        passes[P_ENDING] = base + done if done else passes[P_ENDED]
+        passes[P_OPEN] = 0
+        if base + place - passes[P_ENDING] > held:
+            passes[P_OPEN] = state[S_EVENTS] > events
+            events = state[S_EVENTS]
             done = place
-        if ready:
-            _separate(address, offsets, lengths, ready, passes[P_JOINED])  # these are scanned again
-            passes[P_JOINED] = min(ready, passes[P_JOINED])
+        if done:
+            passes[P_EVENTS] = events
             passes[P_DONE] = done
             passes[P_SCANNED] = place
-            passes[P_ENDING] = ended
-            return PASSES_FULL, ready
+            return PASSES_FULL, place
 
 
 @kernel
@@ -2765,81 +2925,62 @@ def take_passes(
     checksum: int,
     meanings: Array,
     scanner: Any,
-    scanned: Any,
-    kept_maps: Array,
-    wanted: Array,
-    chosen: Any,
+    kept: Any,
+    rows: Any,
     blocks: Array,
     state: Array,
     passes: Array,
     month_start: int,
     month_length: int,
 ) -> Any:
-    """Pass after pass of a file: read, scanned, its rows chosen and decoded. Returns (why, what decode_rows said).
+    """Pass after pass of a file: read, scanned, its rows decoded. Returns (why, what decode_rows said).
 
     Between two passes Python finds its own code and data out of the cache, and of small ones it would take most of the
     time; but in these alone what was read is in the second-level cache still when it is scanned and decoded.
 
     descriptor: of the file. address, room: the memory, and how much of it may be read into; behind that there are as
     many bytes as the row kernel reads beyond an event. step: bytes to read at once; held: as FileDecoder's HELD.
-    checksum, meanings: as scan's. scanner: its state, open maps, the transaction that is open, slots, bodies; scanned:
-    the arrays that it fills; kept_maps: like its open maps. wanted: as choose_rows'. chosen: arrays of it and of
-    gather_rows: events, groups, gathered, codes, owners. blocks, state, month_start, month_length: as decode_rows'.
+    checksum, meanings: as scan's. scanner: its state, open maps, the transaction that is open, slots, bodies; kept:
+    arrays like its open maps and transaction. rows: as _walk's, with room for all that may be in the
+    memory. blocks, state, month_start, month_length: as decode_rows'.
     """
-    events, groups, gathered, chosen_codes, chosen_owners = chosen
-    offsets, lengths, codes, tables, owners, marks, transactions = scanned
     scan_state, open_maps, transaction, _, _ = scanner
+    kept_maps, kept_transaction = kept
+    _, noted = rows
     while passes[P_BASE] < until:
-        if passes[P_CHOSEN] < 0:
+        if passes[P_EVENTS] < 0:
             phase = scan_state[S_PHASE]
             maps = scan_state[S_MAPS]
-            _keep_maps(scan_state, open_maps, kept_maps)
-            why, ready = _take_up(descriptor, address, room, step, held, checksum, meanings, scanner, scanned, passes)
-            count, others = np.int64(0), np.int64(0)
-            if why == PASSES_FULL:
-                count, others = choose_rows(
-                    ready, marks, codes, tables, transactions[: scan_state[S_TRANSACTIONS]], wanted, events, groups
-                )
-                if others:
-                    why = PASSES_MIXED
+            _copy_words(open_maps, kept_maps, 2 * maps)
+            _copy_words(transaction, kept_transaction, TX_COLUMNS)
+            why, joined = _take_up(descriptor, address, room, step, held, checksum, meanings, scanner, rows, passes)
+            done = passes[P_DONE] if why == PASSES_FULL else np.int64(0)
+            if checksum:
+                _separate(address + done, address + joined)
             if why != PASSES_FULL:
-                _separate(address, offsets, lengths, 0, passes[P_JOINED])
                 scan_state[S_PHASE] = phase
                 scan_state[S_MAPS] = maps
-                _keep_maps(scan_state, kept_maps, open_maps)
+                _copy_words(kept_maps, open_maps, 2 * maps)
+                _copy_words(kept_transaction, transaction, TX_COLUMNS)
                 return why, DONE
-            gather_rows(
-                events[:count], offsets, lengths, codes, owners, transactions, passes[P_BASE], checksum, address, room,
-                gathered, chosen_codes, chosen_owners,
-            )  # fmt: skip
-            passes[P_CHOSEN] = count
-            passes[P_OWNER] = chosen_owners[count - 1] if count else -1
             for k in range(R_CELLS):
                 state[k] = 0
-        count = passes[P_CHOSEN]
-        reason = decode_rows(
-            gathered[0, :count], gathered[1, :count], gathered[2, :count], gathered[3, :count], gathered[4, :count],
-            groups[:count], blocks, state, month_start, month_length,
-        )  # fmt: skip
+        count = passes[P_EVENTS]
+        reason = decode_rows(noted.ctypes.data, count, blocks, state, month_start, month_length)
         if reason != DONE:
             return PASSES_STOPPED, reason
-        last = scan_state[S_TRANSACTIONS] - 1
         done = passes[P_DONE]
         if passes[P_ENDING] != passes[P_ENDED]:
             passes[P_EARLY] = 0
-        if passes[P_BASE] + done > passes[P_ENDING] and passes[P_OWNER] == last:
-            passes[P_EARLY] = 1
+        passes[P_EARLY] |= passes[P_OPEN]
         passes[P_ENDED] = passes[P_ENDING]
         if done < passes[P_SCANNED]:
             scan_state[S_PHASE] = OUTSIDE
             scan_state[S_MAPS] = 0
-        elif last >= 0:
-            for k in range(TX_COLUMNS):
-                transaction[k] = transactions[last, k]
         passes[P_FILLED] -= done
         passes[P_BASE] += done
         memmove(address, address + done, passes[P_FILLED])
-        passes[P_CHOSEN] = -1
+        passes[P_EVENTS] = -1
     return PASSES_FULL, DONE
 
 

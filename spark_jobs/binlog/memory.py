@@ -98,7 +98,8 @@ def _give_back(owner: pa.Buffer) -> None:
 
 def address(memory: Memory) -> int:
     """Of the first byte."""
-    return int(memory.ctypes.data if isinstance(memory, np.ndarray) else memory.address)
+    buffer = pa.py_buffer(memory) if isinstance(memory, np.ndarray) else memory  # ndarray.ctypes takes six times longer
+    return int(buffer.address)
 
 
 def note(memory: Memory) -> int:
@@ -202,6 +203,14 @@ def high64(left: Any, right: Any) -> Any:
     return np.uint64(int(left) * int(right) >> 64)
 
 
+def _note_arrays(arguments: tuple[Any, ...]) -> None:
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            note(argument)
+        elif isinstance(argument, tuple):
+            _note_arrays(argument)
+
+
 _inside = False
 
 
@@ -213,9 +222,7 @@ def checked(kernel: Callable[..., Any]) -> Callable[..., Any]:
         global _inside  # noqa: PLW0603 - one kernel at a time: this is for tests
         if _inside:
             return kernel(*arguments)
-        for argument in arguments:
-            if isinstance(argument, np.ndarray):
-                note(argument)
+        _note_arrays(arguments)
         _inside = True
         typed = [np.int64(each) if type(each) is int else each for each in arguments]  # as numba has them
         try:

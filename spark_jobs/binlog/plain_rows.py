@@ -61,7 +61,12 @@ class RowEvents:
         return len(self.addresses)
 
     def place(self, event: int) -> str:
+        """What names an event in messages."""
         return f"{self.file}:{self.offsets[event]}"
+
+    def cells(self) -> Numbers:
+        """[n, kernels.E_CELLS], for the row kernel."""
+        return np.column_stack([self.addresses, self.lengths, self.offsets, self.commits, self.leads, self.groups])
 
     def part(self, chosen: slice | Numbers) -> "RowEvents":
         """Some of the events, or all in another order."""

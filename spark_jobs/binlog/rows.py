@@ -6,7 +6,7 @@ Put here: which events' rows go into which table's block, and what a block's rea
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -103,6 +103,19 @@ class Changes:
             held(self.present),
             held(self.before_present),
         )
+
+
+class PlacedEvents(Protocol):
+    """Row events of which it is known how long each is, without a checksum, whose its rows are, and where it stands."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def lengths(self) -> Numbers: ...
+    @property
+    def groups(self) -> Numbers: ...
+    def place(self, event: int) -> str:
+        """What names an event in messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,7 +493,7 @@ class Decoder:
             if self._plan:
                 self._plan.ended()
 
-    def open(self, events: RowEvents, event: int) -> None:
+    def open(self, events: PlacedEvents, event: int) -> None:
         """Opens the block that the rows of an event go into, where there is none or the one before was full."""
         if self._plan is None:
             self._plan = self._compiled(events.place(event))
@@ -530,7 +543,7 @@ class Decoder:
         offset, committed_at, row, op = block.own_arrays()
         return Changes(op, offset, row, committed_at, gtids, after, before, raw, before_raw, *presence)
 
-    def error(self, reason: int, events: RowEvents, state: Numbers) -> DecodeError:
+    def error(self, reason: int, events: PlacedEvents, state: Numbers) -> DecodeError:
         """Why the row kernel stopped there."""
         event, row, ordinal = (int(state[cell]) for cell in (kernels.R_EVENT, kernels.R_ORDINAL, kernels.R_COLUMN))
         name = self.definition.name
@@ -562,9 +575,10 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterat
     failed: list[DecodeError] = []  # a name for it would keep this frame, which it leads to, and all blocks in a cycle
     size = sum(decoder.size for decoder in decoders)
     state = np.zeros(kernels.R_CELLS, np.int64)
-    columns = events.addresses, events.lengths, events.offsets, events.commits, events.leads, events.groups
+    cells = events.cells()
+    found = kernels.address_of(cells), len(events)
     try:
-        while reason := int(kernels.decode_rows(*columns, blocks, state, *kernels.CALENDAR)):
+        while reason := int(kernels.decode_rows(*found, blocks, state, *kernels.CALENDAR)):
             size = yield from make_room(decoders, size, reason, events, state, origin)
     except DecodeError as error:
         failed = [error]
@@ -578,7 +592,12 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterat
 
 
 def make_room(
-    decoders: Sequence[Decoder], size: int, reason: int, events: RowEvents, state: Numbers, origin: Origin | None = None
+    decoders: Sequence[Decoder],
+    size: int,
+    reason: int,
+    events: PlacedEvents,
+    state: Numbers,
+    origin: Origin | None = None,
 ) -> Generator[tuple[Decoder, Changes], None, int]:
     """Yields the block that was full where the row kernel has stopped, and opens another one in its place.
 

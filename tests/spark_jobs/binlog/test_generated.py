@@ -140,7 +140,7 @@ def test_usual_rows_are_taken_by_the_code(changes: list[Any], taken: int, monkey
 
     def counting(*arguments: Any) -> Any:
         reason = kernel(*arguments)
-        state = arguments[7]
+        state = arguments[3]
         counted.append(int(state[kernels.R_USUAL]))
         return reason
 

@@ -116,18 +116,19 @@ def test_crc32_folded_by_vectors_of_each_size(size: int, monkeypatch: pytest.Mon
         return way(builder, left, right, halves)
 
     monkeypatch.setattr(kernels, "_times", divided)
-    fold, fold_on = kernels._folding(size)
+    fold, fold_on, fold_long = kernels._folding(size)
+    before, many = np.uint32(7), kernels._BLOCKS * 64
 
     @numba.njit
-    def states(address: int, count: int) -> Any:
-        return fold(address, count), fold_on(np.uint32(7), address, (count + 63) & ~63)
+    def states(address: int, count: int, blocks: int, long: int) -> Any:
+        return fold(address, count), fold_on(before, address, blocks), fold_long(before, address, long)
 
     for count in [*range(4, 500), 4096, 65537]:
-        content = np.random.default_rng(count).bytes(64 + count + 63)
+        content = np.random.default_rng(count).bytes(64 + count + many)
         place, _kept = address(content)
-        state, on = states(place + 64, count)
-        assert state ^ 0xFFFFFFFF == zlib.crc32(content[64 : 64 + count])
-        assert on ^ 0xFFFFFFFF == zlib.crc32(content[64 : 64 + (count + 63 & ~63)], 7 ^ 0xFFFFFFFF)
+        counts = count, count + 63 & -64, count + many - 1 & -many
+        expected = [zlib.crc32(content[64:][:size], begun) for size, begun in zip(counts, (0, ~7, ~7), strict=True)]
+        assert [state ^ 0xFFFFFFFF for state in states(place + 64, *counts)] == expected
 
 
 AT_THE_EDGE = """
