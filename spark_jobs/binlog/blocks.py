@@ -42,8 +42,11 @@ BLOCK_BYTES = 32 << 20
 """About as large a block grows, if it has more than a few rows."""
 
 MOMENT = pa.timestamp("us", "UTC")
-_OWN = (pa.int64(), MOMENT, pa.int32(), pa.uint8())
-"""What every change has beside its columns, in a block's memory: offset, commit time, ordinal, operation."""
+_OWN = ((pa.int64(), 8), (MOMENT, 8), (pa.int32(), 4), (pa.uint8(), 1))
+"""What every change has beside its columns, in a block's memory: offset, commit time, ordinal, operation; each with its
+bytes."""
+_OWN_CELLS = (kernels.B_PLACES, kernels.B_COMMITTED, kernels.B_ORDINALS, kernels.B_OPS)
+_ADDRESSES = slice(min(_OWN_CELLS), max(_OWN_CELLS) + 1)
 RAW = pa.map_(pa.string(), pa.string())
 
 
@@ -80,7 +83,7 @@ class _Layout:
     def of(cls, rows: int, room: int, sizes: Numbers) -> "_Layout":
         rounded = (sizes + PADDING - 1) & -PADDING
         places = np.cumsum(rounded).reshape(sizes.shape) - rounded
-        own = int(rounded.sum()) + np.cumsum([0, *(kind.bit_width // 8 * rows for kind in _OWN)])
+        own = int(rounded.sum()) + np.cumsum([0, *(width * rows for _, width in _OWN)])
         return cls(rows, room, sizes, places, own.tolist())
 
     def addresses(self, memory: pa.Buffer) -> int:
@@ -106,6 +109,9 @@ class Plan:
         self.readings = [_reading(definition, ordinal) for ordinal in range(len(definition.columns))]
         count = len(self.readings)
         self.kept = (list(range(count)), list(range(count)) if before == "all" else sorted(definition.key or ()))
+        self.schemas = tuple(
+            pa.schema([(self.names[ordinal], self.readings[ordinal].arrow) for ordinal in kept]) for kept in self.kept
+        )
         self.words = (count + 63) // 64
         self.steps = np.zeros((2, count, kernels.STEP_CELLS), np.int64)
         self.widths, self.is_text, self.bounded = (np.zeros((2, count), np.int64) for _ in range(3))
@@ -117,6 +123,7 @@ class Plan:
         self._kept_before = count + np.array(self.kept[BEFORE], np.int64)
         self.cells = self._cells()
         self._code: Code | None = None
+        self._described: tuple[_Layout, Numbers, Numbers] | None = None
 
     def _compile(self, program: int, ordinal: int, reading: Reading) -> None:
         kept = ordinal in self.kept[program]
@@ -175,6 +182,18 @@ class Plan:
         self.seen.layout = made  # for whoever asks next, in whatever thread
         return made
 
+    def described(self, layout: "_Layout") -> tuple[Numbers, Numbers]:
+        """Steps and cells of a block, with places in its memory where addresses are to be."""
+        last = self._described  # of whoever asked last, in whatever thread
+        if last is None or last[0] is not layout:
+            steps, cells = self.steps.copy(), self.cells.copy()
+            steps[:, :, kernels.STEP_SLOT], steps[:, :, kernels.STEP_TEXT] = layout.places[:, 0], layout.places[:, 1]
+            steps[:, :, kernels.STEP_CAPACITY] = layout.sizes[:, 1]
+            cells[kernels.B_CAPACITY] = layout.rows
+            cells[[*_OWN_CELLS]] = layout.own[:-1]
+            self._described = last = layout, steps, cells
+        return last[1:]
+
     def learn(self, used: Numbers, rows: int) -> None:
         """Notes bytes of text [program, column] that so many rows had."""
         found = [max(size / rows, 8.0) for size in used.ravel().tolist()]  # of a few numbers faster than numpy
@@ -186,7 +205,7 @@ class Plan:
     def absent(self, rows: int) -> pa.RecordBatch:
         """The before images of rows that have none."""
         arrays = [_nulls(self.readings[ordinal].arrow, rows) for ordinal in self.kept[BEFORE]]
-        return pa.RecordBatch.from_arrays(arrays, [self.names[ordinal] for ordinal in self.kept[BEFORE]])
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schemas[BEFORE])
 
 
 @lru_cache(maxsize=1024)
@@ -201,13 +220,15 @@ class Scratch:
     def __init__(self) -> None:
         self._nulls: Numbers = np.empty(0, np.uint64)
         self._source: Numbers = np.empty(0, np.int32)
+        self._addresses = 0, 0
 
-    def of(self, rows: int, words: int, sources: int) -> tuple[Numbers, Numbers]:
-        """Null bits [program, row, word], and memory for the event of so many rows."""
+    def of(self, rows: int, words: int, sources: int) -> tuple[Numbers, Numbers, int, int]:
+        """Null bits [program, row, word], memory for the event of so many rows, and the addresses of both."""
         count = 2 * rows * words
         if len(self._nulls) < count or len(self._source) < sources:
             self._nulls, self._source = fresh(8 * count).view(np.uint64), fresh(4 * sources).view(np.int32)
-        return self._nulls[:count].reshape(2, rows, words), self._source[:sources]
+            self._addresses = kernels.address_of(self._nulls), kernels.address_of(self._source)
+        return self._nulls[:count].reshape(2, rows, words), self._source[:sources], *self._addresses
 
 
 def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
@@ -218,7 +239,7 @@ def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
     return pa.Array.from_buffers(kind, rows, [_zeros(16 * (rows + 1))] * buffers, rows)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)
 def _zeros_of(power: int) -> pa.Buffer:
     return pa.py_buffer(bytes(1 << power))
 
@@ -267,28 +288,21 @@ class Block:
         self.plan = plan
         self.file = file
         self.cells = cells
-        layout = plan.layout(rows, room)
+        layout = self._layout = plan.layout(rows, room)
         self.memory = pa.py_buffer(fresh(layout.own[-1] + PADDING))
-        self.places, self.own = layout.places, layout.own
-        self.steps = plan.steps.copy()
         address = layout.addresses(self.memory)
-        self.steps[:, :, kernels.STEP_SLOT] = layout.places[:, 0] + address
-        self.steps[:, :, kernels.STEP_TEXT] = layout.places[:, 1] + address
-        self.steps[:, :, kernels.STEP_CAPACITY] = layout.sizes[:, 1]
+        steps, described = plan.described(layout)
+        self.steps = steps.copy()
+        self.steps[:, :, [kernels.STEP_SLOT, kernels.STEP_TEXT]] += address
         self.marked = np.zeros((2, len(plan.readings)), np.uint8)
-        self.nulls, self.source = scratch.of(rows, plan.words, 0 if lasting else rows)
-        self._describe(rows, [place + address for place in self.own], partial=partial)
-
-    def _describe(self, rows: int, own: list[int], *, partial: bool) -> None:
-        plan, cells, address = self.plan, self.cells, kernels.address_of
-        cells[:] = plan.cells
-        cells[kernels.B_CAPACITY] = rows
-        cells[kernels.B_STEPS] = address(self.steps)
-        cells[kernels.B_NULLS] = address(self.nulls)
-        cells[kernels.B_MARKED] = address(self.marked)
-        cells[[kernels.B_PLACES, kernels.B_COMMITTED, kernels.B_ORDINALS, kernels.B_OPS]] = own[: len(_OWN)]
-        cells[kernels.B_SOURCES] = address(self.source) if len(self.source) else 0
-        cells[[kernels.B_ROW_CODE, kernels.B_UPDATE_CODE]] = plan.code_addresses()
+        self.nulls, self.source, nulls_at, source_at = scratch.of(rows, plan.words, 0 if lasting else rows)
+        cells[:] = described
+        cells[_ADDRESSES] += address
+        cells[kernels.B_STEPS] = kernels.address_of(self.steps)
+        cells[kernels.B_NULLS] = nulls_at
+        cells[kernels.B_MARKED] = kernels.address_of(self.marked)
+        cells[kernels.B_SOURCES] = 0 if lasting else source_at
+        cells[kernels.B_ROW_CODE], cells[kernels.B_UPDATE_CODE] = plan.code_addresses()
         cells[kernels.B_TAKES_PARTIAL] = partial
 
     @property
@@ -312,10 +326,10 @@ class Block:
 
     def own_arrays(self) -> list[pa.Array]:
         """Offset, commit time, ordinal and operation of the rows."""
-        rows = self.rows
+        rows, own = self.rows, self._layout.own
         return [
-            pa.Array.from_buffers(kind, rows, [None, self.memory.slice(place, rows * kind.bit_width // 8)], 0)
-            for kind, place in zip(_OWN, self.own, strict=False)
+            pa.Array.from_buffers(kind, rows, [None, self.memory.slice(place, rows * width)], 0)
+            for (kind, width), place in zip(_OWN, own, strict=False)
         ]
 
     def close(self) -> None:
@@ -347,14 +361,15 @@ class Block:
     def filled(self, program: int, rows: int) -> Iterator[tuple[int, Filled]]:
         """(ordinal, column) of the block's rows, for every column kept."""
         validities, none = self.validities(program, rows), (None, 0)
-        slots, texts = self.places[program].tolist()
+        slots, texts = self._layout.places[program].tolist()
         used = self.steps[program, :, kernels.STEP_USED].tolist()
         marked = self.marked[program].tolist()
+        readings, memory = self.plan.readings, self.memory
         for ordinal in self.plan.kept[program]:
-            reading = self.plan.readings[ordinal]
-            size = reading.width * (rows + reading.is_text)
-            text = self.memory.slice(texts[ordinal], used[ordinal]) if reading.is_text else None
-            values = self.memory.slice(slots[ordinal], size)
+            reading = readings[ordinal]
+            is_text = reading.is_text
+            text = memory.slice(texts[ordinal], used[ordinal]) if is_text else None
+            values = memory.slice(slots[ordinal], reading.width * (rows + is_text))
             yield ordinal, Filled(rows, values, text, *validities.get(ordinal, none), bool(marked[ordinal]))
 
     def columns(self, program: int) -> tuple[pa.RecordBatch, pa.Array | None]:
@@ -362,18 +377,16 @@ class Block:
         rows = self.rows
         if program == BEFORE and not self.has_before:
             return self.plan.absent(rows), None
-        arrays, names, exact = [], [], {}
+        arrays, exact = [], {}
         for ordinal, filled in self.filled(program, rows):
-            name = self.plan.names[ordinal]
             try:
                 array, found = self.plan.readings[ordinal].finish(filled)
             except BadValue as error:
-                raise BadValue(error.row, f"{name}: {error.text}") from None
+                raise BadValue(error.row, f"{self.plan.names[ordinal]}: {error.text}") from None
             arrays.append(array)
-            names.append(name)
             if found is not None:
-                exact[name] = found
-        return pa.RecordBatch.from_arrays(arrays, names), _raw(exact, rows)
+                exact[self.plan.names[ordinal]] = found
+        return pa.RecordBatch.from_arrays(arrays, schema=self.plan.schemas[program]), _raw(exact, rows)
 
 
 def _raw(exact: dict[str, Exact], rows: int) -> pa.Array | None:
