@@ -141,14 +141,14 @@ def _oltp(cursor: Cursor, shape: Shape, amount: int) -> int:
 
 
 SHAPES = (
-    # A server's file is 1 GiB by default. These are of 100 MB, those of transactions of a quarter to a half of that: an
-    # application writes them one by one, which takes longer than all readings.
+    # A server's file is 1 GiB by default. These are of 110 to 150 MB, those of transactions of 40 to 55: an application
+    # writes them one by one, which takes longer than all readings.
     Shape("bulk, 4 columns", NARROW, _bulk, 1_600_000),
     Shape("bulk, 11 columns", MIDDLE, _bulk, 800_000),
     Shape("bulk, 50 columns", WIDE, _bulk, 200_000),
     Shape("bulk, JSON", DOCUMENTS, _bulk, 100_000),
     Shape("bulk, texts of 6 character sets", TEXTS, _bulk, 100_000),
-    Shape("OLTP, 4 columns", NARROW, _oltp, 50_000),
+    Shape("OLTP, 4 columns", NARROW, _oltp, 100_000),
     Shape("OLTP, 11 columns", MIDDLE, _oltp, 50_000),
     Shape("OLTP, 50 columns", WIDE, _oltp, 20_000),
 )
