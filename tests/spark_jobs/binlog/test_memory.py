@@ -104,6 +104,14 @@ def test_arrays_given_to_a_kernel_are_noted_and_numbers_typed() -> None:
     assert memory.checked(kernel)(np.frombuffer(WIRE, np.uint8), 2) == 0x8483
 
 
+def test_arrays_in_a_tuple_are_noted_too() -> None:
+    def kernel(arrays: tuple[Any, tuple[Any]]) -> Any:
+        return [memory.load(1)(array.ctypes.data + array.nbytes - 1) for array in (arrays[0], arrays[1][0])]
+
+    first, second = np.full(8, 7, np.uint8), np.full(8, 9, np.uint8)
+    assert memory.checked(kernel)((first, (second,))) == [7, 9]
+
+
 def test_an_index_beyond_an_array_is_out_of_bounds() -> None:
     with pytest.raises(memory.OutOfBounds, match="index 1"):
         memory.checked(lambda array: array[1])(np.zeros(1))
