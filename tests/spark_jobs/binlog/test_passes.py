@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog import Changes, FileDecoder, TableDefinition, file_decoder, kernels
+from spark_jobs.binlog import Changes, FileDecoder, TableDefinition, TableName, file_decoder, kernels
 from spark_jobs.binlog.passes import PlainPasses
 from spark_jobs.binlog.redaction import blanked
 from spark_jobs.errors import DecodeError
@@ -158,9 +158,12 @@ def test_rows_that_were_left_out_when_the_log_was_extracted(wanted: str) -> None
     last = max(k for k, event in enumerate(events) if event[4] == 30)  # of shop.items
     events[last] = blanked(events[last], 4)
     content = one.to_bytes()[: one.offsets()[0]] + b"".join(events)
-    options = {"wanted": lambda table: str(table) == wanted}
-    found = outcome(content, fed=False, **options)
-    assert alike(found, outcome(content, fed=True, **options))
+
+    def is_wanted(table: TableName) -> bool:
+        return str(table) == wanted
+
+    found = outcome(content, fed=False, wanted=is_wanted)
+    assert alike(found, outcome(content, fed=True, wanted=is_wanted))
     assert bool(found[1]) == (wanted == "shop.items")
     assert len(found[0]["shop.orders"]) == (30 if wanted == "shop.orders" else 0)
 
