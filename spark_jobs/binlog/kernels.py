@@ -2734,7 +2734,6 @@ def decode_rows(
             reason = BLOCK_FULL
             break
         columns = cell(block, B_COLUMNS)
-        has_before = cell(block, B_HAS_BEFORE)
         bitmap_bytes = (columns + 7) >> 3
         if event + _AHEAD < count:
             ahead = cell(at, E_CELLS * _AHEAD + E_ADDRESS)
@@ -2781,8 +2780,7 @@ def decode_rows(
                 reason = BLOCK_FULL
                 break
         store64(block + 8 * B_ROOM, np.uint64(room))
-        if is_update and not has_before and cell(block, B_KEPTS):
-            has_before = np.int64(1)
+        if is_update and not cell(block, B_HAS_BEFORE) and cell(block, B_KEPTS):
             store64(block + 8 * B_HAS_BEFORE, np.uint64(1))
             _no_before(block, 0, n)
         op = np.uint8(1)
