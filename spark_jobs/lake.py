@@ -253,7 +253,7 @@ class Table:
         self, version: int, columns: Sequence[str], condition: pc.Expression, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
         """Rows of one version that satisfy a condition, so many at once, in no order, without a JVM."""
-        dataset = deltalake.DeltaTable(_object_store(self.path), version=version).to_pyarrow_dataset()
+        dataset = deltalake.DeltaTable(object_store(self.path), version=version).to_pyarrow_dataset()
         scanner = dataset.scanner(
             columns=list(columns), filter=condition, batch_size=rows, batch_readahead=1, fragment_readahead=1
         )
@@ -394,7 +394,7 @@ class Table:
 
     def _open(self) -> deltalake.DeltaTable | None:
         try:
-            return deltalake.DeltaTable(_object_store(self.path))
+            return deltalake.DeltaTable(object_store(self.path))
         except TableNotFoundError:
             return None
         except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
@@ -463,7 +463,7 @@ def _upkept(kind: str) -> str:
     return ALTERING if kind == ALTERING else MAINTENANCE
 
 
-def _object_store(path: str) -> str:
+def object_store(path: str) -> str:
     """Spark writes s3a://, deltalake reads s3://."""
     return re.sub(r"^s3[an]://", "s3://", path)
 

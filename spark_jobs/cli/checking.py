@@ -1,10 +1,14 @@
 """The verbs that hold one thing against another: check and verify.
 
-Put here: their options, and how findings are said. Not here: what is compared, and how (spark_jobs/verify).
+Put here: their options, and how findings are said. Not here: what is checked (spark_jobs/checks), or what is compared,
+and how (spark_jobs/verify).
 """
 
 import json
+import shutil
 import sys
+import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,53 +17,86 @@ import click
 from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, source_option, tables_option
 from spark_jobs.cli.output import print_grid
 from spark_jobs.config import Pipeline, load
-from spark_jobs.errors import ConfigError, StratalogError
+from spark_jobs.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.source import Source
+    from spark_jobs.checks import Section
     from spark_jobs.verify import Verdict
 
 
 @cli.command()
 @config_option
-@click.option("--connect", is_flag=True, help="Also ask every server and directory.")
-def check(path: Path, *, connect: bool) -> None:
+@click.option("--connect", is_flag=True, help="Also check servers, folders, the lake and the tables, one result each.")
+@click.option("--json", "as_json", is_flag=True, help="The results of --connect as one JSON object.")
+def check(path: Path, *, connect: bool, as_json: bool) -> None:
     """Read the configuration and list every problem at once.
 
+    With --connect, list what was checked of servers, folders, the lake and the tables. Exit status: 0 without problems
+    (warnings do not count), 1 where --connect finds some, 2 for problems of the configuration itself.
+
+    \b
+    Example: stratalog check -c pipeline.yaml
     Example: stratalog check -c pipeline.yaml --connect
-    """
+    """  # noqa: D301 - click's mark for lines that stay as they are
     pipeline = load(path)
-    asked = {name: _asked(pipeline, name) for name in (pipeline.sources if connect else ())}
-    problems = {
-        f"sources.{name}" + (f" ({at + 1})" if at else ""): text
-        for name, (found, _) in asked.items()
-        for at, text in enumerate(found)
-    }
-    problems |= _dump_problems(pipeline)
-    if connect and not problems:
-        problems = _rule_problems(pipeline)
+    problems = _dump_problems(pipeline)
     if problems:
         raise ConfigError(problems)
-    for name, (_, said) in asked.items():
-        if said:
-            click.echo(f"sources.{name}: {said}")
-    click.echo(f"{path}: no problems found")
+    sections = _checked(pipeline, quiet=as_json) if connect else []
+    counts: Counter[str] = Counter(one.status for section in sections for one in section.checks)
+    if as_json:
+        results = [{"about": section.about} | one.to_json() for section in sections for one in section.checks]
+        said = {"problems": counts["problem"], "warnings": counts["warning"], "checks": results}
+        click.echo(json.dumps(said, indent=2, ensure_ascii=False))
+    elif not counts["problem"]:
+        click.echo(f"{path}: no problems found" + (f", {_count(counts, 'warning')}" if counts["warning"] else ""))
+    if counts["problem"]:
+        ERRORS.print(f"{path}: {_count(counts, 'problem')}, {_count(counts, 'warning')}", style="red", highlight=False)
+        sys.exit(1)
 
 
-def _asked(pipeline: Pipeline, name: str) -> tuple[list[str], str | None]:
-    """What keeps a source from being read, and where it stands."""
-    from spark_jobs.pipeline import lake_of
-    from spark_jobs.source.open import open_sources
-    from spark_jobs.status import require_readable
+def _checked(pipeline: Pipeline, *, quiet: bool) -> "list[Section]":
+    """The sections, each printed as soon as it is done."""
+    from spark_jobs.checks.checklist import checklist
 
-    sources = open_sources(name, pipeline.sources[name])
-    found = [text for source in sources for text in _problems(source, several=len(sources) > 1)]
-    try:
-        return found, None if found else require_readable(pipeline, lake_of(pipeline), name)
-    except StratalogError as error:
-        return [str(error).removeprefix(f"{name}: ")], None
+    sections = []
+    for section in checklist(pipeline):
+        sections.append(section)
+        if not quiet:
+            _print_section(section)
+    return sections
+
+
+def _print_section(section: "Section") -> None:
+    """A line for each result; what is wanted stands below it. As wide as the terminal, 80 columns elsewhere."""
+    width = max(shutil.get_terminal_size().columns, 40)
+    click.echo(f"{section.about}:")
+    longest = max((len(one.name) for one in section.checks if len(one.name) <= _NAME), default=0)
+    for one in section.checks:
+        head = f"  {click.style(f'{one.status:<7}', fg=_COLOURS[one.status])}  {one.name:<{longest}}  "
+        margin = " " * (13 + longest)
+        value, *rest = _lines(one.value, width - len(margin)) if len(one.name) <= longest else [""]
+        if len(one.name) > longest:
+            rest = _lines(one.value, width - len(margin))
+        click.echo((head + value).rstrip())
+        for line in [*rest, *_lines(one.remedy, width - len(margin))]:
+            click.echo(margin + line)
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """Lines of at most so many characters, but for words that are longer."""
+    return textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)
+
+
+def _count(counts: "Counter[str]", status: str) -> str:
+    return f"{counts[status]} {status}{'' if counts[status] == 1 else 's'}"
+
+
+_NAME = 24
+"""Longer names of checks have a line of their own, and the others are aligned."""
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
 def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
@@ -73,36 +110,6 @@ def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
         for at, text in enumerate(dumped.problems(name, one.schema_dump, listed) if one.schema_dump else ()):
             found[f"sources.{name}.schema_dump" + (f" ({at + 1})" if at else "")] = text
     return found
-
-
-def _rule_problems(pipeline: Pipeline) -> dict[str, str]:
-    """What is wrong with rules and routes about the tables that the servers have now, by key."""
-    from spark_jobs.route_check import problems_of_tables
-    from spark_jobs.rule_check import problems_of_rules
-    from spark_jobs.schema.definitions import on_server
-    from spark_jobs.source.open import open_source
-    from spark_jobs.source.server import Server
-
-    has_rules = pipeline.event_rules or pipeline.row_rules or pipeline.column_rules
-    if not has_rules and not pipeline.routes and len(pipeline.sources) == 1:
-        return {}
-    sources = [open_source(name, one) for name, one in pipeline.sources.items()]
-    servers = [one for one in sources if isinstance(one, Server)]
-    known = {server.name: list(on_server(server).values()) for server in servers}
-    definitions = [one for each in known.values() for one in each]
-    found = problems_of_rules(pipeline, definitions, is_all=len(servers) == len(sources))
-    return found | problems_of_tables(pipeline, known)
-
-
-def _problems(source: "Source", *, several: bool) -> list[str]:
-    """What keeps a server from being read; of several, under its address."""
-    from spark_jobs.source.server import Server
-
-    try:
-        found = source.problems() if isinstance(source, Server) else []
-    except StratalogError as error:
-        found = [str(error).removeprefix(f"{source.name}: ")]
-    return [f"{source.endpoint}: {text}" for text in found] if several else found
 
 
 @cli.command()

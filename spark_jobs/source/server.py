@@ -103,11 +103,11 @@ class Server:
         it gets behind all. Raises SourceError where it does not answer.
         """
         with self.connect() as connection:
-            lag = seconds_behind(self._replication(connection))
+            lag = seconds_behind(self.replication(connection))
             rows = self.ask(connection, "SHOW GLOBAL STATUS LIKE 'Threads_running'")
         return lag + float(rows[0]["Value"])
 
-    def _replication(self, connection: "pymysql.Connection[DictCursor]") -> list[dict[str, Any]]:
+    def replication(self, connection: "pymysql.Connection[DictCursor]") -> list[dict[str, Any]]:
         """A row for each primary of the server's; MySQL 8.0.22 renamed the statement.
 
         MariaDB wants a privilege of its own for it (SLAVE MONITOR).
@@ -124,8 +124,8 @@ class Server:
         if problems:
             raise SourceError("\n".join(f"{self.name}: {problem}" for problem in problems))
 
-    def _status(self, connection: "pymysql.Connection[DictCursor]") -> dict[str, Any]:
-        """File and offset of the log's end; MySQL 8.4 renamed the statement."""
+    def log_status(self, connection: "pymysql.Connection[DictCursor]") -> dict[str, Any]:
+        """File and offset of the log's end, and the schemas that it leaves out; MySQL 8.4 renamed the statement."""
         try:
             rows = self.ask(connection, "SHOW BINARY LOG STATUS")
         except SourceError as error:
@@ -138,7 +138,7 @@ class Server:
 
     def end(self, connection: "pymysql.Connection[DictCursor]") -> Position:
         """Where the log ends now."""
-        status = self._status(connection)
+        status = self.log_status(connection)
         return Position(status["File"], status["Position"])
 
     def settled(self) -> Position:

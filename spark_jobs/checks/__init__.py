@@ -1,0 +1,79 @@
+"""``stratalog check --connect``: a list of what was checked, with a result each.
+
+A check is a function that takes a view (of a server, a directory, the lake, all tables) and yields results. To add one,
+write the function into the module of its view and append it to the list ``CHECKS`` there. An error of ours that it
+raises is a problem under the function's name.
+
+Put here: the shape of a result, and how checks are run. Not here: checks, each in the module of what it looks at
+(server.py, files.py, lake.py, tables.py), which of them a configuration needs (checklist.py), or how they are printed
+(spark_jobs/cli/checking.py).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal, TypeVar
+
+from spark_jobs.errors import StratalogError
+
+Status = Literal["ok", "warning", "problem"]
+View = TypeVar("View")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check."""
+
+    name: str
+    """What was checked, in a word or two."""
+    status: Status
+    value: str
+    """What is there."""
+    remedy: str = ""
+    """What is wanted, and how to get there; empty where all is well."""
+
+    def __post_init__(self) -> None:
+        assert bool(self.remedy) == (self.status != "ok"), self
+
+    def to_json(self) -> dict[str, str]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The results about one thing. about: ``sources.shop``, ``lake``, ``tables``."""
+
+    about: str
+    checks: tuple[Check, ...]
+
+
+def ok(name: str, value: str) -> Check:
+    return Check(name, "ok", value)
+
+
+def warning(name: str, value: str, remedy: str) -> Check:
+    """A result that does not fail ``check``."""
+    return Check(name, "warning", value, remedy)
+
+
+def problem(name: str, value: str, remedy: str) -> Check:
+    """A result that fails ``check``."""
+    return Check(name, "problem", value, remedy)
+
+
+def failed(name: str, error: StratalogError, about: str = "") -> Check:
+    """The result of a check that could not be made, or whose error says what is wrong.
+
+    about: the name that the section has already, and the message need not repeat.
+    """
+    text = str(error).removeprefix(f"{about}: ")
+    value, _, remedy = text.rpartition("; ")
+    return problem(name, value, remedy) if value else problem(name, text, "mend that, and check again")
+
+
+def run_checks(view: View, checks: Sequence[Callable[[View], Iterable[Check]]], about: str = "") -> Iterator[Check]:
+    """The results of all checks of a view; one that raises does not keep the others from being made."""
+    for check in checks:
+        try:
+            yield from check(view)
+        except StratalogError as error:
+            yield failed(check.__name__.replace("_", " "), error, about)

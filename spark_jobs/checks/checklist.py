@@ -1,0 +1,87 @@
+"""All checks that a configuration needs.
+
+Put here: which sections there are, in which order. Not here: a check itself (server.py, files.py, lake.py, tables.py).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from spark_jobs import published
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.checks import Check, Section, failed, ok
+from spark_jobs.checks.files import check_files
+from spark_jobs.checks.lake import check_lake
+from spark_jobs.checks.server import check_server
+from spark_jobs.checks.tables import TablesView, check_tables
+from spark_jobs.config import Pipeline
+from spark_jobs.errors import StratalogError
+from spark_jobs.pipeline import lake_of
+from spark_jobs.routes import Name
+from spark_jobs.schema.definitions import on_server
+from spark_jobs.source import Source
+from spark_jobs.source.files import Files
+from spark_jobs.source.open import open_sources
+from spark_jobs.source.server import Server
+from spark_jobs.status import require_readable
+
+
+@dataclass
+class _Tables:
+    """What the sections of the sources gather for that of the tables."""
+
+    definitions: dict[str, list[TableDefinition]] = field(default_factory=dict)
+    in_lake: dict[str, set[Name]] = field(default_factory=dict)
+
+
+def checklist(pipeline: Pipeline) -> Iterator[Section]:
+    """The sections, each as soon as it is done: every source and endpoint, the lake, the tables."""
+    tables = _Tables()
+    for name in pipeline.sources:
+        yield from _source(pipeline, name, tables)
+    yield Section("lake", tuple(check_lake(pipeline.lake)))
+    is_complete = len(tables.definitions) == len(pipeline.sources)
+    view = TablesView(pipeline, tables.definitions, tables.in_lake, is_complete)
+    if view.names or is_complete:
+        yield Section("tables", tuple(check_tables(view)))
+
+
+def _source(pipeline: Pipeline, name: str, tables: _Tables) -> Iterator[Section]:
+    sources = open_sources(name, pipeline.sources[name])
+    if not sources[1:]:
+        checks = list(_endpoint(pipeline, sources[0]))
+        yield Section(f"sources.{name}", (*checks, *_whole(pipeline, name, sources, checks, tables)))
+        return
+    gathered: list[Check] = []
+    for source in sources:
+        checks = list(_endpoint(pipeline, source))
+        gathered += checks
+        yield Section(f"sources.{name} ({source.endpoint})", tuple(checks))
+    whole = tuple(_whole(pipeline, name, sources, gathered, tables))
+    if whole:
+        yield Section(f"sources.{name}", whole)
+
+
+def _endpoint(pipeline: Pipeline, source: Source) -> Iterator[Check]:
+    if isinstance(source, Server):
+        return check_server(pipeline, source)
+    assert isinstance(source, Files)
+    return check_files(source)
+
+
+def _whole(
+    pipeline: Pipeline, name: str, sources: tuple[Source, ...], before: list[Check], tables: _Tables
+) -> Iterator[Check]:
+    """What is asked of a source whichever endpoint answers; nothing where its own checks found problems."""
+    if any(check.status == "problem" for check in before):
+        return
+    try:
+        tables.in_lake[name] = {entry.name for entry in published.read(lake_of(pipeline), name)}
+        reached = require_readable(pipeline, lake_of(pipeline), name)
+        yield ok("start position", reached or f"{pipeline.sources[name].start}: found, bronze is empty")
+    except StratalogError as error:
+        yield failed("start position", error, name)
+    if isinstance(sources[0], Server):
+        try:
+            tables.definitions[name] = list(on_server(sources[0]).values())
+        except StratalogError as error:
+            yield failed("table definitions", error, name)

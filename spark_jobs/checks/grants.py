@@ -1,0 +1,54 @@
+"""What SHOW GRANTS says a user may do.
+
+Put here: reading its lines. Not here: which privileges are needed (server.py).
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from spark_jobs.rules import Pattern
+
+_PART = r"`(?:[^`]|``)*`|\*"
+_GRANT = re.compile(rf"GRANT (.+?) ON (?:TABLE )?({_PART})\.({_PART}) TO ", re.IGNORECASE | re.DOTALL)
+_COLUMNS = re.compile(r"\([^)]*\)")
+_EVERYTHING = ("ALL", "ALL PRIVILEGES")
+_WILD = {r"\_": "_", r"\%": "%", "%": "*", "_": "?"}
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """Privileges, and the tables that each is about."""
+
+    lines: tuple[tuple[frozenset[str], Pattern], ...]
+
+    @classmethod
+    def parse(cls, lines: Iterable[str]) -> Self:
+        """Lines about routines, proxies and roles are none of tables."""
+        matched = (match for match in map(_GRANT.match, lines) if match)
+        return cls(tuple((_privileges(match[1]), Pattern(_schema(match[2]), _table(match[3]))) for match in matched))
+
+    def on_server(self, *names: str) -> bool:
+        """Whether one of these privileges is held on everything."""
+        return any(pattern in self.of(*names) for pattern in (Pattern("*", "*"),))
+
+    def of(self, *names: str) -> list[Pattern]:
+        """The tables on which one of these privileges is held."""
+        wanted = {*names, *_EVERYTHING}
+        return [pattern for privileges, pattern in self.lines if privileges & wanted]
+
+
+def _privileges(listed: str) -> frozenset[str]:
+    return frozenset(" ".join(name.upper().split()) for name in _COLUMNS.sub("", listed).split(","))
+
+
+def _schema(part: str) -> str:
+    """A schema in a grant is a pattern of LIKE."""
+    if part == "*":
+        return part
+    return re.sub(r"\\_|\\%|%|_", lambda match: _WILD[match[0]], _table(part))
+
+
+def _table(part: str) -> str:
+    return part if part == "*" else part[1:-1].replace("``", "`")

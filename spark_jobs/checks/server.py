@@ -1,0 +1,355 @@
+"""Checks of one live server.
+
+Put here: what a server is asked, and what is wanted of its answers. Not here: tables (tables.py).
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+from spark_jobs.checks import Check, failed, ok, problem, run_checks, warning
+from spark_jobs.checks.grants import Grants
+from spark_jobs.config import Pipeline
+from spark_jobs.errors import SourceError
+from spark_jobs.rules import Pattern
+from spark_jobs.source.dump import DumpReading
+from spark_jobs.source.server import Server
+
+_VARIABLES = (
+    *("version", "version_comment", "server_id", "server_uuid"),
+    *("log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_checksum"),
+    *("gtid_mode", "gtid_domain_id", "log_slave_updates", "log_replica_updates"),
+    *("binlog_expire_logs_seconds", "expire_logs_days"),
+)
+_OLDEST = {"MySQL": (5, 5), "MariaDB": (5, 5)}
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+_BRIEF = timedelta(days=1)
+"""Less than this of kept log is lost by one day without runs."""
+
+
+@dataclass
+class ServerView:
+    """One server with a connection, and what it was asked already."""
+
+    pipeline: Pipeline
+    server: Server
+    connection: Any
+
+    def ask(self, statement: str) -> list[dict[str, Any]]:
+        """Raises SourceError."""
+        return self.server.ask(self.connection, statement)
+
+    @cached_property
+    def variables(self) -> Mapping[str, str]:
+        names = ", ".join(f"'{name}'" for name in _VARIABLES)
+        rows = self.ask(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+        return {row["Variable_name"]: row["Value"] for row in rows}
+
+    @cached_property
+    def log_status(self) -> dict[str, Any]:
+        """The row of SHOW MASTER STATUS."""
+        return self.server.log_status(self.connection)
+
+    @cached_property
+    def grants(self) -> Grants:
+        """Of the user, with those of the roles that are active."""
+        rows = self.ask("SHOW GRANTS")
+        if not self.is_mariadb and self.version >= (8, 0):
+            ((roles,),) = [tuple(row.values()) for row in self.ask("SELECT CURRENT_ROLE()")]
+            if roles != "NONE":
+                rows = self.ask(f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
+        return Grants.parse(str(next(iter(row.values()))) for row in rows)
+
+    @cached_property
+    def account(self) -> str:
+        """The user as statements name it: 'repl'@'%'."""
+        ((name,),) = [tuple(row.values()) for row in self.ask("SELECT CURRENT_USER()")]
+        user, _, host = str(name).rpartition("@")
+        return "@".join("'{}'".format(part.replace("'", "''")) for part in (user, host))
+
+    @property
+    def is_mariadb(self) -> bool:
+        return "mariadb" in self.variables.get("version", "").lower()
+
+    @property
+    def product(self) -> str:
+        return "MariaDB" if self.is_mariadb else "MySQL"
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        matched = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", self.variables.get("version", ""))
+        return tuple(int(part or 0) for part in matched.groups()) if matched else (0,)
+
+    @property
+    def logs(self) -> bool:
+        """Whether it writes a binary log."""
+        return self.variables.get("log_bin", "OFF").upper() in ("ON", "1")
+
+    @property
+    def monitor(self) -> tuple[str, ...]:
+        """Privileges of which one lets a user ask for the log's files and end; the first is the one to grant."""
+        if self.is_mariadb and self.version >= (10, 5):
+            return ("BINLOG MONITOR", "REPLICATION CLIENT", "SUPER")
+        return ("REPLICATION CLIENT", "SUPER")
+
+    @property
+    def may_monitor(self) -> bool:
+        return self.grants.on_server(*self.monitor)
+
+
+def check_server(pipeline: Pipeline, server: Server) -> Iterator[Check]:
+    """The results of one server; where it cannot be connected to, that alone."""
+    try:
+        connection = server.connect()
+    except SourceError as error:
+        yield failed("connection", error, server.name)
+        return
+    with connection:
+        view = ServerView(pipeline, server, connection)
+        yield from run_checks(view, CHECKS, server.name)
+
+
+def connection(view: ServerView) -> Iterator[Check]:
+    settings = view.server.settings
+    rows = view.ask("SHOW STATUS LIKE 'Ssl_version'")
+    tls = rows[0]["Value"] if rows else ""
+    place = f"{settings.host}:{settings.port} as {settings.user}"
+    if tls:
+        verified = bool(settings.tls and settings.tls.verify)
+        yield ok("connection", f"{place}, {tls}, certificate {'verified' if verified else 'not verified'}")
+    elif settings.host in _LOCAL:
+        yield ok("connection", f"{place}, not encrypted")
+    else:
+        yield warning(
+            "connection",
+            f"{place}, not encrypted",
+            "rows and passwords can be read on the way: turn TLS on at the server, and set mysql.tls",
+        )
+
+
+def server_version(view: ServerView) -> Iterator[Check]:
+    value = f"{view.product} {view.variables.get('version', 'unknown')}"
+    if view.version[:2] < _OLDEST[view.product]:
+        yield warning("server version", value, "versions from 5.5 on are tested: compare the tables (stratalog verify)")
+    else:
+        yield ok("server version", value)
+
+
+def log_bin(view: ServerView) -> Iterator[Check]:
+    value = view.variables.get("log_bin", "OFF")
+    if view.logs:
+        yield ok("log_bin", value)
+    else:
+        yield problem("log_bin", value, "the server writes no binary log; start it with log_bin")
+
+
+def binlog_format(view: ServerView) -> Iterator[Check]:
+    value = view.variables.get("binlog_format", "ROW")
+    if value.upper() == "ROW":
+        yield ok("binlog_format", value)
+    else:
+        yield problem("binlog_format", value, "SET GLOBAL binlog_format = 'ROW' and let the applications connect again")
+
+
+def binlog_row_image(view: ServerView) -> Iterator[Check]:
+    value = view.variables.get("binlog_row_image", "FULL")
+    if value.upper() == "FULL":
+        yield ok("binlog_row_image", value)
+    else:
+        yield warning(
+            "binlog_row_image",
+            value,
+            "SET GLOBAL binlog_row_image = 'FULL': where row images leave columns out, some statements stop tables",
+        )
+
+
+def binlog_row_metadata(view: ServerView) -> Iterator[Check]:
+    value = view.variables.get("binlog_row_metadata")
+    if value is None:
+        yield ok("binlog_row_metadata", "the server has none: columns are named by statements and the server")
+    elif value.upper() == "FULL":
+        yield ok("binlog_row_metadata", value)
+    else:
+        yield warning(
+            "binlog_row_metadata",
+            value,
+            "SET GLOBAL binlog_row_metadata = 'FULL': the log then names its columns itself",
+        )
+
+
+def binlog_checksum(view: ServerView) -> Iterator[Check]:
+    value = view.variables.get("binlog_checksum", "NONE")
+    if value.upper() != "NONE":
+        yield ok("binlog_checksum", value)
+    else:
+        yield warning(
+            "binlog_checksum", value, "SET GLOBAL binlog_checksum = 'CRC32': without it damaged bytes are not noticed"
+        )
+
+
+def gtid_mode(view: ServerView) -> Iterator[Check]:
+    if view.is_mariadb:
+        yield ok("GTID mode", f"MariaDB has GTIDs always; domain {view.variables.get('gtid_domain_id', '0')}")
+        return
+    value = view.variables.get("gtid_mode", "OFF")
+    if value.upper() == "ON":
+        yield ok("GTID mode", value)
+    elif view.server.switch.several:
+        yield problem("GTID mode", value, "a source moves between endpoints by GTID: turn gtid_mode on on all of them")
+    else:
+        yield ok("GTID mode", f"{value}; positions are files and offsets, and other endpoints cannot be taken up")
+
+
+def server_id(view: ServerView) -> Iterator[Check]:
+    uuid = view.variables.get("server_uuid")
+    yield ok("server_id", view.variables.get("server_id", "unknown") + (f", server_uuid {uuid}" if uuid else ""))
+
+
+def replicated_changes(view: ServerView) -> Iterator[Check]:
+    """A replica that does not log what it replicates has a log without these changes."""
+    name = next((name for name in ("log_replica_updates", "log_slave_updates") if name in view.variables), None)
+    if name is None or view.variables[name].upper() in ("ON", "1"):
+        return
+    remedy = f"what this server replicates is not in its log: start it with {name} ON"
+    if view.server.switch.several:
+        yield problem(name, view.variables[name], remedy)
+        return
+    if _is_replica(view):
+        yield problem(name, f"{view.variables[name]}, and the server is a replica", remedy)
+
+
+def privileges(view: ServerView) -> Iterator[Check]:
+    wanted = {"REPLICATION SLAVE": ("REPLICATION SLAVE",), view.monitor[0]: view.monitor}
+    for name, any_of in wanted.items():
+        if view.grants.on_server(*any_of):
+            yield ok(name, "granted")
+        else:
+            yield problem(name, "not granted", f"GRANT {name} ON *.* TO {view.account}")
+
+
+def select(view: ServerView) -> Iterator[Check]:
+    """SELECT shows a table's definition, and is needed for load and verify."""
+    held = view.grants.of("SELECT")
+    if Pattern("*", "*") in held:
+        yield ok("SELECT", "granted on *.*")
+        return
+    wanted = [pattern for pattern, is_wanted in view.pipeline.scope.rules if is_wanted] or [Pattern("*", "*")]
+    missing = [pattern for pattern in wanted if not any(grant.covers(pattern) for grant in held)]
+    listed = ", ".join(f"{grant.schema}.{grant.table}" for grant in held)
+    value = f"granted on {listed}" if held else "not granted"
+    if not missing:
+        yield ok("SELECT", value)
+        return
+    remedy = "; ".join(f"GRANT SELECT ON {_object(pattern)} TO {view.account}" for pattern in missing)
+    if all(any(grant.meets(pattern) for grant in held) for pattern in missing):
+        yield warning("SELECT", value, f"other tables are not seen: {remedy}")
+    else:
+        yield problem("SELECT", value, remedy)
+
+
+def retention(view: ServerView) -> Iterator[Check]:
+    """How long the server keeps its log, beside the margin that the configuration wants."""
+    name, kept = _expiry(view.variables)
+    wanted = view.pipeline.retention.margin
+    if kept is None:
+        yield ok("log retention", "no limit")
+        return
+    value = f"{name}: {_days(kept)}"
+    if wanted and kept < wanted:
+        yield problem(
+            "log retention",
+            f"{value}, less than retention.margin, {_days(wanted)}",
+            f"SET GLOBAL binlog_expire_logs_seconds = {int(wanted.total_seconds())} (expire_logs_days in MySQL 5.7), "
+            "or lower retention.margin",
+        )
+    elif kept < _BRIEF:
+        yield warning("log retention", value, "a day without runs loses log: have the server keep it for some days")
+    else:
+        yield ok("log retention", value)
+
+
+def binlog_filters(view: ServerView) -> Iterator[Check]:
+    """Schemas that the server leaves out of its log."""
+    if not view.logs or not view.may_monitor:
+        return
+    rules = {"binlog-do-db": "Binlog_Do_DB", "binlog-ignore-db": "Binlog_Ignore_DB"}
+    listed = {option: str(view.log_status.get(column) or "") for option, column in rules.items()}
+    found = ", ".join(f"{option}={value}" for option, value in listed.items() if value)
+    if not found:
+        yield ok("binlog filters", "none")
+        return
+    logged = set(filter(None, listed["binlog-do-db"].split(",")))
+    left_out = set(filter(None, listed["binlog-ignore-db"].split(",")))
+    patterns = [pattern for pattern, is_wanted in view.pipeline.scope.rules if is_wanted]
+    named = {pattern.schema for pattern in patterns if not set(pattern.schema) & set("*?")}
+    lost = sorted(named & left_out | (named - logged if logged else set()))
+    if lost:
+        yield problem(
+            "binlog filters",
+            found,
+            f"changes in {', '.join(lost)} are not logged: take the filter out of the server's options",
+        )
+    else:
+        yield warning(
+            "binlog filters", found, "changes in schemas that these leave out are not logged: name others in tables:"
+        )
+
+
+def log_stream(view: ServerView) -> Iterator[Check]:
+    """Whether the server sends its log, by asking it to."""
+    if not view.logs or not view.may_monitor or not view.grants.on_server("REPLICATION SLAVE"):
+        return
+    end = view.server.end(view.connection)
+    DumpReading(view.server.name, view.server.settings).probe(end)
+    yield ok("log stream", f"can be read; ends at {end}")
+
+
+CHECKS: tuple[Callable[[ServerView], Iterator[Check]], ...] = (
+    connection,
+    server_version,
+    server_id,
+    privileges,
+    select,
+    log_bin,
+    binlog_format,
+    binlog_row_image,
+    binlog_row_metadata,
+    binlog_checksum,
+    binlog_filters,
+    gtid_mode,
+    replicated_changes,
+    retention,
+    log_stream,
+)
+
+
+def _is_replica(view: ServerView) -> bool:
+    """MariaDB wants a privilege of its own for SHOW REPLICA STATUS, and tells everybody how many replications run."""
+    if view.is_mariadb:
+        return any(int(row["Value"]) for row in view.ask("SHOW GLOBAL STATUS LIKE 'Slaves_running'"))
+    return bool(view.may_monitor and view.server.replication(view.connection))
+
+
+def _expiry(variables: Mapping[str, str]) -> tuple[str, timedelta | None]:
+    """The setting by which the server purges its log, and after how long; None where it does not by time."""
+    seconds = float(variables.get("binlog_expire_logs_seconds") or 0)
+    if seconds:
+        return "binlog_expire_logs_seconds", timedelta(seconds=seconds)
+    days = float(variables.get("expire_logs_days") or 0)
+    return "expire_logs_days", timedelta(days=days) if days else None
+
+
+def _days(span: timedelta) -> str:
+    days = span / timedelta(days=1)
+    return f"{days:g} days" if days >= 1 else f"{span / timedelta(hours=1):g} hours"
+
+
+def _object(pattern: Pattern) -> str:
+    """What a GRANT is on that shows the tables of a pattern: one table, or a schema's."""
+    if set(pattern.schema) & set("*?"):
+        return "*.*"
+    schema, table = (part.replace("`", "``") for part in (pattern.schema, pattern.table))
+    return f"`{schema}`.*" if set(pattern.table) & set("*?") else f"`{schema}`.`{table}`"

@@ -1,0 +1,152 @@
+"""Checks of the tables in scope: those that servers have now, and those that the lake has.
+
+Put here: what is asked of table definitions and of the patterns of ``tables:``. Not here: what rules and routes are
+checked for (rule_check.py, route_check.py), which are asked from here.
+"""
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.checks import Check, ok, problem, run_checks, warning
+from spark_jobs.config import Pipeline
+from spark_jobs.route_check import problems_of_tables
+from spark_jobs.routes import Name
+from spark_jobs.rule_check import problems_of_rules
+from spark_jobs.rules import Pattern
+
+_SHOWN = 5
+
+
+@dataclass
+class TablesView:
+    """The tables of all sources."""
+
+    pipeline: Pipeline
+    definitions: Mapping[str, list[TableDefinition]]
+    """By source: the tables that its server declares now, in scope or not; sources that are files are not in it."""
+    in_lake: Mapping[str, Collection[Name]]
+    """By source: the tables that the lake knows of its log, in scope or not."""
+    is_complete: bool
+    """Whether every source is a server that was asked for its tables."""
+
+    @cached_property
+    def names(self) -> set[Name]:
+        declared = {(one.name.schema, one.name.table) for each in self.definitions.values() for one in each}
+        return declared.union(*self.in_lake.values())
+
+    @cached_property
+    def in_scope(self) -> list[tuple[str, TableDefinition]]:
+        """Source and definition of every table of a server that is in scope."""
+        scope = self.pipeline.scope
+        return [
+            (source, one)
+            for source, each in self.definitions.items()
+            for one in sorted(each, key=lambda definition: definition.name)
+            if scope.holds(one.name.schema, one.name.table)
+        ]
+
+
+def check_tables(view: TablesView) -> Iterator[Check]:
+    """The results about all tables."""
+    return run_checks(view, CHECKS)
+
+
+def patterns(view: TablesView) -> Iterator[Check]:
+    """How many tables each pattern of ``tables:`` matches; one that matches none is a mistake in its name."""
+    for text in view.pipeline.tables:
+        pattern = Pattern.parse(text.removeprefix("!"))
+        name, count = f"tables: {text}", sum(pattern.matches(*table) for table in view.names)
+        if count:
+            yield ok(name, _tables(count))
+        elif text.startswith("!"):
+            yield warning(name, "excludes no table", "correct the pattern, or take it out")
+        elif view.is_complete:
+            yield problem(name, "matches no table", _remedy(pattern, view.names))
+        else:
+            yield warning(
+                name,
+                "matches no table yet",
+                "binlog files show their tables in a run only; check the name of the pattern",
+            )
+
+
+def in_scope(view: TablesView) -> Iterator[Check]:
+    held = sum(view.pipeline.scope.holds(*table) for table in view.names)
+    value = f"{_tables(held)} of {len(view.names)}"
+    if held or not view.is_complete:
+        yield ok("tables in scope", value)
+    else:
+        yield problem(
+            "tables in scope", value, "name tables of the server in tables:, and let the user see them (GRANT SELECT)"
+        )
+
+
+def primary_keys(view: TablesView) -> Iterator[Check]:
+    """Tables without any key are merged as bags of rows, which is slower; that is no mistake."""
+    without = [f"{source}: {one.name}" for source, one in view.in_scope if not one.key]
+    if view.in_scope:
+        yield ok(
+            "primary keys", f"missing in {_tables(len(without))}: {_some(without)}" if without else "in all tables"
+        )
+
+
+def rules(view: TablesView) -> Iterator[Check]:
+    """Rules about columns and values that tables do not have."""
+    pipeline = view.pipeline
+    if not (pipeline.event_rules or pipeline.row_rules or pipeline.column_rules):
+        return
+    definitions = [one for each in view.definitions.values() for one in each]
+    found = problems_of_rules(pipeline, definitions, is_all=view.is_complete)
+    yield from (problem(key, text, f"correct {key} in {pipeline.path.name}") for key, text in found.items())
+    if not found:
+        yield ok("filters and columns", "fit the tables")
+
+
+def routes(view: TablesView) -> Iterator[Check]:
+    """Tables that meet in one downstream table and do not fit together."""
+    found = problems_of_tables(view.pipeline, view.definitions)
+    yield from (problem(key, text, "correct routes: (docs/routes.md)") for key, text in found.items())
+    if view.pipeline.routes and not found:
+        yield ok("routes", "fit the tables")
+
+
+CHECKS: tuple[Callable[[TablesView], Iterator[Check]], ...] = (patterns, in_scope, primary_keys, rules, routes)
+
+
+def why_nothing_in_scope(pipeline: Pipeline, names: Iterable[Name]) -> str | None:
+    """Why a run has no table to work on, though its log has tables; None where it has some.
+
+    names: the tables that the log has rows of, and those that the lake knew before.
+    """
+    known = set(names)
+    if not known or any(pipeline.scope.holds(*table) for table in known):
+        return None
+    wanted = [Pattern.parse(text) for text in pipeline.tables if not text.startswith("!")]
+    remedy = _remedy(wanted[0], known) if wanted else "check what tables: excludes"
+    return f"none of the {_tables(len(known))} of the log is in scope (tables: {', '.join(pipeline.tables)}); {remedy}"
+
+
+def _remedy(pattern: Pattern, names: Collection[Name]) -> str:
+    """What to do about a pattern that matches no table: the names that are most like it."""
+    schemas = sorted({schema for schema, _ in names})
+    if pattern.schema in schemas:
+        tables = sorted(table for schema, table in names if schema == pattern.schema)
+        near = difflib.get_close_matches(pattern.table, tables, 3)
+        listed = [f"{pattern.schema}.{table}" for table in near or tables[:_SHOWN]]
+    else:
+        listed = [f"{schema}.*" for schema in difflib.get_close_matches(pattern.schema, schemas, 3) or schemas[:_SHOWN]]
+    if not listed:
+        return "the user sees no table at all: GRANT SELECT, or create the tables first"
+    return f"correct the pattern, or let the user see the tables (GRANT SELECT); there are {', '.join(listed)}"
+
+
+def _tables(count: int) -> str:
+    return "1 table" if count == 1 else f"{count} tables"
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
+    return ", ".join(names[:_SHOWN]) + more

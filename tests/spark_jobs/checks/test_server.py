@@ -1,0 +1,175 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from spark_jobs.checks import Check
+from spark_jobs.checks.server import check_server
+from spark_jobs.config import Pipeline, load
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.source.open import open_sources
+from spark_jobs.source.server import Server
+from tests.fix_servers import Servers
+
+SERVERS = ["mysql-8.0", "mysql-5.7", "mariadb-11.4"]
+
+pytestmark = pytest.mark.mysql
+
+
+def pipeline_of(folder: Path, server: MySQLServer, more: dict[str, Any], **keys: Any) -> Pipeline:
+    settings = {"host": server.host, "port": server.port, "user": server.user, "password": server.password} | more
+    path = folder / "pipeline.yaml"
+    path.write_text(yaml.safe_dump({"lake": "x", "sources": {"shop": {"mysql": settings}}} | keys))
+    return load(path)
+
+
+def check(folder: Path, server: MySQLServer, user: dict[str, Any] | None = None, **keys: Any) -> dict[str, Check]:
+    pipeline = pipeline_of(folder, server, user or {}, **keys)
+    (source,) = open_sources("shop", pipeline.sources["shop"])
+    assert isinstance(source, Server)
+    return {one.name: one for one in check_server(pipeline, source)}
+
+
+@contextmanager
+def setting(server: MySQLServer, name: str, value: object) -> Iterator[None]:
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT @@GLOBAL.{name}")
+        ((before,),) = cursor.fetchall()
+        cursor.execute(f"SET GLOBAL {name} = {value!r}")
+        try:
+            yield
+        finally:
+            cursor.execute(f"SET GLOBAL {name} = {before!r}")
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_as_it_should_be_passes_every_check(tmp_path: Path, servers: Servers, name: str) -> None:
+    server = servers.get(name)
+    found = check(tmp_path, server)
+    assert {one.name: one for one in found.values() if one.status != "ok"} == {}
+    monitor = "BINLOG MONITOR" if "mariadb" in name else "REPLICATION CLIENT"
+    assert {"connection", "server version", "log_bin", "binlog_format", "REPLICATION SLAVE", monitor} < set(found)
+    assert {"binlog_row_image", "binlog_row_metadata", "binlog_checksum", "GTID mode", "server_id"} < set(found)
+    assert {"SELECT", "log retention", "binlog filters", "log stream"} < set(found)
+    assert found["connection"].value.startswith(f"127.0.0.1:{server.port} as {server.user}, ")
+    assert found["server version"].value.startswith("MariaDB 11.4" if "mariadb" in name else "MySQL ")
+
+
+@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize(
+    "variable, value, check_name, status",
+    [
+        ("binlog_format", "MIXED", "binlog_format", "problem"),
+        ("binlog_format", "STATEMENT", "binlog_format", "problem"),
+        ("binlog_row_image", "MINIMAL", "binlog_row_image", "warning"),
+        ("binlog_checksum", "NONE", "binlog_checksum", "warning"),
+    ],
+)
+def test_a_setting_names_what_to_type(
+    tmp_path: Path, servers: Servers, name: str, variable: str, value: str, check_name: str, status: str
+) -> None:
+    server = servers.get(name)
+    with setting(server, variable, value):
+        found = check(tmp_path, server)[check_name]
+    assert (found.status, found.value) == (status, value)
+    assert f"SET GLOBAL {variable} = '" in found.remedy
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_missing_privileges_are_named_by_the_statement_that_grants_them(
+    tmp_path: Path, servers: Servers, name: str
+) -> None:
+    server = servers.get(name)
+    keys = {"tables": ["shop.orders", "shop_2.*", "other.*"]}
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE shop")
+        cursor.execute("CREATE TABLE shop.orders (id INT PRIMARY KEY)")
+        cursor.execute("CREATE USER few@'%' IDENTIFIED BY 'x'")
+        try:
+            cursor.execute("GRANT SELECT ON shop.orders TO few@'%'")
+            cursor.execute("GRANT SELECT ON `shop\\_2`.* TO few@'%'")
+            few = {"user": "few", "password": "x"}
+            found = check(tmp_path, server, few, **keys)
+            asked = {one.name: one.remedy for one in found.values() if one.status == "problem"}
+            monitor = "BINLOG MONITOR" if "mariadb" in name else "REPLICATION CLIENT"
+            assert asked == {
+                "REPLICATION SLAVE": "GRANT REPLICATION SLAVE ON *.* TO 'few'@'%'",
+                monitor: f"GRANT {monitor} ON *.* TO 'few'@'%'",
+                "SELECT": "GRANT SELECT ON `other`.* TO 'few'@'%'",
+            }
+            for statement in asked.values():
+                cursor.execute(statement)
+            found = check(tmp_path, server, few, **keys)
+            assert [one for one in found.values() if one.status == "problem"] == []
+            assert (
+                found["SELECT"].value == "granted on other.*, shop_2.*, shop.orders" or found["SELECT"].status == "ok"
+            )
+        finally:
+            cursor.execute("DROP USER few@'%'")
+            cursor.execute("DROP DATABASE shop")
+
+
+def test_privileges_of_a_role_count(tmp_path: Path, servers: Servers) -> None:
+    server = servers.get("mysql-8.0")
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE ROLE reader")
+        cursor.execute("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO reader")
+        cursor.execute("CREATE USER few@'%' IDENTIFIED BY 'x' DEFAULT ROLE reader")
+        try:
+            found = check(tmp_path, server, {"user": "few", "password": "x"})
+            assert [one for one in found.values() if one.status != "ok"] == []
+        finally:
+            cursor.execute("DROP USER few@'%'")
+            cursor.execute("DROP ROLE reader")
+
+
+def test_a_log_that_is_kept_for_less_than_the_margin_is_a_problem(tmp_path: Path, servers: Servers) -> None:
+    server = servers.get("mysql-8.0")
+    keys = {"retention": {"margin": "2d"}}
+    with setting(server, "binlog_expire_logs_seconds", 7200):
+        assert check(tmp_path, server)["log retention"].status == "warning"
+        found = check(tmp_path, server, **keys)["log retention"]
+    assert (found.status, found.value) == (
+        "problem",
+        "binlog_expire_logs_seconds: 2 hours, less than retention.margin, 2 days",
+    )
+    assert "SET GLOBAL binlog_expire_logs_seconds = 172800" in found.remedy
+    server = servers.get("mysql-5.7")
+    with setting(server, "expire_logs_days", 3):
+        assert check(tmp_path, server, **keys)["log retention"].value == "expire_logs_days: 3 days"
+
+
+@pytest.mark.parametrize(
+    "option, tables, status",
+    [
+        ("binlog-ignore-db", ["shop.*"], "problem"),
+        ("binlog-ignore-db", ["other.*"], "warning"),
+        ("binlog-do-db", ["shop.*"], "warning"),
+        ("binlog-do-db", ["other.*"], "problem"),
+    ],
+)
+def test_schemas_that_the_server_does_not_log_are_named(
+    tmp_path: Path, option: str, tables: list[str], status: str
+) -> None:
+    with MySQLServer(tmp_path / "server", {option: "shop"}) as server:
+        found = check(tmp_path, server, tables=tables)["binlog filters"]
+    assert (found.status, found.value) == (status, f"{option}=shop")
+
+
+def test_a_server_without_a_log_is_one_problem(tmp_path: Path) -> None:
+    options: dict[str, object] = {"log_bin": None, "skip_log_bin": "ON", "gtid_mode": None}
+    with MySQLServer(tmp_path / "server", options | {"enforce_gtid_consistency": None}) as server:
+        found = check(tmp_path, server)
+    assert [one.name for one in found.values() if one.status == "problem"] == ["log_bin"]
+    assert found["log_bin"].remedy == "the server writes no binary log; start it with log_bin"
+
+
+def test_a_server_that_does_not_answer_is_one_problem(tmp_path: Path, servers: Servers) -> None:
+    server = servers.get("mysql-8.0")
+    (found,) = check(tmp_path, server, {"password": "geheim"}).values()
+    assert (found.name, found.status) == ("connection", "problem")
+    assert found.remedy == f"check the user or password of '{server.user}'"
+    assert "geheim" not in found.value

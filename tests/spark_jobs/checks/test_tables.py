@@ -1,0 +1,80 @@
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.checks import Check
+from spark_jobs.checks.tables import TablesView, check_tables, why_nothing_in_scope
+from spark_jobs.config import Pipeline, load
+
+
+def pipeline(folder: Path, tables: str, more: str = "") -> Pipeline:
+    path = folder / "pipeline.yaml"
+    path.write_text(f"lake: x\nsources: {{shop: {{mysql: {{user: r}}}}}}\ntables: {tables}\n{more}")
+    return load(path)
+
+
+def table(name: str, *, has_key: bool = True) -> TableDefinition:
+    return TableDefinition(TableName(*name.split(".")), (Column("id", 3, 0),), (0,) if has_key else ())
+
+
+TABLES = [table("shop.orders"), table("shop.items", has_key=False), table("other.t")]
+
+
+def check(pipeline: Pipeline, *, is_complete: bool = True) -> dict[str, Check]:
+    view = TablesView(pipeline, {"shop": TABLES}, {"shop": {("gone", "old")}}, is_complete)
+    return {one.name: one for one in check_tables(view)}
+
+
+@pytest.mark.parametrize(
+    "text, status, value, remedy",
+    [
+        ("shop.*", "ok", "2 tables", ""),
+        ("shop.orders", "ok", "1 table", ""),
+        ("gone.*", "ok", "1 table", ""),  # the server has it no more, and the lake does
+        ("shopp.*", "problem", "matches no table", "there are shop.*"),
+        ("shop.order", "problem", "matches no table", "there are shop.orders"),
+        ("!x.*", "warning", "excludes no table", "correct the pattern, or take it out"),
+        ("!shop.items", "ok", "1 table", ""),
+    ],
+)
+def test_a_pattern_says_how_many_tables_it_matches(
+    tmp_path: Path, text: str, status: str, value: str, remedy: str
+) -> None:
+    found = check(pipeline(tmp_path, f"['*.*', '{text}']"))[f"tables: {text}"]
+    assert (found.status, found.value) == (status, value)
+    assert found.remedy.endswith(remedy)
+
+
+def test_of_files_a_pattern_may_match_tables_of_later(tmp_path: Path) -> None:
+    found = check(pipeline(tmp_path, "['shopp.*']"), is_complete=False)
+    assert found["tables: shopp.*"].status == "warning"
+    assert found["tables in scope"].status == "ok"
+
+
+def test_no_table_in_scope_is_a_problem(tmp_path: Path) -> None:
+    found = check(pipeline(tmp_path, "['shop.*', '!shop.*']"))
+    assert (found["tables in scope"].status, found["tables in scope"].value) == ("problem", "0 tables of 4")
+
+
+def test_tables_without_a_key_are_named_and_are_no_problem(tmp_path: Path) -> None:
+    found = check(pipeline(tmp_path, "['shop.*']"))["primary keys"]
+    assert (found.status, found.value) == ("ok", "missing in 1 table: shop: shop.items")
+    assert check(pipeline(tmp_path, "['shop.orders']"))["primary keys"].value == "in all tables"
+
+
+def test_rules_and_routes_are_checked_against_the_tables(tmp_path: Path) -> None:
+    more = "columns: {c: {tables: ['shop.orders'], exclude: [nope]}}\nroutes: [{from: 'shop.*', to: a.b}]\n"
+    found = check(pipeline(tmp_path, "['shop.*']", more))
+    assert (found["columns.c"].status, found["columns.c"].remedy) == ("problem", "correct columns.c in pipeline.yaml")
+    assert found["routes to a.b"].status == "problem"
+
+
+def test_a_run_without_a_table_in_scope_is_told_why(tmp_path: Path) -> None:
+    one = pipeline(tmp_path, "['shopp.*']")
+    assert why_nothing_in_scope(one, [("shop", "orders"), ("shop", "items")]) == (
+        "none of the 2 tables of the log is in scope (tables: shopp.*); correct the pattern, or let the user see the "
+        "tables (GRANT SELECT); there are shop.*"
+    )
+    assert why_nothing_in_scope(one, []) is None, "a log without rows"
+    assert why_nothing_in_scope(pipeline(tmp_path, "['shop.*']"), [("shop", "orders")]) is None
