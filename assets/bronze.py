@@ -28,6 +28,7 @@ from assets.steps import (
     mended,
 )
 from spark_jobs.config import Pipeline
+from spark_jobs.failures import noted
 from spark_jobs.position import Range
 
 if TYPE_CHECKING:  # imports pyspark
@@ -79,7 +80,7 @@ def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Line
     from spark_jobs.pipeline import extract_source, lake_of
 
     key, table = lineage.bronze, lake_of(pipeline).bronze(lineage.source)
-    with failing():
+    with failing(), noted(pipeline.path, lineage.source, is_last=False):
         head = table.head()
         comparison = compared(context, {key: head.position if head else None})[key]
         extracted = extract_source(spark.session(), pipeline, lineage.source) if spark else None

@@ -26,6 +26,7 @@ from assets.steps import (
     table_outputs,
 )
 from spark_jobs.config import Pipeline
+from spark_jobs.failures import noted
 
 if TYPE_CHECKING:  # these import pyspark
     from datetime import datetime
@@ -57,7 +58,7 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
         from spark_jobs.pipeline import lake_of, merge_source
 
         lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.downstream)
-        with failing():
+        with failing(), noted(pipeline.path, source, is_last=False):
             before = Before.read(
                 context, {one.key: SourceTable(lake.downstream(*one.name), source) for one in picked.tables}
             )

@@ -16,6 +16,7 @@ from assets.report import refresh
 from assets.standing import published_position
 from assets.steps import RETRY, Done, Events, Sessions, compared, failing, materialized
 from spark_jobs.config import Pipeline
+from spark_jobs.failures import noted
 from spark_jobs.position import Position
 
 if TYPE_CHECKING:  # these import pyspark
@@ -41,7 +42,7 @@ def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
     )
     def publish(context: dg.OpExecutionContext, merged: Any, spark: dg.ResourceParam[Sessions]) -> Events:
         key = lineage.published
-        with failing():
+        with failing(), noted(pipeline.path, source, is_last=True):
             before = _entries(pipeline, source)
             position = published_position(pipeline, source)
             comparison = compared(context, {key: position})[key]

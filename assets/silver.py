@@ -24,6 +24,7 @@ from assets.steps import (
     table_outputs,
 )
 from spark_jobs.config import Pipeline
+from spark_jobs.failures import noted
 
 if TYPE_CHECKING:  # imports pyspark
     from spark_jobs.pipeline import Outcome
@@ -47,7 +48,7 @@ def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
         from spark_jobs.pipeline import compact_source, lake_of
 
         lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.silver)
-        with failing():
+        with failing(), noted(pipeline.path, source, is_last=False):
             before = Before.read(context, {one.key: lake.silver(source, *one.name) for one in picked.tables})
             wanted = picked.any and not idle
             outcome = compact_source(spark.session(), pipeline, source, tables=picked.names) if wanted else None

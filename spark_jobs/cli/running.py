@@ -33,13 +33,19 @@ def run(path: Path, source: str | None) -> None:
 
     Example: stratalog run -c pipeline.yaml
     """
+    from spark_jobs.checks.tables import why_nothing_in_scope
+    from spark_jobs.failures import noted
     from spark_jobs.pipeline import run_source
     from spark_jobs.schema_audit import audit_after_run
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        extracted, outcome = run_source(spark, pipeline, name)
+        with noted(pipeline.path, name, is_last=True):
+            extracted, outcome = run_source(spark, pipeline, name)
         _say_extracted(extracted)
         say_outcome(name, outcome)
+        why = why_nothing_in_scope(pipeline, [entry.name for entry in outcome.entries])
+        if why:
+            ERRORS.print(f"warning: {name}: {why}", style="yellow", markup=False, highlight=False)
         say_schema(audit_after_run(pipeline, name))
         return outcome
 

@@ -5,6 +5,7 @@ page (spark_jobs/report.py).
 """
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,18 +36,31 @@ _AT_A_GLANCE = 20
 def status(path: Path, source: str | None, *, everything: bool, as_json: bool) -> None:
     """How far every layer is: positions, backlog, lag, retention margin, stopped tables.
 
+    Exit status 1, with a line on standard error that says why, where a table has stopped, a source cannot be read, a
+    limit is passed (retention.margin, max_lag), or the last run failed.
+
     Example: stratalog status -c pipeline.yaml --json
     """
+    from spark_jobs.alarms import alarms
     from spark_jobs.pipeline import lake_of
     from spark_jobs.status import status as status_of
 
     pipeline = load(path)
     found = [status_of(pipeline, lake_of(pipeline), name) for name in chosen(pipeline, source)]
+    raised = {one.source: alarms(pipeline, one) for one in found}
     if as_json:
-        click.echo(json.dumps({"sources": {one.source: one.to_json() for one in found}}, indent=2))
-        return
-    for one in found:
-        say_status(one, everything=everything)
+        sources = {
+            one.source: one.to_json() | {"alarms": [alarm.to_json() for alarm in raised[one.source]]} for one in found
+        }
+        click.echo(json.dumps({"sources": sources}, indent=2))
+    else:
+        for one in found:
+            say_status(one, everything=everything)
+    listed = [alarm for each in raised.values() for alarm in each]
+    for alarm in listed:
+        click.echo(f"exit status 1: {alarm.message}", err=True)
+    if listed:
+        sys.exit(1)
 
 
 def say_status(one: "SourceStatus", *, everything: bool) -> None:

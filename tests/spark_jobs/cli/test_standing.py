@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.cli.standing import say_status
+from spark_jobs.errors import SourceError
+from spark_jobs.failures import noted
 from spark_jobs.skips import Skip
 from spark_jobs.status import SourceStatus, TableStatus
 from tests.fix_cli import SPEC, Stratalog
@@ -38,6 +40,7 @@ def test_status_of_a_source_that_nothing_was_read_of(stratalog: Stratalog, pipel
                 "stretch": None,
                 "endpoints": [],
                 "skips": [],
+                "alarms": [],
             }
         }
     }
@@ -86,7 +89,7 @@ sources: {shop: {mysql: {user: r}, endpoints: [{host: 127.0.0.1, port: 1}, {host
 def test_endpoints_that_do_not_answer_are_told_one_by_one(stratalog: Stratalog, pipeline_file: Path) -> None:
     pipeline_file.write_text(ENDPOINTS)
     for ran in (stratalog("status", "-c", pipeline_file), stratalog("status", "-c", pipeline_file)):
-        assert ran.status == 0
+        assert ran.status == 1
         lines = [line for line in ran.out.splitlines() if line.startswith("127.0.0.1:")]
         assert [line.split()[:2] for line in lines] == [[f"127.0.0.1:{n}", "unavailable"] for n in (1, 2)]
         assert "shop: none of its endpoints can be read\n127.0.0.1:1: 127.0.0.1:1 answered" in ran.err
@@ -105,9 +108,31 @@ def test_endpoints_that_do_not_answer_are_told_one_by_one(stratalog: Stratalog, 
 def test_status_shows_the_lake_where_the_source_does_not_answer(stratalog: Stratalog, pipeline_file: Path) -> None:
     (pipeline_file.parent / "binlogs" / "mysql-bin.000001").unlink()
     ran = stratalog("status", "-c", pipeline_file)
-    assert ran.status == 0
+    assert ran.status == 1
     assert ran.out == "shop: cannot be read\n  log     unknown\n  bronze  empty\n"
-    assert ran.err == f"shop: {pipeline_file.parent}/binlogs holds no binlog files (named like mysql-bin.000001)\n"
+    assert ran.err.splitlines() == [
+        f"shop: {pipeline_file.parent}/binlogs holds no binlog files (named like mysql-bin.000001)",
+        (
+            "exit status 1: shop: the source cannot be read; stratalog check -c pipeline.yaml --connect lists what is "
+            "wrong with it"
+        ),
+    ]
+    ran = stratalog("status", "-c", pipeline_file, "--json")
+    assert ran.status == 1
+    assert [one["kind"] for one in json.loads(ran.out)["sources"]["shop"]["alarms"]] == ["unreachable"]
+    assert ran.err.startswith("exit status 1: shop: the source cannot be read; ")
+
+
+def test_status_fails_where_the_last_run_failed(stratalog: Stratalog, pipeline_file: Path) -> None:
+    with pytest.raises(SourceError), noted(pipeline_file, "shop", is_last=True):
+        raise SourceError("shop: a file is missing")
+    ran = stratalog("status", "-c", pipeline_file)
+    assert ran.status == 1
+    assert "exit status 1: shop: the last run failed, since 20" in ran.err
+    assert ": shop: a file is missing; mend that, then stratalog run" in ran.err
+    with noted(pipeline_file, "shop", is_last=True):
+        pass
+    assert stratalog("status", "-c", pipeline_file).status == 0
 
 
 def at(position: str | None, **keys: Any) -> SourceStatus:
