@@ -16,6 +16,7 @@ from assets.lineage import GOES_ON, Lineage, Name, TableAsset
 from assets.standing import heads
 from spark_jobs.errors import AnotherLog, ConfigError, DecodeError, StratalogError, TableStopped
 from spark_jobs.position import Position
+from spark_jobs.remedies import advised
 
 if TYPE_CHECKING:  # these import pyspark
     from pyspark.sql import SparkSession
@@ -57,7 +58,7 @@ class failing:  # noqa: N801 - reads as a statement: with failing():
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, StratalogError):
-            raise dg.Failure(str(error), allow_retries=not isinstance(error, _LASTING)) from None
+            raise dg.Failure(advised(error), allow_retries=not isinstance(error, _LASTING)) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def _alarms(pipeline: Pipeline, status: SourceStatus) -> Iterator[tuple[str, str
     failure = failures.read(pipeline.path).get(status.source)
     if failure:
         times = "the last run failed" if failure.runs == 1 else f"the last {failure.runs} runs failed"
-        yield "failed", f"{times}, since {failure.since}: {failure.message}; mend that, then stratalog run"
+        yield "failed", f"{times}, since {failure.since}: {failure.message}"
 
 
 _RUN = "stratalog run reads on; let it run more often"

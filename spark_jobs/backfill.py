@@ -54,6 +54,7 @@ from spark_jobs.merge import REDO
 from spark_jobs.pipeline import Outcome, compact_source, filters_of, lake_of, merge_source, publish, why_not_anew
 from spark_jobs.place import require_places
 from spark_jobs.position import Position, Range
+from spark_jobs.remedies import advised
 from spark_jobs.rules import Pattern
 from spark_jobs.session import session_over
 from spark_jobs.skips import with_skips
@@ -503,8 +504,8 @@ def backfill_source(
         try:
             found = patiently(work)
         except StratalogError as error:
-            log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
-            stopped[table_name] = str(error)
+            stopped[table_name] = advised(error, name, table_name)
+            log.error("%s", stopped[table_name])  # noqa: TRY400 - the message is the whole of it
         else:
             done.append(found)
             manner.said(found, at, len(names))

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from spark_jobs.errors import LostRace, StratalogError
+from spark_jobs.remedies import advised
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,9 @@ def noted(config: Path, source: str, *, is_last: bool) -> Iterator[None]:
     except StratalogError as error:
         before = read(config).get(source)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        _write(config, source, Failure(before.since if before else now, before.runs + 1 if before else 1, str(error)))
+        _write(
+            config, source, Failure(before.since if before else now, before.runs + 1 if before else 1, advised(error))
+        )
         raise
     if is_last:
         _write(config, source, None)

@@ -28,6 +28,7 @@ from spark_jobs.lake import MAINTENANCE, Head, Lake, Table, patiently
 from spark_jobs.parts import view
 from spark_jobs.pipeline import lake_of
 from spark_jobs.published import Entry
+from spark_jobs.remedies import advised
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +94,8 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
             one = _maintained(spark, table, head, needed, pipeline.retention.versions, purge=purge)
             one = replace(one, folded=folded) if one else None
         except StratalogError as error:
-            log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
-            found.stopped[table.path] = str(error)
+            found.stopped[table.path] = advised(error, source)
+            log.error("%s", found.stopped[table.path])  # noqa: TRY400 - the message is the whole of it
         else:
             found.done.extend([one] if one else [])
     _publish(spark, lake, source, {one.path: one for one in found.done})

@@ -34,6 +34,7 @@ from spark_jobs.parts import PartTable, SharedPart
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry, Target
 from spark_jobs.redaction import Redaction
+from spark_jobs.remedies import advised
 from spark_jobs.routes import Destination, Name
 from spark_jobs.schema.declared import on_server_default
 from spark_jobs.schema.statements import Effect
@@ -305,10 +306,12 @@ class Planner:
             try:
                 one = self._work(found, entry, rules)
             except TableStopped as error:
-                planned.stopped[TableName(*entry.name)] = str(error)
+                name = TableName(*entry.name)
+                planned.stopped[name] = advised(error, self.source, name)
             else:
                 planned.work.extend([one] if one else [])
-                planned.stopped.update({one.name: one.ended} if one and one.ended else {})
+                ended = {one.name: advised(one.ended, self.source, one.name)} if one and one.ended else {}
+                planned.stopped.update(ended)
         return planned
 
     def _with_beginnings(self, spark: SparkSession, found: Survey, entries: list[Entry], start: Position) -> Survey:
@@ -533,8 +536,8 @@ def _destinations(
     try:
         return destinations_of(pipeline, source, name)
     except TableStopped as error:
-        log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
-        stopped[name] = str(error)
+        stopped[name] = advised(error, source, name)
+        log.error("%s", stopped[name])  # noqa: TRY400 - the message is the whole of it
         return ()
 
 
@@ -615,8 +618,8 @@ def each_table(work: Sequence[Item], run: Callable[[Item], Result], stopped: dic
             except LostRace as error:
                 lost = error
             except StratalogError as error:
-                log.error("%s", error)  # noqa: TRY400 - the message is the whole of it
-                stopped[name] = str(error)
+                stopped[name] = advised(error, table=name if isinstance(name, TableName) else name[0])
+                log.error("%s", stopped[name])  # noqa: TRY400 - the message is the whole of it
     if lost:
         raise lost
     return done

@@ -12,6 +12,7 @@ import click
 from spark_jobs.cli import checking, keeping, reading, running, standing
 from spark_jobs.cli.group import ERRORS, cli
 from spark_jobs.errors import StratalogError
+from spark_jobs.remedies import advised
 
 __all__ = ["checking", "cli", "keeping", "main", "reading", "running", "standing"]
 
@@ -27,5 +28,5 @@ def main() -> None:
         ERRORS.print("interrupted", style="red")
         sys.exit(130)
     except StratalogError as error:
-        ERRORS.print(str(error), style="red", markup=False, highlight=False)
+        ERRORS.print(advised(error), style="red", markup=False, highlight=False)
         sys.exit(error.exit_status)

@@ -19,6 +19,7 @@ from rich.logging import RichHandler
 
 from spark_jobs.config import Pipeline, load
 from spark_jobs.errors import ConfigError, LakeError, StratalogError
+from spark_jobs.remedies import advised
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,6 +133,6 @@ def went_well(name: str, do: "Callable[[str], Outcome | Upkeep | None]") -> bool
     except ConfigError:
         raise
     except StratalogError as error:
-        ERRORS.print(str(error), style="red", markup=False, highlight=False)
+        ERRORS.print(advised(error), style="red", markup=False, highlight=False)
         return False
     return not (outcome and outcome.stopped)

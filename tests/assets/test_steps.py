@@ -20,6 +20,7 @@ from spark_jobs.errors import (
     TableStopped,
     Truncated,
 )
+from spark_jobs.remedies import advised
 
 PIPELINE = Pipeline(path=Path("pipeline.yaml"), lake="lake", sources={"shop": Source(files=Path("binlogs"))})
 (LINEAGE,) = lineages(PIPELINE, [("shop", "shop", "orders"), ("shop", "shop", "lines")])
@@ -41,7 +42,7 @@ LINES, ORDERS = LINEAGE.silver
 def test_a_failure_has_the_message_and_is_tried_again_where_that_may_help(error: StratalogError, again: bool) -> None:
     with pytest.raises(dg.Failure) as raised, failing():
         raise error
-    assert (raised.value.description, raised.value.allow_retries) == (str(error), again)
+    assert (raised.value.description, raised.value.allow_retries) == (advised(error), again)
     assert raised.value.__suppress_context__
 
 

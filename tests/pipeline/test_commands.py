@@ -76,6 +76,21 @@ def test_a_process_ends_with_the_status_of_what_it_did(folder: Path) -> None:
     stopped = stratalog("run", folder=folder)
     assert (stopped.returncode, stopped.stderr.count("shop.t: ALTER TABLE at bin.000002:")) == (1, 1), stopped.stderr
     assert "shop.u" in stopped.stdout
+    remedy = "; set on_incompatible: new_column, and the next run begins the column anew (docs/howto/schema-change.md"
+    assert remedy in stopped.stderr
+    told = stratalog("status", "--json", folder=folder)
+    shop = json.loads(told.stdout)["sources"]["shop"]
+    assert (told.returncode, [alarm["kind"] for alarm in shop["alarms"]]) == (1, ["stopped"])
+    assert told.stderr.startswith("exit status 1: shop: 1 of 2 tables stopped: shop.t; do what the reason of each says")
+    assert [remedy in one["reason"] for one in shop["tables"] if one["state"] == "stopped"] == [True]
+    (folder / "binlogs" / "bin.000002").rename(folder / "gone")
+    failed = stratalog("run", folder=folder)
+    assert failed.returncode == 1
+    kinds = [
+        one["kind"]
+        for one in json.loads(stratalog("status", "--json", folder=folder).stdout)["sources"]["shop"]["alarms"]
+    ]
+    assert kinds == ["unreachable", "stopped", "failed"]
 
 
 @pytest.mark.spark

@@ -7,6 +7,7 @@ from spark_jobs.alarms import alarms
 from spark_jobs.config import load
 from spark_jobs.errors import LakeError
 from spark_jobs.failures import noted
+from spark_jobs.remedies import DEFAULTS
 from spark_jobs.status import SourceStatus, TableStatus
 
 END = "b.000002:900"
@@ -76,7 +77,7 @@ def test_runs_that_fail_are_one(tmp_path: Path) -> None:
     ((kind, message),) = kinds(tmp_path)
     assert kind == "failed"
     assert message.startswith("shop: the last 2 runs failed, since 2")
-    assert message.endswith(": shop: the lake is full; mend that, then stratalog run")
+    assert message.endswith(f": shop: the lake is full; {DEFAULTS[LakeError]}")
 
 
 def test_several_conditions_are_all_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from spark_jobs.errors import LakeError, LostRace, SourceError
 from spark_jobs.failures import failures_file, noted, read
+from spark_jobs.remedies import advised
 
 
 def fail(config: Path, error: Exception, *, is_last: bool = False) -> None:
@@ -16,10 +17,10 @@ def test_failures_are_kept_until_a_run_succeeds(tmp_path: Path) -> None:
     assert read(config) == {}
     fail(config, SourceError("shop: gone"))
     first = read(config)["shop"]
-    assert (first.runs, first.message) == (1, "shop: gone")
+    assert (first.runs, first.message) == (1, advised(SourceError("shop: gone")))
     fail(config, LakeError("shop: full"), is_last=True)
     last = read(config)["shop"]
-    assert (last.runs, last.message, last.since) == (2, "shop: full", first.since)
+    assert (last.runs, last.message, last.since) == (2, advised(LakeError("shop: full")), first.since)
     with noted(config, "shop", is_last=False):
         pass
     assert read(config)["shop"] == last, "the run goes on"

@@ -13,6 +13,7 @@ from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.pipeline import Brought, Plan, Planner, _Arrivals, each_table, lake_of, why_not_anew
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry, Target
+from spark_jobs.remedies import advised
 from spark_jobs.routes import Destination
 from spark_jobs.survey import Survey
 
@@ -57,7 +58,11 @@ def test_what_one_table_raises_stops_that_table_alone() -> None:
 
     stopped: dict[TableName, str] = {}
     assert each_table([Item(LINES), Item(ORDERS), Item(AUDIT)], work, stopped) == ["orders"]
-    assert stopped == {LINES: "no key", AUDIT: "bad bytes"}
+    assert stopped == {
+        LINES: advised(TableStopped("no key"), table=LINES),
+        AUDIT: advised(DecodeError("bad bytes"), table=AUDIT),
+    }
+    assert f"--table {AUDIT} (" in stopped[AUDIT]
 
 
 def test_a_lost_race_is_raised_when_the_others_are_done() -> None:

@@ -155,6 +155,6 @@ def test_what_stops_one_source_is_said_and_does_not_stop_the_next(capsys: pytest
 
     found = [went_well("shop", do) for do in (damaged, stopped, lambda _: None)]
     assert found == [False, False, True]
-    assert capsys.readouterr().err == "shop: [b] is damaged\n"
+    assert capsys.readouterr().err == "shop: [b] is damaged; mend that, and run again (docs/howto/broken-table.md)\n"
     with pytest.raises(ConfigError):
         went_well("shop", wrong)
