@@ -44,7 +44,13 @@ def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: W
         bronze.require_held(source, held.checkpoint, max(begin, bronze.earliest(held.checkpoint)))
     elif removed:
         log.warning("%s: what lies before %s is left out: %s", source, removed.stop, bronze.gone(source, removed))
-    return Range(begin, places.position(stop) if stop else held.checkpoint.position)
+    end = held.checkpoint.position
+    if stop is None and begin > end:
+        raise ConfigError(
+            f"{source}: {begin} lies beyond the end of the log that bronze holds, {end}; name an earlier place, or let "
+            "stratalog run read on first"
+        )
+    return Range(begin, places.position(stop) if stop else end)
 
 
 class Places:

@@ -44,11 +44,13 @@ from spark_jobs.pipeline import (
 )
 from spark_jobs.position import Position, Range
 from spark_jobs.published import Entry
+from spark_jobs.remedies import advised
 from spark_jobs.rules import Pattern
 from spark_jobs.schema.definitions import on_server
 from spark_jobs.schema_history import named
 from spark_jobs.session import session_over
 from spark_jobs.skips import with_skips
+from spark_jobs.source import Source
 from spark_jobs.source.chunks import Key, KeyRange, key_of, ranges
 from spark_jobs.source.selected import Selecting, as_selected
 from spark_jobs.source.server import Server
@@ -139,6 +141,26 @@ def require_server(pipeline: Pipeline, source: str) -> None:
         )
 
 
+def require_tables(pipeline: Pipeline, source: str, tables: Sequence[str]) -> None:
+    """Raises ConfigError where the server has no table like one of these; without a JVM. Raises SourceError."""
+
+    def names(endpoint: Source) -> Collection[TableName]:
+        assert isinstance(endpoint, Server)
+        return on_server(endpoint)
+
+    if tables:
+        patterns = [Pattern.parse(table) for table in tables]
+        _require_each(source, patterns, endpoints_of(pipeline, source).first(names))
+
+
+def _require_each(source: str, patterns: Sequence[Pattern], names: Collection[TableName]) -> None:
+    unknown = next((one for one in patterns if not any(one.matches(*astuple(name)) for name in names)), None)
+    if unknown:
+        raise ConfigError(
+            f"{source}: the server has no table {unknown.schema}.{unknown.table}, or the user may not see it"
+        )
+
+
 def _anchor(pipeline: Pipeline, source: str) -> Anchor:
     """The server that bronze's end comes from. Raises SourceError."""
     server = endpoints_of(pipeline, source).current()
@@ -216,11 +238,7 @@ class _Work:
         """The tables to read; ``stopped`` gets those that cannot be. Raises ConfigError, SourceError, LakeError."""
         declared = on_server(self.server)
         names = {name for name in declared if _is_named(name, patterns)}
-        unknown = next((one for one in patterns if not any(one.matches(*astuple(name)) for name in names)), None)
-        if unknown:
-            raise ConfigError(
-                f"{self.source}: the server has no table {unknown.schema}.{unknown.table}, or the user may not see it"
-            )
+        _require_each(self.source, patterns, names)
         entries = {TableName(*entry.name): entry for entry in before.entries}
         scope = [name for name in declared if self.pipeline.scope.holds(name.schema, name.table)]
         complete = {name for name, entry in entries.items() if entry.complete and not self._lacks_values(name, names)}
@@ -236,7 +254,7 @@ class _Work:
                 assert since is not None
                 reading.append(self._reading(name, since, declared[name]))
             except StratalogError as error:
-                stopped[name] = f"{self.source}: {error}"
+                stopped[name] = f"{self.source}: {advised(error, self.source, name)}"
                 log.error("%s: %s", self.source, error)  # noqa: TRY400 - the message is the whole of it
         return _Plan(reading, sorted(complete & names))
 

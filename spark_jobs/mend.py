@@ -120,6 +120,21 @@ class Reset:
         return _name(self.entry)
 
 
+def resettable(pipeline: Pipeline, source: str, table: str) -> tuple[Entry, Head]:
+    """A table that can be reset, and silver's head of it, without a JVM.
+
+    Raises ConfigError for a table that is not known, that has nothing in silver or is reset already.
+    """
+    lake = lake_of(pipeline)
+    entry = _named(_entries(pipeline, lake, source), source, table)
+    head = lake.silver(source, *entry.name).head()
+    if head is None or head.checkpoint is None:
+        raise ConfigError({"--table": f"{table} has nothing in silver; a run takes it in from where bronze begins"})
+    if entry.is_reset and (entry.resets or 0) > silver.resets(head):
+        raise ConfigError({"--table": f"{table} is reset already; the next run does it over"})
+    return entry, head
+
+
 def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str, *, drops_older: bool = False) -> Reset:
     """What resetting a table means, planned as the next run will plan it.
 
@@ -129,13 +144,8 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
     """
     lake = lake_of(pipeline)
     entries = published.read(lake, source)
-    entry = _named(_entries(pipeline, lake, source), source, table)
+    entry, head = resettable(pipeline, source, table)
     name = _name(entry)
-    head = lake.silver(source, *entry.name).head()
-    if head is None or head.checkpoint is None:
-        raise ConfigError({"--table": f"{table} has nothing in silver; a run takes it in from where bronze begins"})
-    if entry.is_reset and (entry.resets or 0) > silver.resets(head):
-        raise ConfigError({"--table": f"{table} is reset already; the next run does it over"})
     held = Held.of(lake, source)
     new = _reset(entry, silver.resets(head))
     surveyed = published.surveyed(lake, source)

@@ -91,6 +91,7 @@ def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool,
     if undo:
         _take_back_reset(pipeline, name, table, yes=yes)
     else:
+        mend.resettable(pipeline, name, table)  # before Spark is started, which takes half a minute
         with spark_of(pipeline) as spark:
             planned = mend.plan_reset(spark, pipeline, name, table, drops_older=drops_older)
             _say_reset(name, planned, yes=yes)

@@ -6,7 +6,7 @@ Put here: where bytes come from, and how they are listed. Not here: decoding, or
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from spark_jobs.config import Pipeline, load
 from spark_jobs.errors import ConfigError, StratalogError
 
 if TYPE_CHECKING:
+    from spark_jobs.binlog import TableName
     from spark_jobs.position import Position
 
 
@@ -46,16 +47,33 @@ def _listing(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool)
     from spark_jobs.rules import Pattern
 
     patterns = [Pattern.parse(table) for table in tables]
+    met: set[str] = set()
+    found = False
     for file in files:
         for event in list_events(chunks_of(file), file.name):
             named = (event.table or ".").split(".", 1)
+            met |= {event.table} if event.table else set()
             if patterns and not any(pattern.matches(*named) for pattern in patterns):
                 continue
+            found = True
             if as_json:
                 yield json.dumps({"file": file.name} | asdict(event), ensure_ascii=False) + "\n"
                 continue
             cells = [event.offset, event.type, event.server_id, event.stop, event.transaction, event.table, event.note]
             yield "\t".join(["" if cell is None else str(cell) for cell in (file.name, *cells)]) + "\n"
+    if tables and not found:
+        raise _no_table(tables, "the files have", met)
+
+
+def _no_table(tables: tuple[str, ...], where: str, names: Iterable[str]) -> ConfigError:
+    """For --table that matches none of the names that there are."""
+    listed = sorted(names)
+    more = f" and {len(listed) - _SHOWN} more" if listed[_SHOWN:] else ""
+    said = ", ".join(listed[:_SHOWN]) + more if listed else "none"
+    return ConfigError({"--table": f"no table like {', '.join(tables)}; {where} {said}"})
+
+
+_SHOWN = 10
 
 
 def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
@@ -117,16 +135,25 @@ def changes(
     if files:
         if source or start or stop:
             raise click.UsageError("--source, --from and --to go with -c FILE")
-        pieces = changes_of_files(((file.name, chunks_of(file)) for file in files), wanted)
+        met: set[TableName] = set()
+
+        def noted(name: "TableName") -> bool:
+            met.add(name)
+            return wanted(name)
+
+        print_pieces(changes_of_files(((file.name, chunks_of(file)) for file in files), noted))
+        if tables and not any(map(wanted, met)):
+            raise _no_table(tables, "the files have rows of", map(str, met))
     else:
         assert path is not None
-        pieces = _bronze_changes(path, source, start, stop, wanted, changes_of_bronze)
-    print_pieces(pieces)
+        print_pieces(_bronze_changes(path, source, start, stop, (tables, wanted), changes_of_bronze))
 
 
 def _bronze_changes(
-    path: Path, source: str | None, start: str | None, stop: str | None, wanted: Any, read: Any
+    path: Path, source: str | None, start: str | None, stop: str | None, chosen_tables: Any, read: Any
 ) -> Iterator[str]:
+    from spark_jobs import published
+    from spark_jobs.binlog import TableName
     from spark_jobs.pipeline import lake_of
     from spark_jobs.place import require_places
 
@@ -135,8 +162,16 @@ def _bronze_changes(
     names = chosen(pipeline, source)
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    tables, wanted = chosen_tables
+    lake = lake_of(pipeline)
+    known = [TableName(*entry.name) for entry in published.read(lake, names[0])]
+    # Before Spark is started, which takes half a minute. Log that was extracted alone may have tables not listed yet.
+    head, surveyed = lake.bronze(names[0]).head(), published.surveyed(lake, names[0])
+    is_listed = head and head.position and surveyed and surveyed >= head.position
+    if tables and is_listed and not any(map(wanted, known)):
+        raise _no_table(tables, f"the log of {names[0]} has rows of", map(str, known))
     with spark_of(pipeline) as spark:
-        yield from read(spark, lake_of(pipeline), names[0], start, stop, wanted)
+        yield from read(spark, lake, names[0], start, stop, wanted)
 
 
 @cli.command()

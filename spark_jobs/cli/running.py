@@ -134,13 +134,14 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     Example: stratalog load -c pipeline.yaml --source shop
     Example: stratalog load -c pipeline.yaml --source shop --table shop.orders --chunk-rows 200000
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.load import load_source, require_server
+    from spark_jobs.load import load_source, require_server, require_tables
 
     pipeline = load(path)
     names = chosen(pipeline, source)
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
     require_server(pipeline, names[0])
+    require_tables(pipeline, names[0], tables)  # before Spark is started, which takes half a minute
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
         done = load_source(spark, pipeline, name, tables=tables, chunk_rows=chunk_rows, said=_say_progress)

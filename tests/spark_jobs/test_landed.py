@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.bronze import Held
 from spark_jobs.changes import changes_of_bronze, wanted_tables
-from spark_jobs.errors import LakeError, SourceError
+from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.extract import extract
 from spark_jobs.lake import Lake
 from spark_jobs.landed import Landed, range_in
@@ -67,6 +67,16 @@ def test_places_are_those_in_the_files(spark: SparkSession, files: Files, filled
     found = {find_place(landed, files.log(), parse_place(place)) for place in places()}
     assert found == {find_place(files, files.log(), parse_place(place)) for place in places()}
     assert len(found) > 12
+
+
+def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, filled: Lake) -> None:
+    with pytest.raises(ConfigError) as refused:
+        range_in(spark, filled, "shop", "b.000009:4", None)
+    end = Held.of(filled, "shop").checkpoint.position
+    assert str(refused.value) == (
+        f"shop: b.000009:4 lies beyond the end of the log that bronze holds, {end}; name an earlier place, or let "
+        "stratalog run read on first"
+    )
 
 
 def test_a_range_between_places(spark: SparkSession, filled: Lake) -> None:

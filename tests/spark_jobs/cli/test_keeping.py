@@ -1,9 +1,15 @@
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
 
+from spark_jobs import published
+from spark_jobs.config import load
 from spark_jobs.mend import Reset
+from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
 from spark_jobs.published import Entry
 from spark_jobs.skips import Skip
@@ -45,6 +51,24 @@ def test_nothing_is_passed_over_of_a_bronze_that_is_empty(stratalog: Stratalog, 
     assert ran.err.startswith("--at: 'yesterday' is not a position")
 
 
+def test_an_unknown_table_is_refused_before_spark_is_started(
+    stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.cli.keeping.spark_of", lambda _: pytest.fail("Spark is started"))
+    publish(pipeline_file, Entry("shop", "shop", "t", "current"))
+    ran = stratalog("reset", "-c", pipeline_file, "--source", "shop", "--table", "shop.none", "--yes")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("--table: shop.none is no table of shop that a run has seen")
+    ran = stratalog("reset", "-c", pipeline_file, "--source", "shop", "--table", "shop.t")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("--table: shop.t has nothing in silver")
+
+
+def publish(pipeline_file: Path, *entries: Entry) -> None:
+    rows = pa.Table.from_pylist([asdict(entry) for entry in entries], schema=published._SCHEMA)
+    deltalake.write_deltalake(lake_of(load(pipeline_file)).published().path, rows)
+
+
 def test_a_table_is_reset_only_when_told_yes(
     stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +81,7 @@ def test_a_table_is_reset_only_when_told_yes(
         done.append(drops_older)
         return planned
 
+    monkeypatch.setattr("spark_jobs.mend.resettable", lambda *_: None)
     monkeypatch.setattr("spark_jobs.mend.plan_reset", plan)
     monkeypatch.setattr("spark_jobs.mend.plan_unreset", lambda *_: entry)
     monkeypatch.setattr("spark_jobs.mend.reset", lambda *_: done.append("reset"))

@@ -3,10 +3,20 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction
 
+from spark_jobs import bronze, published
+from spark_jobs.config import load
+from spark_jobs.lake import Checkpoint
+from spark_jobs.pipeline import lake_of
+from spark_jobs.position import Position
+from spark_jobs.published import Entry
 from tests.fix_cli import SPEC, Ran, Stratalog
 
 ROOT = Path(__file__).parents[3]
@@ -63,7 +73,6 @@ def test_changes_are_json_lines_alone_on_standard_output(stratalog: Stratalog, t
     assert (ran.status, ran.err) == (0, "")
     (line,) = ran.out.splitlines()
     assert line.endswith('"op": "insert", "before": null, "after": {"id": 1, "note": "ä"}}')
-    assert stratalog("changes", file, "--table", "shop.u") == Ran(0, "", "")
 
 
 @pytest.mark.slow
@@ -95,7 +104,8 @@ def test_events_of_one_table(stratalog: Stratalog, tmp_path: Path) -> None:
     file.write_bytes(SPEC.to_bytes())
     lines = stratalog("events", file, "--table", "shop.*").out.splitlines()
     assert [line.split("\t")[2] for line in lines] == ["Table_map", "Write_rows"]
-    assert stratalog("events", file, "--table", "shop.u") == Ran(0, "", "")
+    other = stratalog("events", file, "--table", "shop.u", "--table", "x.*")
+    assert other == Ran(2, "", "--table: no table like shop.u, x.*; the files have shop.t\n")
     assert stratalog("events", file, "--summary", "--table", "shop.u").status == 2
 
 
@@ -133,4 +143,28 @@ def test_what_was_read_before_a_failure_stays_and_the_status_is_1(
     assert ran.out.startswith(("b.000001\t4\tFormat_desc", '{"source": null, "file": "b.000001"'))
     assert re.match(r"b\.000001:\d+: .* end", ran.err)
     missing = stratalog(verb, tmp_path / "none")
-    assert missing == Ran(1, "", f"{tmp_path}/none: cannot be read: No such file or directory\n")
+    assert missing == Ran(
+        1, "", f"{tmp_path}/none: cannot be read: No such file or directory; correct the path, or put it there\n"
+    )
+
+
+def test_changes_of_a_table_that_is_not_there_say_which_are(
+    stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = pipeline_file.parent / "binlogs" / "mysql-bin.000001"
+    ran = stratalog("changes", file, "--table", "shop.u")
+    assert ran == Ran(2, "", "--table: no table like shop.u; the files have rows of shop.t\n")
+    assert stratalog("changes", file, "--table", "shop.?").status == 0
+
+    monkeypatch.setattr("spark_jobs.cli.reading.spark_of", lambda _: pytest.fail("Spark is started"))
+    lake = lake_of(load(pipeline_file))
+    checkpoint = Checkpoint(Position("mysql-bin.000001", 99), "b", notes={"begin": "mysql-bin.000001:4"})
+    said = CommitProperties(
+        custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
+    )
+    deltalake.write_deltalake(lake.bronze("shop").path, bronze.ARROW.empty_table(), commit_properties=said)
+    entry = Entry("shop", "shop", "t", "current", surveyed="mysql-bin.000001:99")
+    rows = pa.Table.from_pylist([asdict(entry)], schema=published._SCHEMA)
+    deltalake.write_deltalake(lake.published().path, rows)
+    ran = stratalog("changes", "-c", pipeline_file, "--table", "shop.u")
+    assert ran == Ran(2, "", "--table: no table like shop.u; the log of shop has rows of shop.t\n")
