@@ -10,7 +10,6 @@ import dagster as dg
 from assets import checkpoint
 from assets.backfill import register_files
 from assets.lineage import Lineage
-from assets.standing import backlog, settled
 from assets.steps import (
     FROM_TAG,
     HANDED_ON,
@@ -27,6 +26,7 @@ from assets.steps import (
     materialized,
     mended,
 )
+from spark_jobs.backlog import backlog, settled
 from spark_jobs.config import Pipeline
 from spark_jobs.failures import noted
 from spark_jobs.position import Range

@@ -21,7 +21,7 @@ from spark_jobs.kept import from_notes, names_of
 from spark_jobs.position import Position, Range
 
 if TYPE_CHECKING:  # these import pyspark
-    from assets.standing import Backlog
+    from spark_jobs.backlog import Backlog
     from spark_jobs.compact import Compacted
     from spark_jobs.extract import Extracted
     from spark_jobs.lake import Head, Table

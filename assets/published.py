@@ -13,8 +13,8 @@ from assets import checkpoint
 from assets.checkpoint import Metadata
 from assets.lineage import Lineage
 from assets.report import refresh
-from assets.standing import published_position
 from assets.steps import RETRY, Done, Events, Sessions, compared, failing, materialized
+from spark_jobs.backlog import published_position
 from spark_jobs.config import Pipeline
 from spark_jobs.failures import noted
 from spark_jobs.position import Position

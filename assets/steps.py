@@ -13,7 +13,7 @@ import dagster as dg
 from assets import checkpoint
 from assets.checkpoint import Comparison, Metadata
 from assets.lineage import GOES_ON, Lineage, Name, TableAsset
-from assets.standing import heads
+from spark_jobs.backlog import heads
 from spark_jobs.errors import AnotherLog, ConfigError, DecodeError, StratalogError, TableStopped
 from spark_jobs.position import Position
 from spark_jobs.remedies import advised

@@ -11,9 +11,9 @@ import dagster as dg
 
 from assets.backfill import register_files
 from assets.lineage import Lineage
-from assets.standing import Backlog, backlog
 from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG
 from dagster_project.runs import jobs_of, under_way, wait_after_failures
+from spark_jobs.backlog import Backlog, backlog
 from spark_jobs.config import Pipeline
 
 if TYPE_CHECKING:

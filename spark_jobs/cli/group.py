@@ -115,11 +115,19 @@ def _stop(spark: "SparkSession") -> None:
 
 
 def each_source(
-    path: Path, source: str | None, do: Callable[["SparkSession", Pipeline, str], "Outcome | Upkeep | None"]
+    path: Path,
+    source: str | None,
+    do: Callable[["SparkSession", Pipeline, str], "Outcome | Upkeep | None"],
+    is_done: Callable[[Pipeline, str], bool] = lambda _, __: False,
 ) -> None:
-    """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then."""
+    """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then.
+
+    is_done: whether a source needs no work. Spark is started only where one does.
+    """
     pipeline = load(path)
-    names = chosen(pipeline, source)
+    names = [name for name in chosen(pipeline, source) if not is_done(pipeline, name)]
+    if not names:
+        return
     with spark_of(pipeline) as spark:
         went = [went_well(name, lambda name: do(spark, pipeline, name)) for name in names]
     if not all(went):

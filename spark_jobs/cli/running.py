@@ -5,7 +5,7 @@ Put here: their options, and what they say of what was done. Not here: the work 
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import click
 from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, source_option, tables_option
 from spark_jobs.cli.output import print_grid, say_new, say_outcome
 from spark_jobs.config import Pipeline, load
+from spark_jobs.errors import StratalogError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from spark_jobs.backfill import Layer
     from spark_jobs.binlog import TableName
     from spark_jobs.pipeline import Outcome
+    from spark_jobs.published import Entry
     from spark_jobs.schema_audit import SchemaAudit
     from spark_jobs.staging import Progress
 
@@ -33,7 +35,6 @@ def run(path: Path, source: str | None) -> None:
 
     Example: stratalog run -c pipeline.yaml
     """
-    from spark_jobs.checks.tables import why_nothing_in_scope
     from spark_jobs.failures import noted
     from spark_jobs.pipeline import run_source
     from spark_jobs.schema_audit import audit_after_run
@@ -43,13 +44,41 @@ def run(path: Path, source: str | None) -> None:
             extracted, outcome = run_source(spark, pipeline, name)
         _say_extracted(extracted)
         say_outcome(name, outcome)
-        why = why_nothing_in_scope(pipeline, [entry.name for entry in outcome.entries])
-        if why:
-            ERRORS.print(f"warning: {name}: {why}", style="yellow", markup=False, highlight=False)
+        _warn_of_scope(pipeline, name, outcome.entries)
         say_schema(audit_after_run(pipeline, name))
         return outcome
 
-    each_source(path, source, one)
+    each_source(path, source, one, _has_nothing_new)
+
+
+def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
+    """Whether a run would find nothing to do, said as the run would say it; takes no Spark."""
+    from spark_jobs import published
+    from spark_jobs.backlog import nothing_new
+    from spark_jobs.failures import noted
+    from spark_jobs.pipeline import lake_of
+    from spark_jobs.schema_audit import audit_after_run
+
+    try:
+        end = nothing_new(pipeline, name)
+    except StratalogError:  # the run meets the same, and says it
+        return False
+    if end is None:
+        return False
+    with noted(pipeline.path, name, is_last=True):
+        click.echo(f"{name}: bronze is at {end}; nothing new")
+        click.echo(f"{name}: silver and downstream have nothing new")
+    _warn_of_scope(pipeline, name, published.read(lake_of(pipeline), name))
+    say_schema(audit_after_run(pipeline, name))
+    return True
+
+
+def _warn_of_scope(pipeline: Pipeline, name: str, entries: "Sequence[Entry]") -> None:
+    from spark_jobs.checks.tables import why_nothing_in_scope
+
+    why = why_nothing_in_scope(pipeline, [entry.name for entry in entries])
+    if why:
+        ERRORS.print(f"warning: {name}: {why}", style="yellow", markup=False, highlight=False)
 
 
 @cli.command()

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from assets import standing
+from spark_jobs import backlog as standing
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Insert
 

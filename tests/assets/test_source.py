@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from assets.lineage import lineages
 from assets.source import pool, source_assets
-from assets.standing import backlog
+from spark_jobs.backlog import backlog
 from spark_jobs.config import Pipeline, Source
 from spark_jobs.mend import plan_reset, reset
 from spark_jobs.pipeline import lake_of, run_source

@@ -21,10 +21,10 @@ import yaml
 from dagster._core.execution.backfill import PartitionBackfill
 from pyspark.sql import SparkSession
 
-from assets.standing import published_position
 from dagster_project.build import build_defs
 from spark_jobs import seen
 from spark_jobs.audit import breaks
+from spark_jobs.backlog import published_position
 from spark_jobs.config import Pipeline, load
 from spark_jobs.demo.folder import SOURCE, DemoFolder
 from spark_jobs.demo.recorded import EXPECTED, compare_with_recording, recorded_files

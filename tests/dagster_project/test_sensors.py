@@ -8,9 +8,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.standing import Backlog
 from dagster_project import sensors
 from dagster_project.sensors import request_tags
+from spark_jobs.backlog import Backlog
 from spark_jobs.errors import SourceError
 from spark_jobs.position import Position
 from tests.code_location import CodeLocation, location

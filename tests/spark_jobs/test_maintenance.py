@@ -75,7 +75,7 @@ def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_pat
 
     again = maintain_source(logs.spark, logs.pipeline(), SOURCE)
     assert [one.version_before == one.version_after for one in again.done] == [True] * len(again.done)
-    from assets.standing import settled
+    from spark_jobs.backlog import settled
 
     assert settled(logs.pipeline(), SOURCE), "the next run has nothing to do"
     logs.write(4, Insert("shop.orders", (4, "4")), Update("shop.orders", (1, "3"), (1, "4")), Commit())

@@ -1,19 +1,26 @@
 """Whether there is anything to do, by what the lake and the source say."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction
 
-from assets import standing
-from assets.standing import Backlog
-from spark_jobs import published
+from spark_jobs import backlog as standing
+from spark_jobs import bronze, failures, published
+from spark_jobs.backlog import Backlog
 from spark_jobs.config import Pipeline, RouteRule, Source
 from spark_jobs.errors import SourceError
+from spark_jobs.failures import noted
+from spark_jobs.lake import Checkpoint
+from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
 from spark_jobs.published import Entry, Target
 from tests.code_location import ORDERS
-from tests.segment_spec import Insert, SegmentSpec
+from tests.fix_cli import Stratalog
+from tests.segment_spec import Commit, Insert, SegmentSpec
 
 OLD, END = Position("mysql-bin.000001", 4), Position("mysql-bin.000001", 500)
 
@@ -128,3 +135,64 @@ def test_a_table_is_rerouted_where_a_downstream_table_has_nothing_of_it(
     routes = (RouteRule.model_validate({"from": "shop.orders", "to": to}),)
     pipeline = a_pipeline(tmp_path).model_copy(update={"routes": routes})
     assert standing._is_rerouted(pipeline, "shop", [entry]) is expected
+
+
+def lake_at_end(folder: Path, *, is_merged: bool = True) -> Pipeline:
+    """A pipeline whose layers hold all of a log of one file, written without Spark."""
+    content = SegmentSpec([ORDERS], [Insert("shop.orders", (1, "a")), Commit()]).to_bytes()
+    (folder / "binlogs").mkdir()
+    (folder / "binlogs" / "mysql-bin.000001").write_bytes(content)
+    pipeline, end = a_pipeline(folder), Position("mysql-bin.000001", len(content))
+    lake = lake_of(pipeline)
+    checkpoint = Checkpoint(end, "b", notes={"begin": "mysql-bin.000001:4"})
+    said = CommitProperties(
+        custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
+    )
+    tables = [lake.silver("shop", "shop", "orders"), *([lake.downstream("shop", "orders")] if is_merged else [])]
+    for path, columns in ((lake.bronze("shop").path, bronze.ARROW), *((one.path, ROWS) for one in tables)):
+        deltalake.write_deltalake(path, columns.empty_table(), commit_properties=said)
+    target = Target(lake.downstream("shop", "orders").path, str(end), 0)
+    entry = replace(WHOLE, position=str(end), merged=str(end), surveyed=str(end), silver_version=0, targets=(target,))
+    rows = pa.Table.from_pylist([asdict(replace(entry, downstream_version=0))], schema=published._SCHEMA)
+    deltalake.write_deltalake(lake.published().path, rows)
+    return pipeline
+
+
+ROWS = pa.schema([("id", pa.int32())])
+
+
+def test_a_run_has_nothing_new_where_every_layer_is_at_the_end(tmp_path: Path) -> None:
+    pipeline = lake_at_end(tmp_path)
+    assert standing.nothing_new(pipeline, "shop") == standing.bronze_position(pipeline, "shop")
+    log = tmp_path / "binlogs" / "mysql-bin.000001"
+    log.rename(log.with_name("mysql-bin.000002"))
+    with pytest.raises(SourceError):
+        standing.nothing_new(pipeline, "shop")
+
+
+def test_a_downstream_table_that_was_moved_away_is_work(tmp_path: Path) -> None:
+    assert standing.nothing_new(lake_at_end(tmp_path, is_merged=False), "shop") is None
+
+
+def test_new_log_is_work(tmp_path: Path) -> None:
+    pipeline = lake_at_end(tmp_path)
+    log = tmp_path / "binlogs" / "mysql-bin.000001"
+    log.with_name("mysql-bin.000002").write_bytes(log.read_bytes())
+    assert standing.nothing_new(pipeline, "shop") is None
+
+
+def test_an_idle_run_starts_no_spark(tmp_path: Path, stratalog: Stratalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.cli.group.spark_of", lambda _: pytest.fail("Spark is started"))
+    pipeline = lake_at_end(tmp_path)
+    pipeline.path.write_text("lake: ./lake\nsources:\n  shop: {files: ./binlogs}\n")
+    with pytest.raises(SourceError), noted(pipeline.path, "shop", is_last=True):
+        raise SourceError("shop: away")
+    ran = stratalog("run", "-c", pipeline.path)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        f"shop: bronze is at {standing.bronze_position(pipeline, 'shop')}; nothing new",
+        "shop: silver and downstream have nothing new",
+    ]
+    assert failures.read(pipeline.path) == {}, "the run went well"
+    pipeline.path.write_text("lake: ./lake\nsources:\n  shop: {files: ./binlogs}\ntables: ['shopp.*']\n")
+    assert "none of the 1 table of the log is in scope (tables: shopp.*); " in stratalog("run", "-c", pipeline.path).err

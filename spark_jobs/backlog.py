@@ -3,6 +3,7 @@
 Put here: reading positions and judging whether there is anything to do. Not here: doing it.
 """
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from spark_jobs.position import Position
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.lake import Head, Table
     from spark_jobs.published import Entry
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 """Heads read side by side: on an object store each is a request or two."""
@@ -90,6 +93,28 @@ def settled(pipeline: Pipeline, source: str) -> bool:
     return holds and _untouched(pipeline, source, wanted)
 
 
+def nothing_new(pipeline: Pipeline, source: str) -> Position | None:
+    """The end of a source's log, where a run would find nothing to do; None where it would, or has to look itself.
+
+    A run looks itself where a schema dump may have been replaced, and where sources share keys: it moves their clock.
+    Warns, as a run does, where the source has too little log left. Raises SourceError, LakeError.
+    """
+    from spark_jobs.margin import margin
+    from spark_jobs.pipeline import endpoints_of
+
+    if pipeline.sources[source].schema_dump or pipeline.routing.shares(source):
+        return None
+    ahead = backlog(pipeline, source)
+    bronze = ahead.bronze
+    if bronze is None or bronze != ahead.end or ahead.left_behind or not settled(pipeline, source):
+        return None
+    left = endpoints_of(pipeline, source).first(lambda one: margin(one, one.log(), bronze), proves=False)
+    shortage = left.shortage(pipeline.retention)
+    if shortage:
+        log.warning("%s: %s", source, shortage)
+    return ahead.end
+
+
 def heads(tables: "list[Table]") -> "list[Head | None]":
     """The heads of tables, in their order."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -105,10 +130,16 @@ def _is_rerouted(pipeline: Pipeline, source: str, entries: "list[Entry]") -> boo
 
 
 def _untouched(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
-    """Whether silver is as it was published; windows done again outside Dagster are still to be merged."""
+    """Whether silver is as it was published, and every downstream table there.
+
+    Windows that were done again outside Dagster are still to be merged; a table that was moved away is written again.
+    """
     from spark_jobs.pipeline import lake_of
 
     lake = lake_of(pipeline)
     kept = [entry for entry in entries if entry.silver_version is not None]
     found = heads([lake.silver(source, *entry.name) for entry in kept])
-    return [head.version if head else None for head in found] == [entry.silver_version for entry in kept]
+    if [head.version if head else None for head in found] != [entry.silver_version for entry in kept]:
+        return False
+    into = sorted({to.name for entry in kept for to in entry.into if to.version is not None})
+    return None not in heads([lake.downstream(*name) for name in into])
