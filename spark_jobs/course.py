@@ -46,7 +46,8 @@ from spark_jobs.schema.alter import (
     operations,
     target,
 )
-from spark_jobs.schema.declared import Fill, require_plain, words_of
+from spark_jobs.schema.declared import require_plain, words_of
+from spark_jobs.schema.default_values import Fill
 from spark_jobs.schema.definitions import (
     PRIMARY,
     Told,

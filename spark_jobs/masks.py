@@ -14,7 +14,7 @@ from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
 from spark_jobs.filters import ColumnRule, Mask
 from spark_jobs.lake import identifier, quoted
-from spark_jobs.schema.declared import Fill
+from spark_jobs.schema.default_values import Fill
 
 SALT = "_salt"
 """The column that holds the salt on the way."""

@@ -36,7 +36,7 @@ from spark_jobs.published import Entry, Target
 from spark_jobs.redaction import Redaction
 from spark_jobs.remedies import advised
 from spark_jobs.routes import Destination, Name
-from spark_jobs.schema.declared import on_server_default
+from spark_jobs.schema.default_values import on_server_default
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema_history import by_history, follow, named, reading_of
 from spark_jobs.session import session_over

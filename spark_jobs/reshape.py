@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake import ALTERING, Checkpoint, Head, Table, identifier, new_batch
-from spark_jobs.schema.declared import Fill
+from spark_jobs.schema.default_values import Fill
 from spark_jobs.silver import raw_sql, raw_with
 
 _UPDATE = "UPDATE "

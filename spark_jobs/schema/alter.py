@@ -14,7 +14,8 @@ from typing import Any
 
 from spark_jobs.binlog import Column, Moment, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
-from spark_jobs.schema.declared import Declared, Fill, Word, converted, declared, fill_of, with_default, words_of
+from spark_jobs.schema.declared import Declared, Word, converted, declared, words_of
+from spark_jobs.schema.default_values import Fill, fill_of, with_default
 from spark_jobs.schema.definitions import PRIMARY
 
 FIRST = ""

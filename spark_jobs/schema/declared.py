@@ -6,11 +6,9 @@ Put here: reading one column's definition. Not here: what a statement does with 
 information_schema and TABLE_MAP describe them (definitions.py, binlog/table.py).
 """
 
-import datetime as dt
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -18,12 +16,10 @@ import sqlglot
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
-from spark_jobs.binlog import Column, Moment, Session
+from spark_jobs.binlog import Column, Session
 from spark_jobs.binlog.types.charset_tables import COLLATIONS
 from spark_jobs.binlog.types.charsets import BINARY, UTF8, charset_of, width_of
 from spark_jobs.errors import Unsupported
-from spark_jobs.lake import quoted
-from spark_jobs.schema import moments
 from spark_jobs.schema.definitions import COMPRESSED, column_of_row
 
 
@@ -88,7 +84,7 @@ class Declared:
     none, and its length in characters. default: the words of its default, None where it has none. why_unknown: what
     makes the values of older rows unknown. in_key, is_unique: it is declared the primary key, or UNIQUE. is_open: it is
     a TIMESTAMP without NULL, NOT NULL or a default; whether NULL is one of its values depends on
-    explicit_defaults_for_timestamp.
+    explicit_defaults_for_timestamp. measure: digits and scale of a FLOAT or DOUBLE that is rounded to these.
     """
 
     column: Column
@@ -98,6 +94,7 @@ class Declared:
     is_unique: bool = False
     is_computed: bool = False
     is_open: bool = False
+    measure: tuple[int, int] | None = None
 
 
 _SYNONYMS = {
@@ -144,7 +141,13 @@ def declared(name: str, words: Sequence[Word], charset: str | None = None) -> De
         rest.is_unique,
         is_computed=rest.is_computed,
         is_open=is_open,
+        measure=_measure(kind, arguments),
     )
+
+
+def _measure(kind: str, arguments: Sequence[Word]) -> tuple[int, int] | None:
+    numbers = [int(word.text) for word in arguments if word.kind == "number"]
+    return (numbers[0], numbers[1]) if kind in ("float", "double") and len(numbers) > 1 else None
 
 
 def _kind_of(words: Sequence[Word]) -> tuple[str, int]:
@@ -417,261 +420,3 @@ def _blob_for(length: int) -> int:
 
 def _label(label: str) -> str:
     return "'" + label.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A constant: its text, and its kind as in Word."""
-
-    text: str
-    kind: str
-
-    @property
-    def number(self) -> Decimal:
-        """Raises Unsupported for what is no number."""
-        try:
-            if self.kind in ("bits", "hex"):
-                return Decimal(int(self.text, 2 if self.kind == "bits" else 16))
-            return Decimal({"TRUE": "1", "FALSE": "0"}.get(self.text.upper(), self.text))
-        except ArithmeticError:
-            raise Unsupported(f"{self.text!r} is no number") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Fill:
-    """What rows that were there have in a new column: an SQL literal of its type in the lake.
-
-    exact: of what the type does not hold, which is NULL there, the text that ``_raw`` has of it.
-    """
-
-    sql: str
-    exact: str | None = None
-
-
-def fill_of(one: Declared, moment: Moment | None = None) -> Fill | None:
-    """What rows that were there before the column get; None for NULL.
-
-    moment: when the statement that adds it was begun, where that is known. Raises Unsupported where only the server
-    knows it.
-    """
-    if one.why_unknown:
-        raise Unsupported(
-            f"what rows written before column {one.column.name} have in it is not in the log: {one.why_unknown}"
-        )
-    words = one.default or ()
-    if len(words) == 1 and words[0].among("NULL"):
-        words = ()
-    if not words and one.column.nullable:
-        return None
-    try:
-        if moment and (times := _timed(one.column, words, moment)):
-            return Fill(times)
-        given = _given(words) if words else None
-        zero = _zero_date(one.column, given)
-        return Fill("NULL", zero) if zero else Fill(_literal(one.column, given))
-    except Unsupported as error:
-        shown = " ".join(word.text for word in words) or "none"
-        raise Unsupported(
-            f"what rows written before column {one.column.name} have in it is not in the log "
-            f"(its default: {shown}): {error}"
-        ) from None
-
-
-def with_default(one: Declared) -> Column:
-    """The column, with what a row has in it whose INSERT gives no value, as far as the definition tells."""
-    if one.is_open or one.why_unknown:
-        return replace(one.column, default=None, computed=one.is_computed)
-    try:
-        fill = fill_of(one)
-    except Unsupported:  # whoever meets a row without a value says that its default is not known
-        return replace(one.column, default=None, computed=False)
-    if fill is not None and fill.exact is not None:
-        return replace(one.column, default=None, computed=False)
-    return replace(one.column, default="NULL" if fill is None else fill.sql, computed=False)
-
-
-def on_server_default(column: Column, row: dict[str, Any], is_mariadb: bool) -> Column:
-    """The column with its default, by its row of information_schema.COLUMNS: fallback (COLUMN_DEFAULT) and extra.
-
-    MariaDB writes COLUMN_DEFAULT as SQL ("Information Schema COLUMNS Table"), MySQL the bare text of a constant; of an
-    expression EXTRA says DEFAULT_GENERATED, and before MySQL 8.0 there is only CURRENT_TIMESTAMP.
-    """
-    extra, text = (row["extra"] or "").upper(), row["fallback"]
-    if any(word in extra for word in ("VIRTUAL", "STORED", "PERSISTENT")):
-        return replace(column, default=None, computed=True)
-    is_moment = column.type_code in (17, 18) and (text or "").upper().startswith("CURRENT_TIMESTAMP")
-    is_bytes = text is not None and column.charset == 63  # MySQL prints them in a way of each version
-    if "AUTO_INCREMENT" in extra or "DEFAULT_GENERATED" in extra or is_moment or is_bytes:
-        return replace(column, default=None, computed=False)
-    if text is None:
-        words: tuple[Word, ...] = ()
-    elif is_mariadb or column.type_code == _BIT:
-        words = tuple(words_of(text))
-    else:
-        words = (Word(text, "string"),)
-    return with_default(Declared(column, words or None))
-
-
-_BIT = 16
-
-
-def _timed(column: Column, words: tuple[Word, ...], moment: Moment) -> str | None:
-    """A time that depends on when the statement was begun, or on its time zone; None where it is none such."""
-    if words and words[0].among(*_NOW) and column.type_code in (_TIMESTAMP, _DATETIME):
-        digits = sum(int(word.text) for word in words[1:] if word.text.isdigit())
-        at = moments.now(moment, min(digits, column.meta))
-        if column.type_code == _DATETIME:
-            return f"'{moments.local(at, moment.zone).isoformat(' ')}'"
-    elif words and column.type_code == _TIMESTAMP and not _ZERO_DATE.fullmatch(words[-1].text):
-        shown = _moment(column, _given(words)).strip("'")
-        at = moments.instant(dt.datetime.fromisoformat(shown), moment.zone)
-    else:
-        return None
-    return f"TIMESTAMP'{at.replace(tzinfo=None).isoformat(' ')}Z'"
-
-
-_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
-
-
-def _given(words: tuple[Word, ...]) -> _Given:
-    sign = "".join(word.text for word in words[:-1])
-    last = words[-1]
-    is_constant = last.kind in ("string", "number", "bits", "hex") or last.among("TRUE", "FALSE")
-    if not is_constant or sign not in ("", "-", "+") or (sign and last.kind != "number"):
-        raise Unsupported("it is no constant")
-    return _Given(sign + last.text, last.kind)
-
-
-def _literal(column: Column, given: _Given | None) -> str:
-    """``given``: None for the value that the server takes where a column has none and may not be NULL."""
-    kind = next((found for codes, found in _FILLS if column.type_code in codes), None)
-    if kind is None:
-        raise Unsupported(f"no constant of type {column.sql_type} is known here")
-    return kind(column, given)
-
-
-def _zero_date(column: Column, given: _Given | None) -> str | None:
-    """The text of a date of zeros, where that is the constant; None for another one.
-
-    It is what DATE and DATETIME have without a default (MySQL manual, "Data Type Default Values"); what TIMESTAMP has
-    then depends on explicit_defaults_for_timestamp.
-    """
-    if column.type_code not in _DATES or (given is None and column.type_code == _TIMESTAMP):
-        return None
-    if given is not None and not _ZERO_DATE.fullmatch(given.text):
-        return None
-    if column.type_code == _DATE:
-        return "0000-00-00"
-    return "0000-00-00 00:00:00" + (f".{'0' * column.meta}" if column.meta else "")
-
-
-_DATE, _TIMESTAMP, _DATETIME = 10, 17, 18
-_DATES = (_DATE, _TIMESTAMP, _DATETIME)
-_ZERO_DATE = re.compile(r"0+|0000-00-00( 00:00:00(\.0+)?)?")
-
-
-def _integer(_: Column, given: _Given | None) -> str:
-    value = given.number if given else Decimal(0)
-    if value != value.to_integral_value():
-        raise Unsupported("it is rounded")
-    return str(int(value))
-
-
-def _decimal(column: Column, given: _Given | None) -> str:
-    value = given.number if given else Decimal(0)
-    scale = column.meta & 255
-    if value != value.quantize(Decimal(1).scaleb(-scale)):
-        raise Unsupported("it is rounded")
-    return f"'{value:.{scale}f}'"
-
-
-def _real(_: Column, given: _Given | None) -> str:
-    return f"'{given.number if given else 0}'"
-
-
-def _year(_: Column, given: _Given | None) -> str:
-    value = int(given.number) if given else 0
-    if value and not 1901 <= value <= 2155:
-        raise Unsupported("it is no year of four digits")
-    return str(value)
-
-
-def _text(column: Column, given: _Given | None) -> str:
-    if column.charset == 63:
-        return _bytes(column, given)
-    text = _plain_text(given)
-    return quoted(text.rstrip(" ") if column.type_code == 254 else text)
-
-
-def _plain_text(given: _Given | None) -> str:
-    if given and given.kind not in ("string", "number"):
-        raise Unsupported("its bytes are text only by a character set")
-    if given and given.kind == "number" and not given.text.isdigit():
-        raise Unsupported("it is a number for a text")
-    return given.text if given else ""
-
-
-def _bytes(column: Column, given: _Given | None) -> str:
-    if given and given.kind == "hex":
-        wire = bytes.fromhex(given.text.zfill((len(given.text) + 1) // 2 * 2))
-    else:
-        text = _plain_text(given)
-        if not text.isascii():
-            raise Unsupported("its bytes depend on the session's character set")
-        wire = text.encode()
-    if column.type_code == 254:
-        wire = wire.ljust(column.meta, b"\0")
-    return f"X'{wire.hex()}'"
-
-
-def _enum(column: Column, given: _Given | None) -> str:
-    labels = column.labels or ()
-    if given is None:
-        return quoted(labels[0])
-    found = [label for label in labels if label == _plain_text(given)]
-    if given.kind != "string" or not found:
-        raise Unsupported("it is none of the labels as they are written")
-    return quoted(found[0])
-
-
-def _set(column: Column, given: _Given | None) -> str:
-    wanted = set(_plain_text(given).split(",")) - {""}
-    if given and (given.kind != "string" or not wanted <= set(column.labels or ())):
-        raise Unsupported("it is none of the labels as they are written")
-    return quoted(",".join(label for label in column.labels or () if label in wanted))
-
-
-def _moment(column: Column, given: _Given | None) -> str:
-    """DATE and DATETIME, and what stands there for a TIMESTAMP, in the session's time zone."""
-    pattern = r"\d{4}-\d\d-\d\d" + ("" if column.type_code == _DATE else r"( \d\d:\d\d:\d\d(?P<digits>\.\d{1,6})?)?")
-    found = re.fullmatch(pattern, given.text) if given and given.kind == "string" else None
-    digits = found and found.groupdict().get("digits")
-    if not found or given is None or (digits and len(digits) - 1 > column.meta):
-        raise Unsupported("it is no date and time as they are written in full")
-    try:
-        moment = dt.datetime.fromisoformat(given.text)
-    except ValueError:
-        raise Unsupported("it is no date of the calendar") from None
-    return f"'{moment.isoformat(' ')}'" if column.type_code != _DATE else f"'{moment.date()}'"
-
-
-def _time(column: Column, given: _Given | None) -> str:
-    text = given.text if given else "00:00:00"
-    found = re.fullmatch(r"-?\d{2,3}:[0-5]\d:[0-5]\d(\.\d{1,6})?", text)
-    if not found or (found[1] and len(found[1]) - 1 > column.meta):
-        raise Unsupported("it is no time as it is written in full")
-    whole, _, fraction = text.partition(".")
-    return quoted(whole + (f".{fraction.ljust(column.meta, '0')}" if column.meta else ""))
-
-
-_FILLS: tuple[tuple[set[int], Callable[[Column, _Given | None], str]], ...] = (
-    ({1, 2, 3, 8, 9, 16}, _integer),
-    ({246}, _decimal),
-    ({4, 5}, _real),
-    ({13}, _year),
-    ({15, 252, 254}, _text),
-    ({247}, _enum),
-    ({248}, _set),
-    ({10, 18}, _moment),
-    ({19}, _time),
-)

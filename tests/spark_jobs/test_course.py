@@ -27,7 +27,7 @@ from spark_jobs.kept import KEPT, Kept
 from spark_jobs.lake import Table
 from spark_jobs.position import Position, Range
 from spark_jobs.rules import Scope
-from spark_jobs.schema.declared import Fill
+from spark_jobs.schema.default_values import Fill
 from spark_jobs.schema.definitions import Told, numbered
 from spark_jobs.schema.statements import judge
 from spark_jobs.survey import Said, Seen, Survey

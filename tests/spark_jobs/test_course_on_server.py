@@ -30,7 +30,7 @@ from spark_jobs.binlog import (
 )
 from spark_jobs.course import Content, Rows, Rules, Step, Turn, course, held, origins_of
 from spark_jobs.position import Position, Range
-from spark_jobs.schema.declared import Fill
+from spark_jobs.schema.default_values import Fill
 from spark_jobs.schema.statements import Effect, judge
 from spark_jobs.survey import Said, Seen, Survey
 from tests.ddl_stream import stream_for

@@ -6,7 +6,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.filters import ColumnRule, Mask
 from spark_jobs.masks import fills_seen, missing, origins_seen, shape
 from spark_jobs.rules import Scope
-from spark_jobs.schema.declared import Fill
+from spark_jobs.schema.default_values import Fill
 
 HASH = Mask("hash", salt="pepper")
 TABLE = TableDefinition(

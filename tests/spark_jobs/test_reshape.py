@@ -12,7 +12,7 @@ from spark_jobs.errors import LostRace, TableStopped
 from spark_jobs.lake import ALTERING, Checkpoint, Head, Lake, Table, new_batch
 from spark_jobs.position import Position
 from spark_jobs.reshape import carry_out, steps
-from spark_jobs.schema.declared import Fill
+from spark_jobs.schema.default_values import Fill
 
 AT = Position("b.000001", 4)
 

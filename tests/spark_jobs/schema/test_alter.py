@@ -3,7 +3,7 @@ import pytest
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
 from spark_jobs.schema.alter import DropIndex, created, dropped, index_dropped, moved, operations, target
-from spark_jobs.schema.declared import Fill
+from spark_jobs.schema.default_values import Fill
 
 NAME = TableName("shop", "t")
 BEFORE = TableDefinition(NAME, (Column("id", 3, nullable=False), Column("a", 3), Column("b", 8)), (0,))

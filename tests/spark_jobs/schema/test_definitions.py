@@ -12,7 +12,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.position import Position
 from spark_jobs.schema import definitions
 from spark_jobs.schema.alter import created
-from spark_jobs.schema.declared import on_server_default
+from spark_jobs.schema.default_values import on_server_default
 from spark_jobs.schema.definitions import (
     Told,
     ask,
