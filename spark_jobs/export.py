@@ -5,16 +5,18 @@ Put here: putting slices together again, and proving that none is missing. Not h
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import bronze
+from spark_jobs.binlog.framing import TableMaps, open_slice
 from spark_jobs.bronze import HeldFile
-from spark_jobs.errors import LakeError, SourceError, about
+from spark_jobs.errors import DecodeError, LakeError, SourceError, about
 from spark_jobs.lake import Checkpoint, Lake, Table
 from spark_jobs.stretches import NOTE, Stretch, stretches
 
@@ -39,7 +41,7 @@ class Exported:
 def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterator[Exported]:
     """Writes every file that bronze holds into a folder.
 
-    Raises LakeError on a hole, SourceError where files are in the way.
+    Raises LakeError on a hole or a damaged event, SourceError where files are in the way.
     """
     table = lake.bronze(source)
     head = table.head()
@@ -74,13 +76,7 @@ def _written(
         path = folder / (name if is_whole else f"{name}.from-{start}")
         log.info("%s: writing %s, %d bytes", held.file, path, stop - start)
         mine = slices.where(f"start >= {start} AND start < {stop}")
-        try:
-            with path.open("xb") as out:
-                _copy(mine.select("start", "stop", "payload").orderBy("start"), held.file, start, out)
-        except FileExistsError as error:
-            raise SourceError(f"{path} is there already; export into an empty folder") from error
-        except OSError as error:
-            raise SourceError(f"{path}: cannot be written: {error.strerror}") from error
+        _write(mine, held.file, start, path)
         partial = None if is_whole else _partial(start, stop, held, stretch)
         yield Exported(path, start, stop - start, partial, bronze.redacted(mine))
 
@@ -105,13 +101,48 @@ def _slices(spark: SparkSession, table: Table, version: int, held: HeldFile) -> 
     return slices.where((F.col("stretch") == held.stretch) & (F.col("number") == held.place[1]))
 
 
+def _write(slices: DataFrame, file: str, start: int, path: Path) -> None:
+    """Writes a file under a temporary name, and renames it once all its events are whole and right.
+
+    Raises SourceError, LakeError; no file is left then.
+    """
+    if path.exists():
+        raise SourceError(f"{path} is there already; export into an empty folder")
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        with unfinished.open("wb") as out:
+            _copy(slices.select(*_COLUMNS).orderBy("start"), file, start, out)
+        unfinished.rename(path)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):  # a folder that cannot be written to, as the error says
+            unfinished.unlink(missing_ok=True)
+
+
+_COLUMNS = ("start", "stop", "payload", "context", "transaction_start")
+
+
 def _copy(slices: DataFrame, file: str, start: int, out: BinaryIO) -> None:
     at = start
     for row in slices.toLocalIterator(prefetchPartitions=True):
         if row["start"] != at or len(row["payload"]) != row["stop"] - row["start"]:
             raise LakeError(f"{file}:{at}: bronze goes on at {row['start']}; its slices do not touch")
+        _require_right(file, row)
         out.write(row["payload"])
         at = row["stop"]
+
+
+def _require_right(file: str, row: Row) -> None:
+    """Raises LakeError, with file and offset, where a slice is not of whole events with right checksums."""
+    payload, context = bytes(row["payload"]), row["context"] and bytes(row["context"])
+    try:
+        open_slice(file, row["start"], context, payload, TableMaps(), transaction_start=row["transaction_start"])
+    except DecodeError as error:
+        raise LakeError(
+            f"{error}; bronze has been damaged since it was written, and the file was not exported: restore the lake "
+            "from a backup, or take the file from the server or an archive"
+        ) from error
 
 
 def _make(folder: Path) -> None:

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,3 +72,22 @@ def test_files_come_back_byte_for_byte_and_holes_are_refused(spark: SparkSession
     with pytest.raises(LakeError) as holed:
         list(export(spark, whole, "shop", tmp_path / "again"))
     assert str(holed.value) == f"shop: b.999999: bronze holds {missing} bytes of [0, {len(CONTENT)}); it has a hole"
+
+
+@pytest.mark.spark
+def test_a_damaged_event_is_named_and_no_file_is_left(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
+    whole = Lake(str(lake))
+    table = whole.bronze("shop")
+    head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
+    found = bronze_rows("b.000001", CONTENT, target=1).to_pylist()
+    at = next(number for number, row in enumerate(found) if row["kind"] == "rows" and row["start"] > 4)
+    damaged = bytearray(found[at]["payload"])
+    damaged[-6] ^= 1
+    found[at]["payload"] = bytes(damaged)
+    rows = spark.createDataFrame(pa.Table.from_pylist(found, schema=bronze.ARROW))
+    table.append(rows, head, Checkpoint(Position("b.000001", len(CONTENT)), new_batch()))
+
+    with pytest.raises(LakeError) as refused:
+        list(export(spark, whole, "shop", tmp_path / "out"))
+    assert re.match(r"shop: b\.000001:\d+: .*CRC32.*bronze has been damaged", str(refused.value))
+    assert list((tmp_path / "out").iterdir()) == []
