@@ -61,6 +61,7 @@ from spark_jobs.schema.definitions import (
     with_names,
     without_defaults,
 )
+from spark_jobs.schema.labels import with_known_labels, with_labels, without_labels
 from spark_jobs.schema.renames import like, may_rename, renamed
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema.tracking import lacks
@@ -392,6 +393,7 @@ class _Course:
         logged = self._logged(parts)
         told = self._told(logged)
         self._require_still_unnamed(parts[0])
+        self._label_standing()
         for at, part in enumerate(parts):
             self.told = told if told and (told.why or part.start <= told.at <= part.stop) else None
             self.later = told if told and told.at > part.stop else None
@@ -428,6 +430,16 @@ class _Course:
         told = self.rules.by_history(self.name, self.whole.start)
         if told and told.definition and not told.why and told.at <= first.stop:
             raise self._named_by_now(told.by)
+
+    def _label_standing(self) -> None:
+        """Labels that an earlier version did not take from statements and servers: the lake has their numbers."""
+        known = self.standing.definition
+        if known is None or known.numbered or not without_labels(known):
+            return
+        told = self.rules.by_history(self.name, self.whole.start)
+        if told is None or told.definition is None or told.why:
+            return
+        self.standing = replace(self.standing, definition=with_known_labels(known, told.definition))
 
     def _require_unruled(self) -> None:
         """Raises TableStopped where rules are about the table, which may go by names."""
@@ -815,7 +827,8 @@ class _Course:
         until: up to where the rows lie that have the definition, or the statement that leads to it.
         by_server: a server tells the defaults, which no log does, behind the last statement about the table.
         """
-        told = self._named(logged, known, until, is_last=is_last)
+        told = self._named(with_labels(logged, known), known, until, is_last=is_last)
+        told = self._labelled(told, until)
         found = with_defaults(without_defaults(told), known)
         found = with_defaults(found, told) if by_server else found
         is_bag = known is not None and known.key == () and not is_new
@@ -823,6 +836,24 @@ class _Course:
             return replace(found, key=(), index=None)
         is_named = known is not None and found.index is None and known.key == found.key
         return replace(found, index=known.index) if known and is_named else found
+
+    def _labelled(self, told: TableDefinition, until: Position) -> TableDefinition:
+        """With labels whose character set the log does not name. Raises TableStopped where nothing tells them."""
+        if not any(column.label_bytes for column in told.columns):
+            return told
+        found = self.rules.by_history(self.name, until)
+        if found and not found.why:
+            told = with_labels(told, found.definition)
+        rule = self.rules.filters.of(self.name.schema, self.name.table).columns
+        open_ = [name for name in without_labels(told) if rule is None or not rule.is_left_out(name)]
+        if open_ and not told.numbered:
+            raise TableStopped(
+                f"{self.name}: column {open_[0]}: the log has its labels without a character set that is known "
+                "(MySQL before 8.0.17 names none), and neither a statement nor a server tells them as they were up to "
+                f"{until}; run again to ask the server, or name a schema dump (schema_dump: of a source of files), or "
+                "leave the column out (columns:)"
+            )
+        return told
 
     def _is_kept_bag(self, until: Position) -> bool:
         """Whether silver has the rows up to a place, or the last of them, as a bag's, whatever the log says."""

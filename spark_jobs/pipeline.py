@@ -37,6 +37,7 @@ from spark_jobs.redaction import Redaction
 from spark_jobs.remedies import advised
 from spark_jobs.routes import Destination, Name
 from spark_jobs.schema.default_values import on_server_default
+from spark_jobs.schema.labels import without_labels
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema_history import by_history, follow, named, reading_of
 from spark_jobs.session import session_over
@@ -389,6 +390,7 @@ class Planner:
             why_not = why_not_anew(self.pipeline, self.source, name)
             rules = replace(rules, base=partial(own_base, table, standing), why_not=why_not)
             content, ended = reached(found, name, whole, standing, rules)
+        self._warn_of_numbers(name, standing, content.standing)
         whole = Range(since, ended.at) if ended else whole
         if not content.steps and not is_anew:
             return None
@@ -397,6 +399,17 @@ class Planner:
         work = Work(self.source, name, window, content.steps, table, head, content.size, filters, carried=carried)
         why = f"{self.source}: {name}: {ended.why.removeprefix(f'{name}: ')}" if ended else None
         return replace(work, reset=resets if is_anew else 0, standing=content.standing, ended=why)
+
+    def _warn_of_numbers(self, name: TableName, before: Standing | None, after: Standing) -> None:
+        """Of columns that have numbers in the lake: earlier versions took labels in the log alone."""
+        if before is None or before.definition is None or after.definition is None or after.is_numbered:
+            return
+        for column in set(without_labels(before.definition)) - set(without_labels(after.definition)):
+            log.warning(
+                "%s: %s: column %s has labels from here on, and their numbers in rows that are in the lake already; "
+                "replay these (stratalog backfill --source %s --table %s) or rebuild the table (stratalog reset)",
+                *(self.source, name, column, self.source, name),
+            )
 
     def _overtaken(self, found: str) -> LakeError:
         """The error of a run that finds tables ahead of the log that it took for bronze's end."""

@@ -22,7 +22,7 @@ from spark_jobs.binlog.plain_rows import RowEvents, merged, plain, rows_in
 from spark_jobs.binlog.redaction import refuse_blanked
 from spark_jobs.binlog.table import Column, TableDefinition, parse_table_map, same_layout
 from spark_jobs.binlog.types.base import BadValue, Numbers
-from spark_jobs.binlog.types.charsets import charset_of
+from spark_jobs.binlog.types.charsets import are_labels, charset_of
 from spark_jobs.errors import DecodeError, PartialImage, Truncated, Unsupported
 
 _WRITE_ROWS = 30
@@ -216,11 +216,18 @@ def _differences(known: Column, said: Column) -> Iterator[tuple[str, object, obj
         "name": (known.name, said.name),
         "UNSIGNED": (known.unsigned, said.unsigned),
         "character set": (_charset(known), _charset(said)),
-        "labels": (known.labels, said.labels),
+        "labels": (known.labels, _labels(known, said)),
     }
     for what, (one, other) in pairs.items():
         if one is not None and other is not None and one != other:
             yield what, one, other
+
+
+def _labels(known: Column, said: Column) -> object:
+    """What a TABLE_MAP says of labels: the known ones, where their bytes in it are those."""
+    if said.label_bytes is None or known.labels is None:
+        return said.labels
+    return known.labels if are_labels(said.label_bytes, known.labels, known.charset) else said.label_bytes
 
 
 def _charset(column: Column) -> str | None:

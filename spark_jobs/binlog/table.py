@@ -17,7 +17,7 @@ import pyarrow as pa
 from spark_jobs.binlog.framing import HEADER, FormatDescription, map_name
 from spark_jobs.binlog.types import GEOMETRY_CODE, OLD_TWINS, TYPES, VECTOR_CODE, real_code, type_of
 from spark_jobs.binlog.types.base import ColumnType, Reading
-from spark_jobs.binlog.types.charsets import ALIKE, charset_of, text_of
+from spark_jobs.binlog.types.charsets import ALIKE, BINARY, charset_of, text_of
 from spark_jobs.binlog.types.temporal import YEAR
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
 
@@ -58,6 +58,9 @@ class Column:
     """Whether it is a generated column; None: not known. As ``default``."""
     invisible: bool | None = field(default=None, compare=False)
     """Whether SELECT * leaves it out; None: not known. As ``default``."""
+    label_bytes: tuple[bytes, ...] | None = field(default=None, compare=False)
+    """Labels as the log has them, where it names no character set for them (MySQL 8.0.1 to 8.0.16) or one that is not
+    known. ``labels`` has those that are printable ASCII, which text of UCS-2 may look like. Never stored."""
 
     @property
     def type(self) -> ColumnType:
@@ -300,7 +303,9 @@ class _Metadata:
         for ordinal, column in enumerate(self.columns):
             if column.type_code == code:
                 texts = [wire.text() for _ in range(wire.packed())]
-                self.columns[ordinal] = replace(column, labels=_label_texts(texts, column.charset))
+                labels = _label_texts(texts, column.charset)
+                kept = tuple(texts) if column.charset is None or labels is None else None
+                self.columns[ordinal] = replace(column, labels=labels, label_bytes=kept)
 
     def visibility(self, content: bytes) -> None:
         """A bit for each column from the highest bit down, set where it is visible."""
@@ -319,7 +324,7 @@ class _Metadata:
 
 
 def _label_texts(labels: list[bytes], collation: int | None) -> tuple[str, ...] | None:
-    """None where the text cannot be told: then values are their numbers, unless a definition has the labels.
+    """None where the text is not known: then values are their numbers, unless a definition has the labels.
 
     MySQL before 8.0.17 does not log the labels' character set; letters that all sets have in one place need none.
     """
@@ -327,8 +332,14 @@ def _label_texts(labels: list[bytes], collation: int | None) -> tuple[str, ...] 
         plain = ALIKE.issuperset(b"".join(labels))
         return tuple(label.decode("ascii") for label in labels) if plain else None
     try:
-        return tuple(text_of(label, charset_of(collation)) for label in labels)
+        charset = charset_of(collation)
     except Unsupported:
+        return None
+    try:
+        return tuple(text_of(label, charset) for label in labels)
+    except UnicodeDecodeError:
+        if charset != BINARY:
+            raise
         return None
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.binlog.types.charsets import charset_of, width_of
 from spark_jobs.schema.definitions import as_logged, is_known
+from spark_jobs.schema.labels import contradicts
 
 _COUNTED = (15, 254)
 """VARCHAR and CHAR: their metadata is a length in bytes."""
@@ -66,8 +67,13 @@ def _between(ours: Column, theirs: Column, by: str) -> Iterator[str]:
         yield f"is followed as {_nullable(ours)}, and {by} declares {_nullable(theirs)}"
     if _is_text(ours) and None not in (ours.charset, theirs.charset) and _charset(ours) != _charset(theirs):
         yield f"is followed in {_charset(ours)}, and {by} declares {_charset(theirs)}"
-    if None not in (ours.labels, theirs.labels) and ours.labels != theirs.labels:
+    are_told = None not in (ours.labels, theirs.labels) and ours.label_bytes is None and theirs.label_bytes is None
+    if are_told and ours.labels != theirs.labels:
         yield f"is followed with the labels {ours.labels}, and {by} declares {theirs.labels}"
+    if contradicts(theirs, ours):
+        yield f"is followed with the labels {ours.labels}, and {by} has the bytes {theirs.label_bytes}"
+    if contradicts(ours, theirs):
+        yield f"is followed with labels of the bytes {ours.label_bytes}, and {by} declares {theirs.labels}"
 
 
 def _is_same_type(ours: Column, theirs: Column) -> bool:

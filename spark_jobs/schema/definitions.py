@@ -19,11 +19,12 @@ from typing import Any
 
 from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, same_layout
 from spark_jobs.binlog.types import DECLARED, EITHER_SIGN
-from spark_jobs.binlog.types.charsets import ALIKE, charset_of, width_of
+from spark_jobs.binlog.types.charsets import charset_of, width_of
 from spark_jobs.errors import NamesUnknown, TableStopped, Unsupported
 from spark_jobs.lake import quoted
 from spark_jobs.position import Position
 from spark_jobs.rules import SYSTEM_SCHEMAS
+from spark_jobs.schema.labels import with_labels
 from spark_jobs.source.server import Server
 
 _FIXED = {
@@ -79,11 +80,12 @@ DefaultOf = Callable[[Column, dict[str, Any], bool], Column]
 def logs_all(variables: Mapping[str, str]) -> bool:
     """Whether a server's log tells of its tables all that is asked of a server otherwise.
 
-    MySQL's does with FULL metadata and FULL row images: others leave out what an INSERT sets to a column's default.
+    MySQL's does with FULL metadata and FULL row images, from 8.0.17 on: others leave out what an INSERT sets to a
+    column's default, earlier versions the character set of labels.
     """
     is_full = variables.get("binlog_row_metadata", "MINIMAL").upper() == "FULL"
     is_whole = variables.get("binlog_row_image", "FULL").upper() == "FULL"
-    return is_full and is_whole and not _is_mariadb(variables)
+    return is_full and is_whole and not _is_mariadb(variables) and not _leaves_label_charsets_out(variables)
 
 
 def ask(
@@ -103,30 +105,15 @@ def _is_mariadb(variables: Mapping[str, str]) -> bool:
 
 
 def on_server(source: Server) -> dict[TableName, TableDefinition]:
-    """Every table as the server declares it now, the system's left out, with no more than its log tells of labels.
-
-    Raises SourceError.
-    """
+    """Every table as the server declares it now, the system's left out. Raises SourceError."""
     with source.connect() as connection:
-        variables = source.variables(connection)
-        found = {one.name: one for one in _from_server(source, connection)}
-    if not _leaves_label_charsets_out(variables):
-        return found
-    return {name: replace(one, columns=tuple(map(_with_plain_labels, one.columns))) for name, one in found.items()}
+        return {one.name: one for one in _from_server(source, connection)}
 
 
 def _leaves_label_charsets_out(variables: Mapping[str, str]) -> bool:
-    """MySQL before 8.0.17 logs labels, and not their character set; where that matters, values are numbers then."""
-    version, is_full = variables.get("version", ""), variables.get("binlog_row_metadata", "").upper() == "FULL"
-    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    is_old = numbers is not None and tuple(map(int, numbers.groups())) < (8, 0, 17)
-    return is_full and is_old and "mariadb" not in version.lower()
-
-
-def _with_plain_labels(column: Column) -> Column:
-    """Without labels where one has a letter that not every character set has in one place."""
-    is_plain = column.labels is None or ALIKE.issuperset(map(ord, "".join(column.labels)))
-    return column if is_plain else replace(column, labels=None)
+    """MySQL before 8.0.17 logs labels, and not their character set."""
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", variables.get("version", ""))
+    return numbers is not None and tuple(map(int, numbers.groups())) < (8, 0, 17)
 
 
 def completed(
@@ -144,7 +131,7 @@ def completed(
         read_at, known = found
         declared = _declared(source, logged, read_at, known, last_change)
         is_same = logged.column_names() == known.column_names() and not (last_change and read_at < last_change)
-        return with_defaults(declared, known) if is_same else declared
+        return with_defaults(with_labels(declared, known), known) if is_same else declared
     missing = f"{source}: {logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
     if found is None:
         raise NamesUnknown(
@@ -360,6 +347,8 @@ def _either(column: Column) -> str | None:
 
 def to_json(definition: TableDefinition) -> str:
     found = asdict(definition)
+    for column in found["columns"]:
+        del column["label_bytes"]
     if not definition.numbered:
         del found["numbered"]
     return json.dumps(found, ensure_ascii=False)

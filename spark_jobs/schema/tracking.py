@@ -39,6 +39,7 @@ from spark_jobs.schema.definitions import (
     with_names,
     without_defaults,
 )
+from spark_jobs.schema.labels import with_labels
 from spark_jobs.schema.renames import like, may_rename, renamed
 from spark_jobs.schema.statements import Effect, Statement
 
@@ -336,8 +337,9 @@ class Tracker:
             return [TableVersion(name, fact.at, "table_map", fact.definition, note=str(error))]
 
     def _by_rows(self, fact: Logged) -> list[TableVersion]:
-        name, logged = fact.definition.name, fact.definition
+        name = fact.definition.name
         known = self._known(name)
+        logged = with_labels(fact.definition, known)
         now = self._now.get(name)
         differs: list[str] = []
         definition = logged

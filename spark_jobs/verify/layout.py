@@ -19,7 +19,7 @@ from spark_jobs.lake import identifier
 from spark_jobs.lake import quoted as spark_text
 from spark_jobs.merge import ADDED
 from spark_jobs.source.chunks import quoted
-from spark_jobs.verify.forms import NUMBER_OF_LABEL, Form, form_of
+from spark_jobs.verify.forms import Form, form_of
 
 _LONG = 65_536
 """Bytes of a value up to which it is read as a whole when its row differs: thousands of rows may."""
@@ -169,7 +169,6 @@ def layout(
     listed: Sequence[Mapping[str, Any]],
     lake: Mapping[str, str],
     key: Sequence[str],
-    numbered: Collection[str] = (),
     unknown: Collection[str] = (),
 ) -> Layout:
     """The layout of a server's table, of its rows of information_schema.COLUMNS in order.
@@ -183,21 +182,17 @@ def layout(
     names = [row["name"] for row in listed]
     if names != there:
         raise TableStopped(f"the server's columns are {', '.join(names)}, the lake's {', '.join(there)}")
-    columns = tuple(
-        _column(row, lake[row["name"]], is_numbered=row["name"] in numbered)
-        for row in listed
-        if row["name"] not in unknown
-    )
+    columns = tuple(_column(row, lake[row["name"]]) for row in listed if row["name"] not in unknown)
     by_name = {column.name: column for column in columns}
     return Layout(
         name.schema, name.table, columns, tuple(by_name[name] for name in key) if set(key) <= by_name.keys() else ()
     )
 
 
-def _column(row: Mapping[str, Any], there: str, *, is_numbered: bool) -> Column:
+def _column(row: Mapping[str, Any], there: str) -> Column:
     name = row["name"]
     try:
-        form = NUMBER_OF_LABEL if is_numbered else form_of(row)
+        form = form_of(row)
     except Unsupported as error:
         raise TableStopped(f"column {name}: {error}") from error
     if not re.fullmatch(form.types, there):

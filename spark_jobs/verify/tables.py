@@ -60,9 +60,6 @@ _COUNTED = 5
 _CHANGED = {1054, 1146}
 """Numbers of a server's errors: unknown column, no such table. The table was altered while it was read."""
 
-_UNLABELLED = ("enum()", "set()")
-"""Types as Column.sql_type has them where labels are unknown."""
-
 EQUAL, DIFFERS, CHANGING, DROPPED, NOT_COMPARED = "equal", "differs", "changing", "dropped", "not compared"
 
 
@@ -290,12 +287,6 @@ def _made(said: Said) -> TableName | None:
         return None
 
 
-def _unlabelled(standing: Standing) -> set[str]:
-    """Columns of labels that the log does not tell."""
-    columns = standing.definition.columns if standing.definition else ()
-    return {str(one.name) for one in columns if one.sql_type in _UNLABELLED}
-
-
 class _Table:
     """One table of a source, as the server, silver and one downstream table have it."""
 
@@ -337,7 +328,7 @@ class _Table:
                 kept = types_of(standing.kept)
                 there = {one: kind for one, kind in self.downstream.columns().items() if one not in kept}
                 self.unknown = self._older(begun(standing.kept))
-                return layout(self.name, listed, there, self._key(), _unlabelled(standing), self.unknown)
+                return layout(self.name, listed, there, self._key(), self.unknown)
             except TableStopped:
                 if not tries_left:
                     raise

@@ -133,11 +133,19 @@ def test_what_no_server_told_names_nothing(tmp_path: Path, version: TableVersion
         named(lake, "shop", UNNAMED, None)
 
 
+class Later(Server):
+    """A server whose log names the character set of labels, by its version."""
+
+    def variables(self, connection: Any) -> dict[str, str]:
+        return super().variables(connection) | {"version": "8.0.17"}
+
+
 @pytest.mark.mysql
 def test_a_server_is_asked_once_or_whenever_its_log_does_not_tell_all(database: Database, tmp_path: Path) -> None:
     server, lake = database.server, Lake(str(tmp_path))
     login: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user}
-    source = Server("shop", MySQL(**login, password=server.password))
+    settings = MySQL(**login, password=server.password)
+    source = Later("shop", settings)
     database.execute("CREATE TABLE t (a INT DEFAULT 5)")
     found = ask_server(lake, source)
     assert found is not None
@@ -147,6 +155,9 @@ def test_a_server_is_asked_once_or_whenever_its_log_does_not_tell_all(database: 
     store(lake, TOLD, asked=str(found.asked.at), completes=False)
     assert ask_server(lake, source) is None
     assert ask_server(lake, Files("shop", tmp_path)) is None
+    without_charsets = ask_server(lake, Server("shop", settings))
+    assert without_charsets is not None
+    assert without_charsets.completes, "before 8.0.17 the log does not name the character set of labels"
     database.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
     try:
         again = ask_server(lake, source)

@@ -8,7 +8,7 @@ Put here: the work on text. Not here: the tables themselves (charset_tables.py, 
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +68,27 @@ def text_of(wire: bytes, charset: str) -> str:
     if bad.any():
         raise UnicodeDecodeError(charset, wire, 0, len(wire), "these bytes are no text of the set")
     return bytes(out).decode()
+
+
+def are_labels(wire: tuple[bytes, ...], labels: tuple[str, ...], collation: int | None) -> bool:
+    """Whether bytes are the given labels, in the collation's character set; without a collation: in any set."""
+    if len(wire) != len(labels):
+        return False
+    if collation is not None:
+        try:
+            return _labels_in(wire, charset_of(collation)) == labels
+        except Unsupported:
+            return False
+    return any(_labels_in(wire, charset) == labels for charset in COLLATIONS)
+
+
+@lru_cache(maxsize=256)
+def _labels_in(wire: tuple[bytes, ...], charset: str) -> tuple[str, ...] | None:
+    """Labels by their bytes in a character set; None where one is no text of it."""
+    try:
+        return tuple(text_of(label, charset) for label in wire)
+    except (UnicodeDecodeError, Unsupported):
+        return None
 
 
 def _converted(convert: _Convert, offsets: Numbers, address: int) -> tuple[Numbers, pa.Buffer, Numbers]:

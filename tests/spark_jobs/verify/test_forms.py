@@ -3,7 +3,7 @@
 import pytest
 
 from spark_jobs.errors import Unsupported
-from spark_jobs.verify.forms import NUMBER_OF_LABEL, form_of
+from spark_jobs.verify.forms import form_of
 
 
 def column(kind: str, declared: str = "", charset: str = "utf8mb4", fraction: int = 0) -> dict[str, object]:
@@ -69,5 +69,9 @@ def test_a_type_that_nobody_knows_is_refused() -> None:
         form_of(column("xmltype"))
 
 
-def test_a_label_that_the_log_does_not_tell_is_its_number() -> None:
-    assert (NUMBER_OF_LABEL.server, NUMBER_OF_LABEL.literal(b"2")) == ("{c} + 0", "2")
+def test_base64_is_equal_whatever_its_line_ends_are_written_like() -> None:
+    same = form_of(column("json")).same
+    printed, escaped = b'{"b": "base64:type15:YWJj\nZGVm"}', b'{"b": "base64:type15:YWJj\\nZGVm"}'
+    assert same(printed, escaped, None)
+    assert not same(printed, b'{"b": "base64:type15:YWJjZGVn"}', None)
+    assert not same(b'{"b": "a\nb"}', b'{"b": "ab"}', None)

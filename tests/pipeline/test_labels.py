@@ -1,0 +1,103 @@
+"""Labels of ENUM and SET on MySQL before 8.0.17, whose log does not name their character set."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from spark_jobs import course
+from spark_jobs.backfill import backfill_source
+from spark_jobs.pipeline import lake_of
+from spark_jobs.position import Range
+from spark_jobs.schema import definitions
+from spark_jobs.verify import verify_source
+from tests.fix_pipeline import SOURCE, Shop, require_same
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+MADE = (
+    """CREATE TABLE t (id INT PRIMARY KEY, e ENUM('grün', 'rot', 'd''q"{source}${x}', '2') CHARACTER SET latin1,
+        s SET('ä', 'u|', '日本') NOT NULL, w ENUM('潮', '[') CHARACTER SET ucs2, p ENUM('on', 'no')
+    ) CHARACTER SET utf8mb4""",
+    """INSERT INTO t VALUES (1, 'grün', 'ä,日本', '潮', 'on'), (2, 'rot', 'u|', '[', 'no'),
+        (3, 'd''q"{source}${x}', '', NULL, NULL), (4, '2', 'ä,u|', '潮', 'on')""",
+    """CREATE TABLE ascii_alike (id INT PRIMARY KEY, w ENUM('潮', '浮') CHARACTER SET ucs2)""",
+    "INSERT INTO ascii_alike VALUES (1, '潮'), (2, '浮')",
+    "SET sql_log_bin = 0",
+    "CREATE TABLE copied LIKE t",
+    "SET sql_log_bin = 1",
+    "INSERT INTO copied SELECT * FROM t",
+)
+LATER = (
+    "ALTER TABLE t ADD COLUMN n INT NOT NULL DEFAULT 7",
+    "UPDATE t SET e = 'rot' WHERE id = 1",
+    "ALTER TABLE t MODIFY e ENUM('grün', 'rot', 'd''q\"{source}${x}', '2', 'wägen')",
+    "INSERT INTO t VALUES (5, 'wägen', 'ä', '[', 'no', 1)",
+    "INSERT INTO ascii_alike VALUES (3, '潮')",
+    "INSERT INTO copied VALUES (9, 'grün', '日本', NULL, 'no')",
+)
+TABLES = ("t", "ascii_alike", "copied")
+
+
+def states(shop: Shop, pipeline: Any) -> dict[str, tuple[str, str | None]]:
+    return {one.table.table: (one.state, one.reason) for one in verify_source(shop.spark, pipeline, SOURCE)}
+
+
+@pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
+def test_labels_whose_character_set_is_not_logged_are_text(
+    shop: Shop, request: pytest.FixtureRequest, metadata: str
+) -> None:
+    shop.execute(f"SET GLOBAL binlog_row_metadata = '{metadata}'")
+    request.addfinalizer(lambda: shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'"))
+    pipeline = shop.pipeline(live=True)
+    shop.execute(*MADE)
+    assert shop.run(pipeline)[1].stopped == {}
+    for table in TABLES:
+        require_same(shop, pipeline, table)
+    shop.execute(*LATER)
+    assert shop.run(pipeline)[1].stopped == {}
+    for table in TABLES:
+        require_same(shop, pipeline, table)
+    assert states(shop, pipeline) == dict.fromkeys(TABLES, ("equal", None))
+
+
+def test_numbers_of_labels_in_an_older_lake_differ_and_a_backfill_corrects_them(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = shop.pipeline(live=True)
+    shop.execute(*MADE)
+    with monkeypatch.context() as older:
+        older.setattr(course, "with_labels", lambda logged, _: logged)
+        older.setattr(definitions, "with_labels", lambda logged, _: logged)
+        older.setattr(course._Course, "_labelled", lambda _self, told, _: told)
+        shop.run(pipeline)
+    assert [row[1] for row in shop.merged(pipeline, "t")] == ["1", "2", "3", "4"]
+    assert states(shop, pipeline)["t"][0] == "differs"
+
+    shop.execute(*LATER)
+    with caplog.at_level(logging.WARNING):
+        assert shop.run(pipeline)[1].stopped == {}
+    assert "t: column e has labels from here on" in caplog.text
+    whole = Range(shop.start, shop.end())
+    outcome = backfill_source(shop.spark, pipeline, SOURCE, whole, lambda _: True)
+    assert outcome.stopped == {}
+    for table in TABLES:
+        require_same(shop, pipeline, table)
+    assert states(shop, pipeline) == dict.fromkeys(TABLES, ("equal", None))
+
+
+def test_labels_that_nothing_tells_stop_their_table_unless_the_column_is_left_out(shop: Shop) -> None:
+    shop.execute(*MADE[:2])
+    shop.execute("FLUSH BINARY LOGS")
+    shop.execute("CREATE TABLE other (id INT PRIMARY KEY)", "INSERT INTO other VALUES (1)")
+    shop.execute("UPDATE t SET id = id + 10")
+    begin = shop.database.execute("SHOW MASTER STATUS")[0][0]
+    pipeline = shop.pipeline()
+    late = pipeline.model_copy(
+        update={"sources": {SOURCE: pipeline.sources[SOURCE].model_copy(update={"start": f"{begin}:4"})}}
+    )
+    stopped = shop.run(late)[1].stopped
+    assert [name.table for name in stopped] == ["t"]
+    (why,) = stopped.values()
+    assert "t: column e: the log has its labels without a character set that is known" in why
+    assert lake_of(late).downstream(shop.database.name, "t").head() is None
