@@ -116,6 +116,20 @@ def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop) ->
     assert by_name["moment"][1] == "0099-01-02 03:04:05.000601"
 
 
+def test_base64_with_line_ends_and_bytes_without_a_character_are_equal(shop: Shop) -> None:
+    shop.execute(
+        "CREATE TABLE odd (id INT PRIMARY KEY, doc JSON, thai VARCHAR(9) CHARACTER SET tis620)",
+        "INSERT INTO odd VALUES (1, JSON_OBJECT('b', CAST(REPEAT('x', 200) AS BINARY)), _tis620 x'ff'),"
+        " (2, JSON_ARRAY('a', CAST(REPEAT('y', 58) AS BINARY), 1.0), _tis620 x'a1ff'), (3, '[]', _tis620 x'a1a2')",
+    )
+    found = verified(shop)["odd"]
+    assert (found.state, *found.lines(values=True)) == ("equal",)
+    damage(shop, "UPDATE {} SET doc = replace(doc, 'eHh4', 'eXh4') WHERE id = 1", "odd")
+    damage(shop, "UPDATE {} SET thai = '?', _raw = NULL WHERE id = 2", "odd")
+    found = verified(shop)["odd"]
+    assert [(one.key["id"], [*one.columns]) for one in found.differences] == [("1", ["doc"]), ("2", ["thai"])]
+
+
 @contextmanager
 def writing(shop: Shop) -> Iterator[None]:
     """Somebody who changes one row all the time, others now and then, and makes and removes rows."""
