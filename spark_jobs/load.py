@@ -600,16 +600,14 @@ def reading_task(selecting: Selecting, parts: Sequence[KeyRange], key: Sequence[
 
 
 def _with_raw(found: Changes, key: Sequence[str], selecting: Selecting) -> pa.RecordBatch:
-    """Raises Unsupported where a key's value cannot be held by its column."""
+    """Raises Unsupported for NULL in the key. A zero date, and bytes that are not text, have their text in ``_raw``."""
     for name in key:
-        if found.after.column(name).null_count:
-            row = pc.index(pc.is_null(found.after.column(name)), True).as_py()
-            said = dict(found.raw[row].as_py() or ()) if found.raw is not None else {}
-            raise Unsupported(
-                f"{selecting.source}: {selecting.definition.name}: column {name}: {said.get(name)} in the primary key "
-                "is no value that the column's type can hold (a zero date, or bytes that are not text); such keys are "
-                "not merged"
-            )
+        for row in pc.indices_nonzero(pc.is_null(found.after.column(name))).to_pylist():
+            texts = dict(found.raw[row].as_py() or ()) if found.raw is not None else {}
+            if name not in texts:
+                raise Unsupported(
+                    f"{selecting.source}: {selecting.definition.name}: column {name} of the key is NULL in a row"
+                )
     raw = found.raw if found.raw is not None else pa.nulls(len(found), pa.map_(pa.string(), pa.string()))
     names = [*found.after.schema.names, "_raw"]
     return pa.RecordBatch.from_arrays([*found.after.columns, raw], names)

@@ -187,3 +187,33 @@ def test_what_cannot_be_loaded_is_refused_by_name(shop: Shop) -> None:
     assert "has no primary key" in done.stopped[TableName(shop.database.name, "bag")]
     with pytest.raises(ConfigError, match=r"the server has no table shop\.gone"):
         load_source(shop.spark, pipeline, SOURCE, tables=["shop.gone"])
+
+
+def test_rows_with_zero_dates_in_their_key_are_loaded_and_changed_like_logged_ones(shop: Shop) -> None:
+    keys = {
+        "days": "day DATE, k INT, v INT, PRIMARY KEY (day, k)",
+        "moments": "day DATETIME(1), k INT, v INT, PRIMARY KEY (k, day)",
+    }
+    written = ("0000-00-00", "2024-00-00", "2024-01-00", "2024-01-02", "0000-00-00")
+    rows = ", ".join(f"('{day}', {k}, 1)" for k, day in enumerate(written))
+    shop.execute("SET SESSION sql_mode = ''")
+    for table, columns in keys.items():
+        shop.execute(f"CREATE TABLE {table} ({columns})", f"INSERT INTO {table} VALUES {rows}")
+    shop.execute("FLUSH BINARY LOGS")
+    late = replace(shop, start=shop.end())
+    for table, columns in keys.items():
+        shop.execute(f"CREATE TABLE logged_{table} ({columns})", f"INSERT INTO logged_{table} VALUES {rows}")
+    pipeline = late.pipeline(live=True)
+    late.run(pipeline)
+    assert load_source(late.spark, pipeline, SOURCE, chunk_rows=2).stopped == {}
+    for table in (*keys, *(f"logged_{table}" for table in keys)):
+        assert require_same(late, pipeline, table) == len(written)
+        shop.execute(
+            f"UPDATE {table} SET v = 2 WHERE k IN (0, 2)",
+            f"DELETE FROM {table} WHERE k = 1",
+            f"UPDATE {table} SET day = '0000-00-00' WHERE k = 3",
+            f"UPDATE {table} SET day = '2024-02-29' WHERE k = 4",
+        )
+    assert late.run(pipeline)[1].stopped == {}
+    for table in (*keys, *(f"logged_{table}" for table in keys)):
+        assert require_same(late, pipeline, table) == len(written) - 1
