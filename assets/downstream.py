@@ -67,18 +67,22 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
             outcome = merging(spark.session(), pipeline, source, compacted) if wanted else None
             done = merged_tables(pipeline, source, outcome) if outcome else {}
         yield from before.events(context, done)
-        yield from check_results(context, lineage.downstream, _stopped(outcome, compacted), set(done))
+        yield from check_results(context, lineage.downstream, _stopped(lineage, outcome, compacted), set(done))
         yield from hand_on(context, MERGED, outcome or compacted)
 
     return merge
 
 
-def _stopped(outcome: "Outcome | None", compacted: "Outcome | None") -> dict[dg.AssetKey, list[str]]:
-    """Why downstream tables stopped here; what stopped a source table before has been said of its silver."""
-    said_before = stopped(compacted)
-    found: dict[dg.AssetKey, list[str]] = {}
+def _stopped(lineage: Lineage, outcome: "Outcome | None", compacted: "Outcome | None") -> dict[dg.AssetKey, list[str]]:
+    """Why downstream tables get no further: since they stopped here, or a source table of theirs did before."""
+    before = stopped(compacted)
+    found = {
+        one.key: reasons
+        for one in lineage.downstream
+        if (reasons := [before[name] for name in sorted(one.origins) if name in before])
+    }
     for (origin, into), why in outcome.stopped_into.items() if outcome else ():
-        if (origin.schema, origin.table) not in said_before:
+        if (origin.schema, origin.table) not in before:
             found.setdefault(downstream_key(into), []).append(why)
     return found
 

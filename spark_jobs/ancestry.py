@@ -16,7 +16,18 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import bronze, silver
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.course import Base, Beginning, ByHistory, Complete, Content, Rules, Standing, first_rows, held
+from spark_jobs.course import (
+    Base,
+    Beginning,
+    ByHistory,
+    Complete,
+    Content,
+    Rules,
+    Standing,
+    first_rows,
+    held,
+    place_of_rows,
+)
 from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
 from spark_jobs.filters import Filters
 from spark_jobs.lake import ALTERING, Lake, Table
@@ -69,8 +80,9 @@ class Ancestry:
         )
         found = Survey({}, ())
         if since < until:
-            slices, found = look(self.spark, self.bronze, self.version, Range(since, until), self.oldest)
-            rules = replace(rules, first=first_rows(slices, self.filters.skipped))
+            slices, found = look(self.spark, self.bronze, self.version, Range(since, until), self.oldest, {since})
+            place = place_of_rows(slices, self.bronze, self.version)
+            rules = replace(rules, first=first_rows(slices, self.filters.skipped), place=place)
         content = held(found, name, Range(since, until), standing, rules)
         return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 

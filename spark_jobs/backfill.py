@@ -627,7 +627,7 @@ def _work(
     if begin < complete_from:
         raise _Begun(begin)
     onward = Range(begin, head.position)
-    slices, seen = look(spark, held.table, held.version, onward, oldest)
+    slices, seen = look(spark, held.table, held.version, onward, oldest, {begin})
     with about(f"{held.source}: {name}"):
         told = schema_history.by_history(lake, held.source)
         numbers = pipeline.on_unnamed == "number" or silver.is_numbered(head)
@@ -662,7 +662,8 @@ def _work(
     if not ranges and again is None:
         log.info("%s: %s: has no row in %s", held.source, name, wanted)
         return None
-    window = Window(held.table, held.version, tuple(ranges), xa=seen.xa)
+    bounds = frozenset(place for one in ranges for place in (one.start, one.stop))
+    window = Window(held.table, held.version, tuple(ranges), xa=seen.xa, cuts=bounds)
     work = Work(held.source, name, window, steps, table, head, content.size, again=again, filters=own)
     standing = content.standing if ranges and ranges[0].start < bronze.begin(held.checkpoint) else None
     return replace(work, is_whole=touched.is_whole, standing=standing)

@@ -20,13 +20,13 @@ from spark_jobs.binlog import (
     Changes,
     Decoder,
     Definitions,
-    FormatDescription,
     Slicer,
     TableDefinition,
     TableName,
     XaStep,
     xa_step,
 )
+from spark_jobs.boundaries import split
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
 from spark_jobs.json_text import NULL, Image, bytes_at, images, instants, pieces_of, text_of
 from spark_jobs.lake import Lake
@@ -413,27 +413,6 @@ def _cut(cells: pa.RecordBatch, within: Range) -> Iterator[pa.RecordBatch]:
 
 def _number(cells: pa.RecordBatch, name: str) -> int:
     return int(cells.column(name)[0].as_py())
-
-
-def split(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The transactions of one slice, the slice itself where it is a part of one.
-
-    Cut as small as it goes; what belongs to a transaction that ends in a later slice comes last, in one.
-    """
-    file, start = (cells.column(name)[0].as_py() for name in ("file", "start"))
-    if _number(cells, "transaction_start") != start or not _number(cells, "transactions"):
-        yield cells
-        return
-    context, payload = cells.column("context")[0].as_py(), cells.column("payload")[0].as_py()
-    head = context[: int.from_bytes(context[9:13], "little")]
-    slicer = Slicer(file, start, FormatDescription.parse(head, f"{file}:{start}"), target=1)
-    for batch in [*slicer.feed(payload), *slicer.finish()]:
-        yield from (batch.slice(at, 1) for at in range(batch.num_rows))
-    if slicer.pending:
-        rest = slicer.complete
-        values = {name: cells.column(name)[0].as_py() for name in cells.schema.names}
-        values |= {"start": rest, "transaction_start": rest, "context": head, "payload": payload[rest - start :]}
-        yield pa.RecordBatch.from_pylist([values], schema=cells.schema)
 
 
 def _held_back(file: str, lines: Iterator[Written]) -> Iterator[Written]:

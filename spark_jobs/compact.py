@@ -14,6 +14,7 @@ Columns are left out and masked behind the reduction in the task, before anythin
 """
 
 import logging
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +32,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs import bronze, images, masks, overlay, reshape, row_filters, silver
 from spark_jobs.binlog import Changes, Decoder, TableDefinition, TableName
-from spark_jobs.course import Base, Content, Rows, Standing, Step, Turn, onwards, origins_of, without
+from spark_jobs.boundaries import cut, transaction_at
+from spark_jobs.course import Base, Content, Ended, Rows, Standing, Step, Turn, onwards, origins_of, without
 from spark_jobs.errors import DecodeError, PartialImage, TableStopped, Unsupported, about
 from spark_jobs.filters import TableFilters
 from spark_jobs.kept import Kept, names_of, types_of
@@ -76,6 +78,8 @@ class Compacted:
     seconds: float = 0.0
     left_out: dict[str, int] = field(default_factory=dict)
     """Changes and statements that rules left out, by rule; ``changes`` does not count them."""
+    stopped: Ended | None = None
+    """Where the table stops, with everything before in silver; None where it goes on."""
 
     @property
     def rows(self) -> int:
@@ -93,6 +97,8 @@ class Window:
     """Where the log begins that bronze holds."""
     xa: Xa = NO_XA
     """The XA transactions that it commits, and perhaps others."""
+    cuts: frozenset[Position] = frozenset()
+    """Where ranges begin or end that may lie inside a slice."""
 
     @property
     def whole(self) -> Range:
@@ -124,8 +130,8 @@ class Work:
     """Where the table is begun anew: which time this is. Its first commit replaces all that silver has of it."""
     standing: Standing | None = None
     """How the table stands behind the steps."""
-    ended: str | None = None
-    """Why the steps end before the log does, with the table stopped there."""
+    ended: Ended | None = None
+    """Where the steps end before the log does, with the table stopped there."""
 
     @property
     def bytes(self) -> int:
@@ -223,29 +229,122 @@ class Work:
 
 
 def compact(spark: SparkSession, work: Work) -> Compacted:
-    """Appends windows to a silver table, and changes it where statements did.
+    """Appends windows to a silver table, and changes it where statements did, up to what stops it.
 
-    Raises TableStopped, DecodeError, LostRace.
+    Raises TableStopped, with its position, where nothing comes before that; LakeError, LostRace.
     """
     began = time.monotonic()
-    done: list[Compacted] = []
-    work = told_of_partial(work)
-    head = work.head
     with about(str(work)):
         work.require_same_shape()
-        if work.reset and not work.steps:
-            done.append(_emptied(spark, work))
-            head = done[-1].head
-        for step in work.steps:
+        run = _Compacting(spark, told_of_partial(work))
+        stopped = run.steps() or work.ended
+        if stopped and not run.done:
+            raise TableStopped(stopped.why, stopped.at) from stopped.error
+    assert run.head is not None
+    total = _total(work, run.head, run.done, time.monotonic() - began)
+    if stopped is None:
+        return total
+    start = work.window.whole.start
+    return replace(total, range=Range(start, max(start, stopped.at)), stopped=stopped)
+
+
+_TRIES = 50
+"""Events that a window's rows are cut at, each before the one that was found first, until the rest can be compacted."""
+
+
+class _Compacting:
+    """The steps of one table on their way into silver."""
+
+    def __init__(self, spark: SparkSession, work: Work) -> None:
+        self.spark = spark
+        self.work = work
+        self.head = work.head
+        self.done: list[Compacted] = []
+
+    def steps(self) -> Ended | None:
+        """Takes all steps; returns where one stops the table, and takes the rows before that."""
+        if self.work.reset and not self.work.steps:
+            self._add(_emptied(self.spark, self.work))
+        for step in self.work.steps:
             try:
-                done.append(_step(spark, work, head, step))
-            except PartialImage:
-                taking, head = taking_partial(spark, work)
-                work = replace(taking, head=work.head) if done else taking  # what a reset replaces is replaced by now
-                done.append(_step(spark, work, head, step))
-            head = done[-1].head
-    assert head is not None
-    return _total(work, head, done, time.monotonic() - began)
+                self._take(step)
+            except (TableStopped, DecodeError) as error:
+                return self._up_to(step, error)
+        return None
+
+    def _add(self, landed: Compacted) -> None:
+        self.done.append(landed)
+        self.head = landed.head
+
+    def _take(self, step: Step) -> None:
+        try:
+            landed = _step(self.spark, self.work, self.head, step)
+        except PartialImage:
+            taking, self.head = taking_partial(self.spark, self.work)
+            # what a reset replaces is replaced by now
+            self.work = replace(taking, head=self.work.head) if self.done else taking
+            landed = _step(self.spark, self.work, self.head, step)
+        self._add(landed)
+
+    def _up_to(self, step: Step, error: TableStopped | DecodeError) -> Ended:
+        """Where a step stops the table: at its statement, or at the first transaction whose rows cannot be taken.
+
+        A window's tasks fail in any order. So its rows are cut before the transaction that an error names, until what
+        is left can be taken: the place does not depend on which task failed first.
+        """
+        start = step.range.start
+        if isinstance(step, Turn):
+            return self._ended(start, error)
+        last = step.range.stop
+        for _ in range(_TRIES):
+            place = self._transaction(Range(start, last), error)
+            if place is None:
+                break
+            last = place
+            self._cut_at(place)
+            try:
+                before = Rows(Range(start, place), step.standing)
+                if start < place and self._has_rows(before.range):
+                    self._take(before)
+            except (TableStopped, DecodeError) as earlier:
+                error = earlier
+                continue
+            return self._ended(place, error)
+        return self._ended(start, error)
+
+    def _ended(self, at: Position, error: TableStopped | DecodeError) -> Ended:
+        log.error("%s: %s", self.work, str(error).removeprefix(f"{self.work}: "))
+        return Ended(at, error)
+
+    def _cut_at(self, place: Position) -> None:
+        window = self.work.window
+        self.work = replace(self.work, window=replace(window, cuts=window.cuts | {place}))
+
+    def _has_rows(self, part: Range) -> bool:
+        slices = _slices(self.spark, self.work.part(part), self.work).select("start").limit(1)
+        return bool(self.work.table.collect(slices))
+
+    def _transaction(self, within: Range, error: TableStopped | DecodeError) -> Position | None:
+        """Where the transaction begins, in a range, that an error's text names an event of; None where it names none.
+
+        Rows of an XA transaction count where that is committed.
+        """
+        text = str(error).removeprefix(f"{self.work}: ")
+        named = [*_COMMITTED.finditer(text), *_PLACE.finditer(text)]
+        for found in named:
+            stretches = range(within.stop.stretch, within.start.stretch - 1, -1)
+            for stretch in [int(found["stretch"])] if found["stretch"] else stretches:
+                place = Position(found["file"], int(found["offset"]), stretch)
+                if within.start <= place < within.stop:
+                    window = self.work.window
+                    begun = transaction_at(window.table, window.version, place)
+                    return max(within.start, begun) if begun else None
+        return None
+
+
+_PLACE = re.compile(r"(?:(?P<stretch>[1-9]\d*)/)?(?P<file>[^\s/:]+\.\d+):(?P<offset>\d+)")
+"""A position in the text of an error: text alone comes back from a task."""
+_COMMITTED = re.compile(rf"of the XA transaction that {_PLACE.pattern} commits")
 
 
 def _step(spark: SparkSession, work: Work, head: Head | None, step: Step) -> Compacted:
@@ -439,7 +538,7 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
         parts.append((_alive(spark, content.base), content.base.columns, 0))
     for at, step in enumerate(content.steps):
         if isinstance(step, Rows):
-            window = replace(own.part(step.range), xa=content.xa)
+            window = replace(own.part(step.range), xa=content.xa, cuts=frozenset([step.range.start]))
             net = net_changes(spark, own, window, step.standing)
             parts.append((net.rows, step.standing.columns, at + 1))
         elif step.carried:
@@ -631,7 +730,7 @@ def _slices(spark: SparkSession, window: Window, work: Work) -> DataFrame:
     """Those with rows of the table, by where their bytes stand; of XA transactions with EFFECT besides."""
     name = work.name
     xa = window.xa.of(name, work.filters.skips)
-    slices = bronze.read_all(spark, window.table, window.version)
+    slices = cut(bronze.read_all(spark, window.table, window.version), window.cuts)
     slices = effective(slices, window.whole, xa if len(xa.held) else NO_XA)
     slices = slices.where((F.col("kind") == "rows") & bronze.holding(name.schema, name.table))
     slices = slices.withColumn("window", _ordinal(window.ranges)).where("window IS NOT NULL")

@@ -6,7 +6,9 @@ Put here: cutting a range at a table's statements, and what definition holds whe
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
+from operator import eq
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -14,6 +16,7 @@ from pyspark.sql import DataFrame
 from spark_jobs import bronze, overlay, silver
 from spark_jobs.binlog import Column, Moment, TableDefinition, TableName, definitions_of, passed_over
 from spark_jobs.binlog.framing import Bytes, view
+from spark_jobs.boundaries import first_transaction
 from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
 from spark_jobs.filters import (
     ALTER_TABLE,
@@ -66,7 +69,7 @@ from spark_jobs.schema.renames import like, may_rename, renamed
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema.tracking import lacks
 from spark_jobs.schema.widening import keeps_values
-from spark_jobs.survey import Said, Survey, agreed, key_names, same_key
+from spark_jobs.survey import Said, Survey, agreed, differs, key_names, same_key
 from spark_jobs.xa import NO_XA, Xa
 
 _LEAVING_KEYS = tuple(one for one in LEAVING_ROWS if one is not DropIndex)
@@ -232,6 +235,23 @@ First = Callable[[TableName, Sequence[Range]], Mapping[int, TableDefinition]]
 """Of each part of the log, by its ordinal, the definition of the table's first rows in it."""
 
 
+Place = Callable[[TableName, Range, Callable[[TableDefinition], bool]], Position]
+"""Where the first transaction begins in a range that has rows of a table with such a definition."""
+
+
+def place_of_rows(slices: DataFrame, table: Table, version: int) -> Place:
+    """Looks into the first slice that a table has in the range. table, version: the bronze that the slices are of."""
+
+    def place(name: TableName, part: Range, wanted: Callable[[TableDefinition], bool]) -> Position:
+        found = bronze.first_slices(slices, name.schema, name.table, [part]).get(0)
+        if found is None:
+            return part.start
+        at = Position(found["file"], found["start"], found["stretch"])
+        return first_transaction(table, version, at, name, wanted)
+
+    return place
+
+
 def first_rows(slices: DataFrame, skipped: Skipped = lambda _schema, _table: frozenset()) -> First:
     """Reads the first slices that a table has in each part, until one has rows and not their TABLE_MAP alone."""
 
@@ -300,7 +320,7 @@ class Rules:
     beginning: what may lack where the log commits an XA transaction whose rows bronze does not hold. by_history: names
     that neither the log nor a statement has. base: what silver has where the range begins. again: the range is done
     again, amid what the table has, and silver shows what came of it. numbers: whether columns whose names nothing
-    tells are numbered.
+    tells are numbered. place: where the first transaction of a range begins that has rows of a table, so defined.
     """
 
     complete: Complete
@@ -318,6 +338,7 @@ class Rules:
     base: Callable[[], Base | None] = lambda: None
     again: Again | None = None
     numbers: bool = False
+    place: Place = lambda _name, part, _wanted: part.start
 
 
 _EVENTS = {
@@ -339,30 +360,53 @@ def course(found: Survey, name: TableName, whole: Range, standing: Standing | No
 
 
 def held(found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> Content:
-    """What a table holds at the end of a range, of what it has got in it. Raises TableStopped."""
+    """What a table holds at the end of a range, of what it has got in it. Raises TableStopped, DecodeError."""
     content, ended = reached(found, name, whole, standing, rules)
     if ended:
-        raise TableStopped(ended.why)
+        raise ended.error
     return content
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Where the course of a table with numbered columns ends before its range does, and why it cannot go on there."""
+    """Where the course of a table ends before its range does, and why it stops there.
+
+    at: the boundary of transactions before the statement or the row that stops it.
+    """
 
     at: Position
-    why: str
+    error: TableStopped | DecodeError
+
+    @property
+    def why(self) -> str:
+        return str(self.error)
 
 
 def reached(
     found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules
 ) -> tuple[Content, Ended | None]:
-    """As ``held``, of a table with numbered columns as far as it can be followed. Raises TableStopped."""
+    """What a table holds where its course ends: at the end of the range, or where it stops before that.
+
+    Where in a range a table stops, and with what rows, does not depend on where the range begins or ends.
+    """
     way = _Course(found, name, whole, rules, standing)
     steps = way.steps()
     seen = found.tables.get(name)
     size = seen.size if seen else 0
     return Content(name, None, steps, way.standing, whole.start, size, way.skips, found.xa), way.ended
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of the log, and the definition that the log has for its rows; None where the table has no row there.
+
+    why: how it differs from the piece before it, with no statement between them. failed: its rows cannot be looked at.
+    """
+
+    range: Range
+    definition: TableDefinition | None = None
+    why: str | None = None
+    failed: TableStopped | DecodeError | None = None
 
 
 class _Course:
@@ -384,33 +428,69 @@ class _Course:
         self.ended: Ended | None = None
 
     def steps(self) -> list[Step]:
-        self._require_xa()
-        about = (*self.found.about(self.name, self.whole.start), *self._dropping_indexes())
-        said = [one for one in sorted(about, key=lambda one: one.position) if self._cuts(one)]
+        said, self.ended = self._statements()
+        stop = max(self.ended.at, self.whole.start) if self.ended else self.whole.stop
         starts = [self.whole.start, *(one.stop for one in said)]
-        stops = [*(one.position for one in said), self.whole.stop]
+        stops = [*(one.position for one in said), stop]
         parts = [Range(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)]
         logged = self._logged(parts)
-        told = self._told(logged)
-        self._require_still_unnamed(parts[0])
-        self._label_standing()
-        for at, part in enumerate(parts):
-            self.told = told if told and (told.why or part.start <= told.at <= part.stop) else None
-            self.later = told if told and told.at > part.stop else None
-            place = said[at - 1].position if at else part.start
-            try:
+        place, is_whole = self.whole.start, self.ended is None
+        try:
+            told = self._told([one.definition for pieces in logged for one in pieces])
+            self._require_still_unnamed(parts[0])
+            self._label_standing()
+            for at, (part, pieces) in enumerate(zip(parts, logged, strict=True)):
+                self.told = told if told and (told.why or part.start <= told.at <= part.stop) else None
+                self.later = told if told and told.at > part.stop else None
                 if at:
-                    self._behind(said[at - 1], logged[at])
-                    place = part.start
-                if logged[at] is None:
+                    place = said[at - 1].boundary
+                    self._behind(said[at - 1], pieces[0].definition)
+                place = part.start
+                if pieces[0].definition is None:
                     self._begin_with_told()
-                self._rows(part, logged[at], is_last=part is parts[-1], begun=None if at else self.rules.begun)
-            except (TableStopped, DecodeError) as error:
-                if not self.done or not self.standing.is_numbered:
-                    raise
-                self.ended = Ended(place, str(error))
-                break
+                for piece in pieces:
+                    is_last = is_whole and part is parts[-1] and piece is pieces[-1]
+                    place = piece.range.start
+                    self._piece(piece, is_last=is_last, begun=None if at else self.rules.begun)
+        except (TableStopped, DecodeError) as error:
+            found = error.at if isinstance(error, TableStopped) else None
+            self.ended = Ended(found if isinstance(found, Position) else place, error)
         return self.done
+
+    def _statements(self) -> tuple[list[Said], Ended | None]:
+        """The statements that change the table, up to the first one, or XA COMMIT, that stops it."""
+        limit, found = self._undecidable(), []
+        about = (*self.found.about(self.name, self.whole.start), *self.found.indexes(self.name, self.whole.start))
+        for said in sorted(about, key=lambda one: one.position):
+            if limit and said.position >= limit.at:
+                break
+            try:
+                is_of_key = said.statement.effect is not Effect.INDEXES or self._may_drop_key(said)
+                found += [said] if is_of_key and self._cuts(said) else []
+            except (TableStopped, DecodeError) as error:
+                return found, Ended(said.boundary, error)
+        return found, limit
+
+    def _piece(self, piece: "_Piece", *, is_last: bool, begun: TableDefinition | None) -> None:
+        """The rows of one definition. Raises TableStopped, with the place of the row or statement that stops them."""
+        part = piece.range
+        try:
+            if piece.failed:
+                raise piece.failed
+            if piece.why:
+                self._require_following(piece)
+            self._rows(part, piece.definition, is_last=is_last, begun=begun)
+        except (TableStopped, DecodeError) as error:
+            place = error.at if isinstance(error, TableStopped) else None
+            if not isinstance(place, Position):
+                is_at_start = piece.why or not piece.definition
+                first = None if is_at_start else self.rules.place(self.name, part, lambda _: True)
+                raise _stopped(error, first or part.start) from error
+            if part.start < place < part.stop and piece.definition:
+                before = Range(part.start, place)
+                if self.rules.place(self.name, part, lambda _: True) < place:
+                    self._rows(before, piece.definition, is_last=False, begun=begun)
+            raise
 
     def _behind(self, said: Said, logged: TableDefinition | None) -> None:
         if said.position in self.skips:
@@ -467,47 +547,51 @@ class _Course:
         if known and self.standing.definition is None and not self.standing.is_dropped:
             self.standing = replace(self.standing, definition=known)
 
-    def _require_xa(self) -> None:
-        """Raises TableStopped where rows of XA transactions are not there, or are not of the table as it is."""
+    def _undecidable(self) -> Ended | None:
+        """The first XA COMMIT whose rows are not there, or are not of the table as it is."""
         own = self.found.xa.of(self.name, self.skips)
-        for xid, at in own.unknown:
-            if at >= self.whole.start:
-                self._require_no_rows(xid, at)
-        if not len(own.held):
-            return
-        changing = [one for one in (*self.found.before, *self.found.statements) if self._changes_it(one)]
-        spans = own.spans() if changing else []
-        for said, span in product(changing, spans):
+        found = [Ended(at, TableStopped(why, at)) for xid, at in own.unknown if (why := self._lacks_rows(xid, at))]
+        changing = (one for one in (*self.found.before, *self.found.statements) if self._may_change(one))
+        spans = own.spans() if len(own.held) else []
+        for said, span in product(changing, spans) if spans else ():
             if span.start < said.position < span.stop and span.stop >= self.whole.start:
-                raise self._refused(
+                error = self._refused(
                     said,
                     f"changes the table between rows of an XA transaction, prepared at {span.start}, and their XA "
                     f"COMMIT at {span.stop}; which rows the server then had is not in the log",
                 )
+                found.append(Ended(span.stop, error))
+        return min(found, key=lambda one: one.at.order, default=None)
 
-    def _require_no_rows(self, xid: str, at: Position) -> None:
-        """Raises TableStopped where the table may have rows in an XA transaction that bronze does not hold."""
+    def _lacks_rows(self, xid: str, at: Position) -> str | None:
+        """Why the table stops at an XA COMMIT whose rows bronze does not hold; None where none can be the table's."""
         beginning = self.rules.beginning
         is_needed = self.standing.is_complete or (beginning is not None and beginning.is_needed)
-        if not is_needed or (beginning and beginning.made(self.name, at)):
-            return
-        raise TableStopped(
+        if at < self.whole.start or not is_needed or (beginning and beginning.made(self.name, at)):
+            return None
+        return (
             f"the XA transaction {xid}, which XA COMMIT at {at} commits, was prepared before the log begins that "
             "bronze holds, and may have rows of the table; bring the older log (stratalog extract --archive DIR), or "
             f"pass the XA COMMIT over (stratalog skip --at {at})"
         )
 
+    def _may_change(self, said: Said) -> bool:
+        """Whether a statement changes the table, also one that is not followed: the table stops at that itself."""
+        try:
+            return self._changes_it(said)
+        except (TableStopped, DecodeError):
+            return False
+
     def _changes_it(self, said: Said) -> bool:
         is_about = said.statement.effect is Effect.CHANGES and said.statement.names(self.name.schema, self.name.table)
         return is_about and said.position not in self.skips and self._changes(said) and not self._is_of_indexes(said)
 
-    def _dropping_indexes(self) -> list[Said]:
-        """The statements about indexes alone behind which rows may be told apart otherwise.
+    def _may_drop_key(self, said: Said) -> bool:
+        """Whether rows may be told apart otherwise after a statement about indexes alone.
 
         Of a table that only a server names, the key is not taken for known where statements are about its indexes.
         """
-        found = self.found.indexes(self.name, self.whole.start)
-        return [one for one in found if self._may_have_key(one) and self._is_dropping(one)]
+        return self._may_have_key(said) and self._is_dropping(said)
 
     def _may_have_key(self, said: Said) -> bool:
         """Whether the table may be told apart, before a statement, by an index that is known."""
@@ -721,29 +805,53 @@ class _Course:
         return verb.startswith("DROP") and "INDEX" not in verb and self._changes(said)
 
     def _refused(self, said: Said, why: str) -> TableStopped:
-        return TableStopped(f"{said.statement.verb} at {said.position} {why}: {said.statement.short}")
+        return TableStopped(f"{said.statement.verb} at {said.position} {why}: {said.statement.short}", said.boundary)
 
-    def _logged(self, parts: Sequence[Range]) -> list[TableDefinition | None]:
-        """The definition that the log has for the rows of each part; None where the table has no row.
+    def _logged(self, parts: Sequence[Range]) -> "list[list[_Piece]]":
+        """Each part in pieces whose rows have one definition each in the log; one without it where there is no row.
 
         The survey has a definition where its extraction met it first; rows under one that was met before are looked at.
         """
         seen = self.seen
         if seen is None:
-            return [None] * len(parts)
-        found: list[TableDefinition | None] = []
-        for part in parts:
-            inside = [(at, one) for at, one in seen.definitions if part.start <= at < part.stop]
-            found.append(agreed(self.name, inside) if inside else None)
+            return [[_Piece(part)] for part in parts]
+        found = [self._pieces(part) for part in parts]
         open_ = [
             at
             for at, part in enumerate(parts)
-            if found[at] is None and part and seen.first < part.stop and part.start <= seen.last
+            if found[at][0].definition is None and part and seen.first < part.stop and part.start <= seen.last
         ]
-        met = self.rules.first(self.name, [parts[at] for at in open_]) if open_ else {}
-        for at, definition in met.items():
-            found[open_[at]] = definition
+        met = self._met([parts[at] for at in open_])
+        for at, piece in met.items():
+            found[open_[at]] = [piece]
         return found
+
+    def _pieces(self, part: Range) -> "list[_Piece]":
+        """A part by the definitions that the survey has in it."""
+        seen = self.seen.definitions if self.seen else ()
+        inside = [(at, one) for at, one in seen if part.start <= at < part.stop]
+        pieces = [_Piece(part, inside[0][1] if inside else None)]
+        for at, one in inside[1:]:
+            last = pieces[-1]
+            assert last.definition is not None
+            if not differs(last.definition, one, last.range.start, at):
+                continue
+            place = self.rules.place(self.name, Range(at, part.stop), partial(eq, one))
+            why = differs(last.definition, one, last.range.start, place)
+            pieces[-1:] = [replace(last, range=Range(last.range.start, place))]
+            pieces.append(_Piece(Range(place, part.stop), one, f"{self.name}: {why}"))
+        return pieces
+
+    def _met(self, parts: Sequence[Range]) -> "dict[int, _Piece]":
+        """The parts whose rows have a definition that was met before them."""
+        try:
+            met = self.rules.first(self.name, parts) if parts else {}
+        except (TableStopped, DecodeError) as error:
+            if len(parts) == 1:
+                return {0: _Piece(parts[0], failed=error)}
+            each = (self._met([part]) for part in parts)  # the parts before the one that cannot be read are taken
+            return {at: one[0] for at, one in enumerate(each) if one}
+        return {at: _Piece(parts[at], one) for at, one in met.items()}
 
     def _rows(
         self, part: Range, logged: TableDefinition | None, *, is_last: bool, begun: TableDefinition | None
@@ -754,7 +862,7 @@ class _Course:
             return
         if self.standing.is_dropped:
             raise TableStopped(
-                f"{self.name}: rows in {part}, but the log has dropped the table and not created it again"
+                f"{self.name}: rows behind {part.start}, but the log has dropped the table and not created it again"
             )
         definition = self._settled(
             logged, known, part.stop, is_last=is_last, is_new=self._is_first(), by_server=is_last
@@ -775,6 +883,14 @@ class _Course:
             self.done[-1] = Rows(Range(before.range.start, part.stop), standing)
         else:
             self.done.append(Rows(part, standing))
+
+    def _require_following(self, piece: "_Piece") -> None:
+        """Raises TableStopped: rows have another definition than those before, as in a run that begins with them."""
+        known, logged = self.standing.definition, piece.definition
+        assert known is not None
+        assert logged is not None
+        self._require_same(known, self._settled(logged, known, piece.range.stop, is_last=False), piece.range)
+        raise TableStopped(str(piece.why), piece.range.start)
 
     def _require_index(self, known: TableDefinition | None, part: Range) -> None:
         """Raises TableStopped where statements in a part drop the index by which the table's rows are told apart.
@@ -1175,7 +1291,7 @@ class _Course:
             if origin is None:
                 self._require_null_told(said, after.columns[at], stated)
                 continue
-            why = _may_change(said, before, after, origin, at)
+            why = _values_may_change(said, before, after, origin, at)
             if why is None:
                 continue
             if not self.rules.begins_anew:
@@ -1199,7 +1315,14 @@ class _Course:
             )
 
 
-def _may_change(said: Said, before: TableDefinition, after: TableDefinition, origin: int, at: int) -> str | None:
+def _stopped(error: TableStopped | DecodeError, at: Position) -> TableStopped | DecodeError:
+    """The error with its place in the log, which a DecodeError's own text names more exactly."""
+    if isinstance(error, TableStopped):
+        return type(error)(str(error), at)
+    return TableStopped(str(error), at)
+
+
+def _values_may_change(said: Said, before: TableDefinition, after: TableDefinition, origin: int, at: int) -> str | None:
     """Why a column's values may be others behind a statement; None where they are not."""
     old, new = before.columns[origin], after.columns[at]
     if old.nullable and not new.nullable and not said.session.is_strict:

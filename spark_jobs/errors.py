@@ -75,7 +75,17 @@ class PartialImage(Unsupported):
 
 
 class TableStopped(StratalogError):
-    """One table cannot go on from its checkpoint; its tables stay as they were."""
+    """One table cannot go on from a position of its log; its tables hold everything before that.
+
+    at: the position (spark_jobs.position.Position) in the process that raises; None where the text alone names it.
+    """
+
+    def __init__(self, message: str = "", at: object = None) -> None:
+        super().__init__(message)
+        self.at = at
+
+    def __reduce__(self) -> tuple[type["TableStopped"], tuple[str, object]]:
+        return type(self), (str(self), self.at)
 
 
 class NamesUnknown(TableStopped):
@@ -100,4 +110,6 @@ def about(where: str) -> Iterator[None]:
     except StratalogError as error:
         if str(error).startswith(f"{where}:"):
             raise
+        if isinstance(error, TableStopped):
+            raise type(error)(f"{where}: {error}", error.at) from error
         raise type(error)(f"{where}: {error}") from error

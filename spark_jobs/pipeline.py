@@ -20,9 +20,10 @@ from pyspark.sql import SparkSession
 from spark_jobs import bronze, clock, published, seen, silver
 from spark_jobs.ancestry import Ancestry, given, own_base
 from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.boundaries import is_inside
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
-from spark_jobs.course import COMPLETE, Beginning, Rules, Standing, Turn, first_rows, reached
+from spark_jobs.course import COMPLETE, Beginning, Ended, Rules, Standing, Turn, first_rows, place_of_rows, reached
 from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.filters import Filters, TableFilters
@@ -174,10 +175,21 @@ def compact_source(
     surveyed = published.surveyed(lake, name)
     planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables, surveyed)
     planned = planner.plan(session_over(spark, 0), entries)
-    done = each_table(planned.work, lambda one: compact(session_over(spark, one.bytes), one), planned.stopped)
+    done = each_table(planned.work, partial(_compact, spark, planned), planned.stopped)
+    for one in done:
+        if one.stopped:
+            planned.stop(one.name, f"{name}: {one.name}", one.stopped)
     new = seen.add(pipeline.tables_file, {(name, one.name.schema, one.name.table) for one in done})
     after = planner.after(planned, done)
     return Outcome(after, planner.end, compacted=done, stopped=planned.stopped, new=new)
+
+
+def _compact(spark: SparkSession, planned: "Plan", work: Work) -> Compacted:
+    try:
+        return compact(session_over(spark, work.bytes), work)
+    except TableStopped as error:
+        planned.note_place(work.name, error)
+        raise
 
 
 def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
@@ -211,7 +223,8 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     ]
     stopped_into: dict[TableInto, str] = {}
     brought = _at_one_version({one.name: one for one in each_table(deliveries, Delivery.bring, stopped_into)})
-    stopped |= _by_table(stopped_into)
+    for origin, why in _by_table(stopped_into).items():
+        stopped[origin] = f"{stopped[origin]}\n{why}" if origin in stopped else why
     arrivals = _Arrivals(lake, legs, brought, stopped_into, stopped)
     done = [one.merged for one in brought.values() if one.merged]
     position = before.position if before else published.surveyed(lake, name)
@@ -246,6 +259,26 @@ class Plan:
     entries: list[Entry]
     work: list[Work]
     stopped: dict[TableName, str]
+    places: dict[TableName, Position] = field(default_factory=dict)
+    """Where tables have stopped, as far as that has a position: everything before it is done."""
+
+    def stop(self, name: TableName, where: str, ended: Ended) -> None:
+        """Notes that a table has stopped. where: what the reason begins with."""
+        why = ended.why.removeprefix(f"{where}: ").removeprefix(f"{name}: ")
+        self.stopped[name] = advised(f"{where}: {why}", table=name)
+        self.places[name] = ended.at
+
+    def note_place(self, name: TableName, error: TableStopped) -> None:
+        if isinstance(error.at, Position):
+            self.places[name] = error.at
+
+
+class _Inside(Exception):
+    """A table stands inside a slice, and the slices that the plan is made from were not cut there."""
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(str(position))
+        self.position = position
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,12 +311,22 @@ class Planner:
     def complete_from(self) -> Position:
         return bronze.complete_from(self.checkpoint)
 
-    def plan(self, spark: SparkSession, entries: list[Entry]) -> Plan:
-        start = min([self.surveyed or self.begin, *map(self._since, self._in_scope(entries))])
+    def plan(self, spark: SparkSession, entries: list[Entry], cuts: frozenset[Position] = frozenset()) -> Plan:
+        """What is to do. cuts: positions of tables inside slices, besides those that are published."""
+        since = [*map(self._since, self._in_scope(entries))]
+        start = min([self.surveyed or self.begin, *since])
+        cuts |= {*since} - {self.surveyed, self.begin, self.oldest, self.end}
+        try:
+            return self._plan(spark, entries, start, cuts)
+        except _Inside as error:
+            return self.plan(spark, entries, cuts | {error.position})
+
+    def _plan(self, spark: SparkSession, entries: list[Entry], start: Position, cuts: frozenset[Position]) -> Plan:
+        """Raises _Inside for the position of a table that is not among the cuts, and has to be."""
         by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is done over from bronze alone
         if start >= self.end and not by_log:
             return Plan(entries, [], {})
-        slices, found = look(spark, self.bronze, self.head.version, Range(start, self.end), self.oldest)
+        slices, found = look(spark, self.bronze, self.head.version, Range(start, self.end), self.oldest, cuts)
         found = self._with_beginnings(spark, found, entries, start)
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
         place = (self.bronze, self.head.version, self.complete_from)
@@ -301,18 +344,20 @@ class Planner:
             beginning=Beginning(ancestry.made, is_needed=self.oldest > self.begin),
             by_history=told,
             numbers=numbers,
+            place=place_of_rows(slices, self.bronze, self.head.version),
         )
         planned = Plan(self._with_new(entries, found), [], {})
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
+            name = TableName(*entry.name)
             try:
-                one = self._work(found, entry, rules)
+                one = self._work(found, entry, rules, cuts)
             except TableStopped as error:
-                name = TableName(*entry.name)
                 planned.stopped[name] = advised(error, self.source, name)
+                planned.note_place(name, error)
             else:
                 planned.work.extend([one] if one else [])
-                ended = {one.name: advised(one.ended, self.source, one.name)} if one and one.ended else {}
-                planned.stopped.update(ended)
+                if one and one.ended:
+                    planned.stop(name, f"{self.source}: {name}", one.ended)
         return planned
 
     def _with_beginnings(self, spark: SparkSession, found: Survey, entries: list[Entry], start: Position) -> Survey:
@@ -333,22 +378,35 @@ class Planner:
     def after(self, planned: Plan, done: Iterable[Compacted]) -> list[Entry]:
         """The rows to publish: what was done, what stopped, and that the rest has nothing new."""
         by_name = {one.name: one for one in done}
-        return [self._after(entry, by_name.get(TableName(*entry.name)), planned.stopped) for entry in planned.entries]
+        return [self._after(entry, by_name.get(TableName(*entry.name)), planned) for entry in planned.entries]
 
-    def _after(self, entry: Entry, one: Compacted | None, stopped: dict[TableName, str]) -> Entry:
+    def _after(self, entry: Entry, one: Compacted | None, planned: Plan) -> Entry:
         entry = replace(entry, surveyed=str(self.end))
         if one:
             entry = replace(entry, resets=silver.resets(one.head) or entry.resets)
         name = TableName(*entry.name)
-        if name in stopped:
-            entry = replace(entry, state="stopped", reason=stopped[name])
-            return self._compacted(entry, one) if one and one.head.position else entry
+        if name in planned.stopped:
+            return self._stopped(entry, one, planned.stopped[name], planned.places.get(name))
         if not self.pipeline.scope.holds(*entry.name):
             return replace(entry, state="ignored", reason=self.pipeline.scope.why_helper(*entry.name))
         if not self._wanted(entry):
             return entry
         entry = self._compacted(entry, one) if one else entry
         return replace(entry, state="current", reason=None, position=str(self.end))
+
+    def _stopped(self, entry: Entry, one: Compacted | None, why: str, place: Position | None) -> Entry:
+        """The row of a table that has stopped, which stands where it stopped if silver has it.
+
+        A table without anything in silver is planned from where it was, with the statements before its first row. One
+        that is being done over stays so until it has passed the place.
+        """
+        entry = replace(entry, state="stopped", reason=why)
+        if entry.is_reset:
+            return entry
+        entry = self._compacted(entry, one) if one and one.head.position else entry
+        if place is None or entry.silver_version is None:
+            return entry
+        return replace(entry, position=str(max([place, *([entry.checkpoint] if entry.checkpoint else [])])))
 
     @staticmethod
     def _compacted(entry: Entry, one: Compacted) -> Entry:
@@ -361,7 +419,8 @@ class Planner:
             numbered=silver.is_numbered(one.head) or None,
         )
 
-    def _work(self, found: Survey, entry: Entry, rules: Rules) -> Work | None:
+    def _work(self, found: Survey, entry: Entry, rules: Rules, cuts: frozenset[Position] = frozenset()) -> Work | None:
+        """What is to do for a table; None where there is nothing. Raises TableStopped where it stops at once."""
         name = TableName(*entry.name)
         seen_here = found.tables.get(name)
         behind = self._since(entry) < self.complete_from
@@ -379,6 +438,8 @@ class Planner:
         since = max([since, *([own] if own else [])])
         if own and entry.is_reset:
             since = own
+        if since == own and own not in (self.surveyed, self._since(entry), *cuts) and self._is_inside(own):
+            raise _Inside(own)  # a run ended before it published that the table stopped here
         if since > self.end:
             raise self._overtaken(f"{name} is compacted up to {since}")
         if since < self.complete_from:
@@ -391,14 +452,20 @@ class Planner:
             rules = replace(rules, base=partial(own_base, table, standing), why_not=why_not)
             content, ended = reached(found, name, whole, standing, rules)
         self._warn_of_numbers(name, standing, content.standing)
-        whole = Range(since, ended.at) if ended else whole
+        if ended and not content.steps:
+            with about(f"{self.source}: {name}"):
+                raise TableStopped(ended.why.removeprefix(f"{name}: "), ended.at)
+        whole = Range(since, max(since, ended.at)) if ended else whole
+        bounds = (cuts & {since}) | ({whole.stop} if ended else set())
         if not content.steps and not is_anew:
             return None
-        window = Window(self.bronze, self.head.version, (whole,), self.oldest, found.xa)
+        window = Window(self.bronze, self.head.version, (whole,), self.oldest, found.xa, bounds)
         carried = sum(step.carried.size for step in content.steps if isinstance(step, Turn) and step.carried)
         work = Work(self.source, name, window, content.steps, table, head, content.size, filters, carried=carried)
-        why = f"{self.source}: {name}: {ended.why.removeprefix(f'{name}: ')}" if ended else None
-        return replace(work, reset=resets if is_anew else 0, standing=content.standing, ended=why)
+        return replace(work, reset=resets if is_anew else 0, standing=content.standing, ended=ended)
+
+    def _is_inside(self, position: Position) -> bool:
+        return is_inside(self.bronze, self.head.version, position)
 
     def _warn_of_numbers(self, name: TableName, before: Standing | None, after: Standing) -> None:
         """Of columns that have numbers in the lake: earlier versions took labels in the log alone."""
@@ -588,7 +655,7 @@ class _Arrivals:
         legs = self.legs.get(name, ())
         if name in self.stopped:
             entry = replace(entry, state="stopped", reason=self.stopped[name])
-            is_ended = entry.numbered and all((name, one.name) in self.brought for one in legs)
+            is_ended = bool(legs) and all((name, one.name) in self.brought for one in legs)
             if not is_ended and (not legs[1:] or all((name, one.name) not in self.stopped_into for one in legs)):
                 return replace(entry, targets=tuple(replace(one, reason=None) for one in entry.targets))
         landed = [self.brought.get((name, one.name)) for one in legs]

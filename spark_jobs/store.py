@@ -26,8 +26,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs import bronze, schema_history
 from spark_jobs.binlog import TableName
+from spark_jobs.boundaries import split
 from spark_jobs.bronze import Held
-from spark_jobs.changes import changes_frame, split, transactions_of_bronze, wanted_tables
+from spark_jobs.changes import changes_frame, transactions_of_bronze, wanted_tables
 from spark_jobs.config import Pipeline
 from spark_jobs.lake import Checkpoint, Head, Table
 from spark_jobs.pipeline import lake_of

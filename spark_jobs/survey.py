@@ -5,7 +5,7 @@ Two small queries over metadata columns answer for all tables of a source at onc
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,6 +25,7 @@ from spark_jobs.binlog import (
     read_session,
     same_layout,
 )
+from spark_jobs.boundaries import cut
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.lake import Table
 from spark_jobs.position import Position, Range
@@ -51,6 +52,13 @@ class Said:
     database: str = ""
     committed_at: datetime | None = None
     session: Session = field(default_factory=Session)
+    begun: Position | None = None
+    """Where its transaction begins; None where it is a transaction by itself."""
+
+    @property
+    def boundary(self) -> Position:
+        """The boundary of transactions before it."""
+        return self.begun or self.position
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +121,29 @@ def survey(slices: DataFrame) -> Survey:
             stop, database = replace(at, offset=row["stop"]), row["database"] or ""
             session = read_session(row["begin"])
             said = judge(row["statement"], database, session)
-            statements.append(Said(at, said, stop, database, row["committed_at"], session))
+            begun = replace(at, offset=row["transaction_start"])
+            statements.append(Said(at, said, stop, database, row["committed_at"], session, begun))
 
     tables = {name: replace(seen, definitions=tuple(definitions.get(name, ()))) for name, seen in spans.items()}
     meaningful = tuple(said for said in statements if said.statement.effect is not Effect.NONE)
     return Survey(tables, meaningful, has_xa)
 
 
-def look(spark: SparkSession, table: Table, version: int, within: Range, oldest: Position) -> tuple[DataFrame, Survey]:
+def look(
+    spark: SparkSession,
+    table: Table,
+    version: int,
+    within: Range,
+    oldest: Position,
+    cuts: Collection[Position] = (),
+) -> tuple[DataFrame, Survey]:
     """The slices of bronze that take effect in a range, and their survey. oldest: where bronze begins.
 
     Rows of XA transactions that the range commits are among them, at the place of the XA COMMIT, wherever they were
-    logged; those of others are not. Raises DecodeError.
+    logged; those of others are not. cuts: boundaries of transactions that may lie inside slices, where the range or a
+    table's part of it begins. Raises DecodeError.
     """
-    every = bronze.read_all(spark, table, version)
+    every = cut(bronze.read_all(spark, table, version), cuts)
     own = every.where(bronze.inside(within))
     found = survey(own)
     if not found.has_xa:
@@ -177,20 +194,28 @@ def _said(row: dict[str, Any]) -> Said:
 
 
 def agreed(name: TableName, found: Iterable[tuple[Position, TableDefinition]]) -> TableDefinition:
-    """The one definition that all of a range's rows share. Raises TableStopped where they differ."""
+    """The one definition that all of a range's rows share. Raises TableStopped where they differ, at that position."""
     (first_at, first), *others = found
     for at, other in others:
-        if not same_layout(first, other) or first != replace(other, key=first.key):
-            raise TableStopped(
-                f"{name}: its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(other)}), "
-                "and no statement between them says why"
-            )
-        if first.key != () and not same_key(first, other):
-            raise TableStopped(
-                f"{name}: rows are told apart by ({key_names(first)}) at {first_at}, and by ({key_names(other)}) at "
-                f"{at}; a change of the key is not followed"
-            )
+        why = differs(first, other, first_at, at)
+        if why:
+            raise TableStopped(f"{name}: {why}", at)
     return first
+
+
+def differs(first: TableDefinition, other: TableDefinition, first_at: Position, at: Position) -> str | None:
+    """Why rows of two definitions are not one table's; None where they are. first_at, at: where each is met first."""
+    if not same_layout(first, other) or first != replace(other, key=first.key):
+        return (
+            f"its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(other)}), "
+            "and no statement between them says why"
+        )
+    if first.key != () and not same_key(first, other):
+        return (
+            f"rows are told apart by ({key_names(first)}) at {first_at}, and by ({key_names(other)}) at "
+            f"{at}; a change of the key is not followed"
+        )
+    return None
 
 
 def same_key(one: TableDefinition, other: TableDefinition) -> bool:
@@ -241,7 +266,8 @@ def notable(slices: DataFrame, *, with_xa: bool = False) -> list[dict[str, Any]]
     head = F.coalesce("context", F.when(F.size("maps") > 0, F.substring("payload", 5, 512))).alias("context")
     begin = F.when(F.col("kind") == "statement", F.substring("payload", 1, _BEGIN)).alias("begin")
     columns = (
-        *("stretch", "number", "file", "start", "stop", "kind", "committed_at", "gtid", "database", "statement"),
+        *("stretch", "number", "file", "start", "stop", "transaction_start", "kind", "committed_at", "gtid"),
+        *("database", "statement"),
         *("maps", head, begin),
     )
     found = slices.where(wanted).select(*columns)

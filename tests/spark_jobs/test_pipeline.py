@@ -97,6 +97,15 @@ def test_after_a_run_done_and_idle_tables_stand_at_the_end_and_a_stopped_one_whe
     assert {one.surveyed for one in (orders, lines, audit)} == {str(END)}
 
 
+@pytest.mark.parametrize("known, position", [({}, None), ({"silver_version": 3}, str(END)), ({"resets": 1}, None)])
+def test_a_table_that_stopped_stands_where_it_stopped_once_silver_has_it(
+    tmp_path: Path, known: dict[str, int], position: str | None
+) -> None:
+    planned = Plan([entry(ORDERS, **known)], [], {ORDERS: "why"}, {ORDERS: END})
+    (one,) = planner(tmp_path).after(planned, [])
+    assert (one.state, one.reason, one.position) == ("stopped", "why", position)
+
+
 RULES = Rules(lambda logged, _: logged, lambda *_: {})
 P1, P2, P3 = (Position(f"b.{number:06d}", 4) for number in (1, 2, 3))
 
@@ -202,13 +211,17 @@ def test_of_several_targets_each_is_where_it_was_merged_to_and_the_least_counts(
     assert (away.targets, away.downstream) == ((), here.path)
 
 
-def test_a_target_without_a_place_and_a_silver_that_stopped_leave_the_rest_as_it_was() -> None:
+def test_a_target_without_a_place_leaves_the_rest_as_it_was_and_a_silver_that_stopped_is_merged_up_to_there() -> None:
     before = entry(ORDERS, position=str(END), downstream=OLD.path, merged=OLD.merged, downstream_version=3)
     odd = arrivals([THERE], {NOWHERE: "no place"}, THERE, NOWHERE).after(before)
     assert (odd.state, odd.merged, odd.downstream_version) == ("stopped", str(END), 7)
     assert arrivals([], {NOWHERE: "no place"}, NOWHERE, Destination("a", "%")).after(before).downstream == OLD.path
     silver = replace(arrivals([HERE, THERE], {}, HERE, THERE), stopped={ORDERS: "an ALTER"})
-    assert silver.after(before) == replace(before, state="stopped", reason="an ALTER")
+    after = silver.after(before)
+    assert (after.state, after.reason, after.position, after.merged) == ("stopped", "an ALTER", str(END), str(END))
+    assert [one.reason for one in after.targets] == [None, None]
+    nowhere = replace(arrivals([], {}, HERE, THERE), stopped={ORDERS: "an ALTER"})
+    assert nowhere.after(before) == replace(before, state="stopped", reason="an ALTER")
 
 
 def test_a_table_that_routes_merge_with_others_begins_no_column_anew(tmp_path: Path) -> None:

@@ -1,0 +1,211 @@
+"""A table that stops holds all before what stops it: how its log is cut into runs decides nothing."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from spark_jobs import bronze, published
+from spark_jobs.binlog import TableName
+from spark_jobs.boundaries import split
+from spark_jobs.config import Pipeline
+from spark_jobs.lake import Table
+from spark_jobs.mend import add, plan_skip
+from spark_jobs.pipeline import Outcome, compact_source, extract_source, lake_of, merge_source, publish
+from spark_jobs.position import Position
+from spark_jobs.published import Entry
+from tests.fix_pipeline import SOURCE, Shop, require_same
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+PARTIAL = ("SET SESSION binlog_row_image = 'MINIMAL'", "SET SESSION binlog_row_image = 'FULL'")
+AS_STATEMENT = ("SET SESSION binlog_format = 'STATEMENT'", "SET SESSION binlog_format = 'ROW'")
+
+
+def run_up_to(shop: Shop, pipeline: Pipeline, until: Position | None = None) -> Outcome:
+    extract_source(shop.spark, pipeline, SOURCE, until=until)
+    outcome = merge_source(shop.spark, pipeline, SOURCE, compact_source(shop.spark, pipeline, SOURCE))
+    publish(shop.spark, pipeline, SOURCE, outcome)
+    return outcome
+
+
+def entry(shop: Shop, pipeline: Pipeline, table: str) -> Entry:
+    found = published.read(lake_of(pipeline), SOURCE)
+    return next(one for one in found if one.name == (shop.database.name, table))
+
+
+def layers(shop: Shop, pipeline: Pipeline, table: str) -> tuple[Table, Table]:
+    lake, schema = lake_of(pipeline), shop.database.name
+    return lake.silver(SOURCE, schema, table), lake.downstream(schema, table)
+
+
+def versions(shop: Shop, pipeline: Pipeline, table: str) -> list[int | None]:
+    return [head.version if (head := one.head()) else None for one in layers(shop, pipeline, table)]
+
+
+def test_the_rows_before_a_statement_that_is_not_followed_are_in_the_lake(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, total BIGINT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    shop.run(pipeline)
+    shop.execute("INSERT INTO t VALUES (3, 3)", "INSERT INTO t VALUES (10, 10), (11, 11)", "DELETE FROM t WHERE id = 1")
+    place = shop.end()
+    shop.execute("ALTER TABLE t MODIFY total INT", "INSERT INTO t VALUES (12, 12)")
+
+    _, outcome = shop.run(pipeline)
+    (why,) = outcome.stopped.values()
+    assert f"ALTER TABLE at {place} does not keep every value of column total" in why
+    assert shop.merged(pipeline, "t") == [(2, 2), (3, 3), (10, 10), (11, 11)]
+    assert [head.position for one in layers(shop, pipeline, "t") if (head := one.head())] == [place, place]
+    one = entry(shop, pipeline, "t")
+    assert (one.state, one.reason, one.position, one.merged) == ("stopped", why, str(place), str(place))
+
+    there = versions(shop, pipeline, "t")
+    assert [one.silver_version, one.downstream_version] == there
+    shop.execute("INSERT INTO t VALUES (13, 13)")
+    _, again = shop.run(pipeline)
+    assert (again.stopped, again.compacted, again.merged) == (outcome.stopped, [], [])
+    assert versions(shop, pipeline, "t") == there, "nothing is written for a table that stays where it is"
+    after = entry(shop, pipeline, "t")
+    assert replace(after, surveyed=None, published_at=None) == replace(one, surveyed=None, published_at=None)
+
+    mended = shop.pipeline(on_incompatible="new_column")
+    assert shop.run(mended)[1].stopped == {}
+    assert [row[0] for row in shop.merged(mended, "t")] == [2, 3, 10, 11, 12, 13]
+
+
+def test_the_transactions_before_a_row_that_cannot_be_taken_are_in_the_lake(shop: Shop) -> None:
+    pipeline, t = shop.pipeline(), TableName(shop.database.name, "t")
+    shop.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE u (id INT PRIMARY KEY)",
+        "INSERT INTO t VALUES (1, 1), (2, 2)",
+        "INSERT INTO u VALUES (1)",
+    )
+    place = shop.end()
+    shop.execute(
+        PARTIAL[0],
+        "BEGIN",
+        "INSERT INTO t VALUES (7, 7)",
+        "UPDATE t SET id = 20 WHERE id = 2",
+        "COMMIT",
+        PARTIAL[1],
+        "INSERT INTO t VALUES (3, 3)",
+        PARTIAL[0],
+        "UPDATE t SET id = 30 WHERE id = 3",
+        PARTIAL[1],
+        "INSERT INTO u VALUES (2)",
+    )
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped.keys() == {t}
+    assert require_same(shop, pipeline, "u") == 2
+    assert shop.merged(pipeline, "t") == [(1, 1), (2, 2)], "and not the half of a transaction"
+    assert entry(shop, pipeline, "t").position == str(place)
+    there = versions(shop, pipeline, "t")
+    _, again = shop.run(pipeline)
+    assert (again.stopped, versions(shop, pipeline, "t")) == (outcome.stopped, there)
+
+    for kept in ([(1, 1), (2, 2), (3, 3), (7, 7)], [(1, 1), (2, 2), (3, 3), (4, 4), (7, 7)]):
+        (event,) = [word for word in outcome.stopped[t].split() if word.startswith(place.file)][:1]
+        add(shop.spark, pipeline, SOURCE, plan_skip(pipeline, SOURCE, event.rstrip(":")))
+        shop.execute(f"INSERT INTO t VALUES ({len(kept)}, {len(kept)})") if len(kept) == 4 else None
+        _, outcome = shop.run(pipeline)
+        assert shop.merged(pipeline, "t") == kept
+    assert outcome.stopped == {}
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What runs left of a table."""
+
+    downstream: list[tuple[Any, ...]]
+    silver: list[tuple[Any, ...]]
+    state: str
+    reason: str | None
+    position: str | None
+    merged: str | None
+
+
+def left(shop: Shop, pipeline: Pipeline, table: str) -> Left:
+    silver, downstream = layers(shop, pipeline, table)
+    rows = silver.read(shop.spark)
+    names = [one for one in rows.columns if not one.startswith("_")]
+    last = F.max_by(F.struct(*names, "_position", (F.col("_op") == "delete").alias("_gone")), "_position")
+    net = rows.groupBy("id").agg(last.alias("last")).select("last.*").collect() if silver.head() else []
+    one = entry(shop, pipeline, table)
+    there = [tuple(row) for row in downstream.read(shop.spark).drop("_raw").collect()] if downstream.head() else []
+    found = sorted(map(repr, there)), sorted(map(repr, map(tuple, net)))
+    return Left(*found, one.state, one.reason, one.position, one.merged)  # type: ignore[arg-type]
+
+
+FAULTS = {
+    "narrower": ["ALTER TABLE narrower MODIFY v TINYINT"],
+    "partial": [PARTIAL[0], "UPDATE partial SET id = id + 1000 ORDER BY id DESC LIMIT 1", PARTIAL[1]],
+    "stated": [AS_STATEMENT[0], "UPDATE stated SET v = v + 1", AS_STATEMENT[1]],
+    "mixed": [
+        "SET SESSION binlog_format = 'MIXED'",
+        "BEGIN",
+        "INSERT INTO mixed SELECT 500, LENGTH(UUID()), NULL",
+        "UPDATE mixed SET v = v + 1",
+        "COMMIT",
+        AS_STATEMENT[1],
+    ],
+    "asked": ["REPLACE INTO asked VALUES (500, 1, '0000-00-00')"],
+    "hidden": [
+        "SET sql_log_bin = 0",
+        "ALTER TABLE hidden ADD more INT",
+        "SET sql_log_bin = 1",
+        "INSERT INTO hidden VALUES (500, 1, NULL, 1)",
+    ],
+    "fine": [],
+}
+"""By table what stops it."""
+
+
+def statements(some: random.Random, steps: int) -> list[str]:
+    """Rows of all tables, and in each somewhere what stops it."""
+    found: list[list[str]] = []
+    for _ in range(steps):
+        table, key = some.choice([*FAULTS]), some.randrange(30)
+        changes = [f"INSERT INTO {table} (id, v) VALUES ({key}, 0) ON DUPLICATE KEY UPDATE v = v + 1"]
+        changes += [f"DELETE FROM {table} WHERE id = {key + 1}"] * (some.random() < 0.3)
+        found.append(["BEGIN", *changes, "COMMIT"] if some.random() < 0.5 else changes)
+    for fault in FAULTS.values():
+        found.insert(some.randrange(steps // 4, steps), fault)
+    made = [f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT, d DATE)" for table in FAULTS]
+    return [*made, *(one for group in found for one in group)]
+
+
+def boundaries(shop: Shop, pipeline: Pipeline) -> list[Position]:
+    """Where each transaction of the log ends, as bronze has it."""
+    held = bronze.Held.of(lake_of(pipeline), SOURCE)
+    slices = bronze.read_all(shop.spark, held.table, held.version).where("kind <> 'control'").toArrow().to_batches()
+    each = (piece for one in slices for at in range(one.num_rows) for piece in split(one.slice(at, 1)))
+    ends = (piece.select(["file", "stop"]).to_pylist()[0] for piece in each if piece.column("transactions")[0].as_py())
+    return sorted(Position(one["file"], one["stop"]) for one in ends)
+
+
+def cut_at(some: random.Random, places: Sequence[Position], runs: int) -> list[Position]:
+    return sorted(some.sample(places[:-1], runs - 1))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1])
+def test_how_a_log_is_cut_into_runs_does_not_decide_what_is_in_the_lake(shop: Shop, seed: int) -> None:
+    some = random.Random(seed)
+    shop.execute("SET SESSION sql_mode = ''", *statements(some, 60))
+    asked = {"tables": [f"{shop.database.name}.asked"], "insert-value-expr": "d = '2001-01-01'"}
+    rules = {"r": asked}
+    at_once = shop.pipeline(row_filters=rules)
+    run_up_to(shop, at_once)
+    places = boundaries(shop, at_once)
+    in_pieces = shop.pipeline(lake=str(shop.folder / "pieces"), row_filters=rules)
+    for until in [*cut_at(some, places, 3), None]:
+        run_up_to(shop, in_pieces, until)
+    found = {table: left(shop, at_once, table) for table in FAULTS}
+    assert [table for table, one in found.items() if one.state == "current"] == ["fine"]
+    assert all(one.downstream for one in found.values()), "each stops amid its log"
+    assert {table: left(shop, in_pieces, table) for table in FAULTS} == found
+    assert shop.merged(at_once, "fine") == shop.truth("fine")
