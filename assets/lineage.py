@@ -40,7 +40,7 @@ class TableAsset:
         return dg.AssetCheckSpec(GOES_ON, asset=self.key, description=_GOES_ON) if named else None
 
 
-_GOES_ON = "Whether the table goes on: a table that stopped says here why, and stays as it is while the others go on."
+_GOES_ON = "Whether the table goes on: one that stopped, here or in silver, says why, and holds everything before that."
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,11 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from assets.downstream import _stopped
+from assets.lineage import Lineage, TableAsset, downstream_key
 from spark_jobs import backlog as standing
+from spark_jobs.binlog import TableName
+from spark_jobs.pipeline import Outcome
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Insert
 
@@ -32,6 +36,19 @@ def test_a_routed_table_is_materialized_under_its_target(routed: CodeLocation) -
     again = routed.run()
     assert again.checks["downstream/sales/all_orders"] == (True, None)
     assert routed.latest("downstream/sales/all_orders")["binlog/end"] == again.materialized["bronze/shop"]["binlog/end"]
+
+
+def test_what_stopped_a_table_in_silver_stops_its_downstream_tables_too() -> None:
+    names = {("sales", "all"): (("shop", "eu"), ("shop", "us")), ("shop", "t"): (("shop", "t"),)}
+    tables = tuple(TableAsset(into, downstream_key(into), "_".join(into), origins) for into, origins in names.items())
+    lineage = Lineage("shop", (), tables)
+    compacted = Outcome([], None, stopped={TableName("shop", "us"): "an ALTER"})
+    here = {(TableName("shop", "t"), ("shop", "t")): "a route"}
+    merged = Outcome([], None, stopped={}, stopped_into=here)
+    both = {downstream_key(("sales", "all")): ["an ALTER"]}
+    assert _stopped(lineage, None, compacted) == both
+    assert _stopped(lineage, merged, compacted) == both | {downstream_key(("shop", "t")): ["a route"]}
+    assert _stopped(lineage, None, None) == {}
 
 
 FAN = [{"from": "shop.orders", "to": ["sales.orders", "audit.orders"]}]
