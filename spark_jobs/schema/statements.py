@@ -1,27 +1,31 @@
 """Statements of the log: which of them touch rows or columns of tables, and of which.
 
-Put here: telling what a QUERY event's text is about. Not here: carrying it out.
+Put here: telling what a QUERY event's text is about. Not here: carrying it out, its tokens (scanner.py), the grammar
+around names (named.py).
 
-The text is read by sqlglot. What it cannot parse is judged by its words, and counts as naming every table whose name is
-among them: rather one table stopped too many than one row guessed.
+A statement is read as far as it names the tables that it changes, and never recursively: it may have any length and
+depth (docs/adr/0038). What cannot be read so is judged by its words, and counts
+as naming every table whose name is among them: rather one table stopped too many than one row guessed.
 """
 
-import logging
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import ClassVar
-
-import sqlglot
-from sqlglot import Token, TokenType, exp
-from sqlglot.dialects.mysql import MySQL
-from sqlglot.errors import SqlglotError
 
 from spark_jobs.binlog import Session
+from spark_jobs.errors import Unsupported
+from spark_jobs.schema.named import Name, names_in, query_of_create
+from spark_jobs.schema.scanner import Gap, Scanner, Token, scan
 
-logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of every statement that it leaves unparsed
-
+_CACHED = 1 << 14
+"""Letters of the statements of which it is kept what they are about: the others are read in a moment, too."""
+MOST_READ = 1 << 16
+"""Letters of a long INSERT, UPDATE or DELETE that whoever reads many statements may give to ``judge``: see is_cut."""
+_HEADS = 8
+"""Tokens at a statement's beginning that say what it does."""
 _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _SKIPPED = {
     "OR",
@@ -56,7 +60,9 @@ class Statement:
     """A judged statement. ``tables`` holds (schema, table) in small letters; None: only ``words`` are known.
 
     plain: the text as a session without a sql_mode would say it, with what stands in comments for servers from a
-    version on.
+    version on; of statements that change rows it is the text. words: None where any table's name may be among them.
+    writes: the tables whose rows the statement itself changes, in the letters that it has them in; None where it
+    changes rows of tables that it does not tell.
     """
 
     text: str
@@ -65,7 +71,8 @@ class Statement:
     effect: Effect
     tables: frozenset[tuple[str, str]] | None
     schemas: frozenset[str]
-    words: frozenset[str]
+    words: frozenset[str] | None
+    writes: tuple[tuple[str, str], ...] | None = ()
 
     def names(self, schema: str, table: str) -> bool:
         """Whether the statement is, or may be, about a table.
@@ -75,15 +82,24 @@ class Statement:
         name = (schema.casefold(), table.casefold())
         if self.effect in _ABOUT_ANY or name[0] in self.schemas:
             return True
-        return _spelled(table) <= self.words if self.tables is None else name in self.tables
+        if self.tables is None:
+            return self.words is None or _spelled(table) <= self.words
+        return name in self.tables
+
+    @property
+    def writes_rows(self) -> bool:
+        """Whether rows are changed by it, and not by row events."""
+        return self.writes is None or bool(self.writes)
 
     @property
     def short(self) -> str:
         """The text on one line, for messages."""
-        line = " ".join(self.text.split())
+        line = " ".join(self.text[:_SHOWN].split())
         return line if len(line) <= 120 else f"{line[:117]}..."
 
 
+_SHOWN = 1 << 12
+"""Letters of a text that are looked at for messages."""
 _ABOUT_ANY = (Effect.TRANSACTION, Effect.ROUTINE)
 _HARMLESS = {
     *("GRANT", "REVOKE", "SET", "FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM", "INSTALL", "UNINSTALL"),
@@ -113,70 +129,139 @@ _VERBS = (
     | dict.fromkeys(_ROUTINES, Effect.ROUTINE)
     | dict.fromkeys(("XA", "ROLLBACK"), Effect.TRANSACTION)
 )
-_MODIFIERS = {"LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"}
-"""Words behind a verb that the parser takes for a table's name."""
 _CREATE_OBJECTS = {"TABLE": Effect.CREATES, "DATABASE": Effect.NONE, "SCHEMA": Effect.NONE, "INDEX": Effect.INDEXES}
 
 
 _NO_MODE = Session()
 
 
+def judge(text: str, database: str, session: Session = _NO_MODE, *, is_cut: bool = False) -> Statement:
+    """What a QUERY event's text does; ``database`` is the session's default one.
+
+    is_cut: the text is the beginning of a longer one, of which the head tells the tables. Nothing is raised.
+    """
+    if len(text) > _CACHED or is_cut:
+        return _judge(text, database, session, is_cut=is_cut)
+    return _cached(text, database, session)
+
+
 @lru_cache(maxsize=1024)
-def judge(text: str, database: str, session: Session = _NO_MODE) -> Statement:
-    """What a QUERY event's text does; ``database`` is the session's default one."""
-    plain = _as_default(_opened(text), session)
-    words = _carried_out(_words(plain))
-    effect = _effect(words)
-    verb = " ".join(words[:2]).upper()
-    known = frozenset(part for word in words for part in _spelled(word))
+def _cached(text: str, database: str, session: Session) -> Statement:
+    return _judge(text, database, session, is_cut=False)
+
+
+def _judge(text: str, database: str, session: Session, *, is_cut: bool) -> Statement:
+    heads, tokens = _begin(text, session)
+    effect = _effect(heads)
+    verb = " ".join(head.text for head in heads[:2]).upper()
+    plain = text if effect is Effect.ROWS else _plain(text, session)
+    none = frozenset[tuple[str, str]]()
     if effect in (Effect.NONE, Effect.TRANSACTION):
-        return Statement(text, plain, verb, effect, frozenset(), frozenset(), known)
+        return Statement(text, plain, verb, effect, none, frozenset(), frozenset())
+    if effect is Effect.ROUTINE:
+        return Statement(text, plain, verb, effect, None, frozenset(), None, None)
     if verb in ("DROP DATABASE", "DROP SCHEMA"):
-        return Statement(text, plain, verb, effect, frozenset(), frozenset(_last_name(words)), known)
-    tables = None if _MODIFIERS & {word.upper() for word in words[1:4]} else _tables(plain, database)
-    return Statement(text, plain, verb, effect, tables, frozenset(), known)
+        return Statement(text, plain, verb, effect, none, frozenset(_last_name(text, session)), frozenset())
+    names, is_filled = (None, False) if tokens is None else _named(tokens, database)
+    if names is None:
+        words = None if is_cut else frozenset(_words(text))
+        is_known = effect is not Effect.ROWS
+        return Statement(text, plain, verb, effect, None, frozenset(), words, () if is_known else None)
+    tables = frozenset((schema.casefold(), table.casefold()) for schema, table in names)
+    writes = tuple(names) if effect is Effect.ROWS or is_filled else ()
+    return Statement(text, plain, verb, effect, tables, frozenset(), frozenset(), writes)
 
 
-def _opened(text: str) -> str:
-    return _CONDITIONAL.sub(r" \1 ", text)
+def _named(tokens: Scanner, database: str) -> tuple[list[tuple[str, str]] | None, bool]:
+    """The tables that a statement names, None where that cannot be told; and whether it is a query that fills them."""
+    verb = tokens.peek().text.upper()
+    try:
+        names = names_in(verb, tokens)
+        is_filled = verb == "CREATE" and query_of_create(tokens)
+    except Unsupported:
+        return None, False
+    if any(_ESCAPED.search(part) for name in names for part in name if part):
+        return None, False
+    return [_full(name, database) for name in names], is_filled
 
 
-class _Ansi(MySQL):
-    """MySQL's words where sql_mode has ANSI_QUOTES; no statement is swallowed whole."""
-
-    class Tokenizer(MySQL.Tokenizer):
-        QUOTES = ["'"]  # noqa: RUF012 - as sqlglot has it
-        STRING_ESCAPES = ["'", "\\"]  # noqa: RUF012
-        IDENTIFIERS = ["`", '"']  # noqa: RUF012
-        COMMANDS: ClassVar[set[TokenType]] = set()
+_ESCAPED = re.compile(r"\\x[0-9a-f]{2}")
+"""What stands for a byte that is not UTF-8: the name is in the session's character set."""
 
 
-def _as_default(text: str, session: Session) -> str:
-    """A statement as it reads where neither ANSI_QUOTES nor REAL_AS_FLOAT is set; as it is where it has no words."""
-    if not (session.has_ansi_quotes or session.has_real_as_float):
+def _full(name: Name, database: str) -> tuple[str, str]:
+    schema, table = name
+    return database if schema is None else schema, table
+
+
+def _plain(text: str, session: Session) -> str:
+    """A statement as it reads where neither ANSI_QUOTES nor REAL_AS_FLOAT is set, and nothing stands in comments."""
+    has_modes = session.has_ansi_quotes or session.has_real_as_float
+    if not has_modes and "/*!" not in text and "/*M!" not in text:
         return text
     try:
-        tokens = _Ansi().tokenize(text) if session.has_ansi_quotes else sqlglot.tokenize(text, read="mysql")
-    except SqlglotError:
-        return text
-    parts, at = [], 0
-    for token in tokens:
-        parts += [text[at : token.start], _without_modes(token, text[token.start : token.end + 1], session)]
-        at = token.end + 1
-    return "".join([*parts, text[at:]])
+        return "".join(_without_modes(text, session))
+    except Unsupported:
+        return _CONDITIONAL.sub(r" \1 ", text)
 
 
-def _without_modes(token: Token, written: str, session: Session) -> str:
-    if written.startswith('"') and session.has_ansi_quotes:
+def _without_modes(text: str, session: Session) -> Iterator[str]:
+    at = 0
+    for token in scan(text, session):
+        yield text[at : token.start]
+        yield " " if isinstance(token, Gap) else _written(token, text[token.start : token.stop], session)
+        at = token.stop
+    yield text[at:]
+
+
+def _written(token: Token, written: str, session: Session) -> str:
+    if token.is_double and token.kind == "name":
         return "`" + token.text.replace("`", "``") + "`"
-    return "FLOAT" if session.has_real_as_float and written.upper() == "REAL" else written
+    return "FLOAT" if session.has_real_as_float and token.kind == "word" and written.upper() == "REAL" else written
 
 
-def _effect(words: list[str]) -> Effect:
-    heads = [word.upper() for word in words[:8]]
-    if not heads or heads[0] in _HARMLESS or _switches_keys(words):
+def _begin(text: str, session: Session) -> tuple[list[Token], Scanner | None]:
+    """The first tokens of the statement that is carried out, and all from there on; None of a text without tokens.
+
+    MariaDB's SET STATEMENT and ANALYZE have another statement inside.
+    """
+    tokens = Scanner(text, session)
+    try:
+        heads = _ahead(tokens)
+        while _is(heads, 0, "SET") and _is(heads, 1, "STATEMENT"):
+            while not tokens.peek().among("FOR") and tokens.peek().kind != "end":
+                tokens.take()
+            tokens.take()
+            heads = _ahead(tokens)
+        if _is(heads, 0, "ANALYZE") and not any(_is(heads, at, "TABLE", "TABLES") for at in (1, 2)):
+            at = next((at for at, head in enumerate(heads) if head.among(*_ROWS)), 0)
+            for _ in range(at):
+                tokens.take()
+            heads = _ahead(tokens)
+    except Unsupported:
+        found = re.finditer(r"[\w$]+", text[:_SHOWN])
+        return [Token(one[0], "word", *one.span()) for one, _ in zip(found, range(_HEADS), strict=False)], None
+    return heads, tokens
+
+
+def _ahead(tokens: Scanner) -> list[Token]:
+    """The next tokens, as far as the text has them. Raises Unsupported where it has none."""
+    found = [tokens.peek()]
+    with suppress(Unsupported):  # what stands there, whoever needs it reads it again
+        for at in range(1, _HEADS):
+            found.append(tokens.peek(at))  # noqa: PERF401 - those before the one that cannot be read count
+    return [one for one in found if one.kind != "end"]
+
+
+def _is(heads: list[Token], at: int, *words: str) -> bool:
+    return at < len(heads) and heads[at].among(*words)
+
+
+def _effect(heads: list[Token]) -> Effect:
+    if not heads or heads[0].among(*_HARMLESS) or _switches_keys(heads):
         return Effect.NONE
-    return _VERBS.get(heads[0]) or _effect_on_objects(heads[0], heads[1:])
+    verb = heads[0].text.upper()
+    return _VERBS.get(verb) or _effect_on_objects(verb, [head.text.upper() for head in heads[1:]])
 
 
 def _effect_on_objects(verb: str, heads: list[str]) -> Effect:
@@ -193,51 +278,25 @@ def _effect_on_objects(verb: str, heads: list[str]) -> Effect:
     return Effect.NONE if of_a_schema else Effect.CHANGES
 
 
-def _switches_keys(words: list[str]) -> bool:
+def _switches_keys(heads: list[Token]) -> bool:
     """ALTER TABLE name ENABLE (or DISABLE) KEYS and nothing else, as mysqldump has it around every table's rows."""
-    heads = [word.upper() for word in words]
-    named_alone = len(words) == 5 or (len(words) == 7 and words[3] == ".")
-    return (
-        heads[:2] == ["ALTER", "TABLE"] and named_alone and heads[-1] == "KEYS" and heads[-2] in ("ENABLE", "DISABLE")
-    )
+    is_alone = len(heads) == 5 or (len(heads) == 7 and heads[3].among("."))
+    is_alter = _is(heads, 0, "ALTER") and _is(heads, 1, "TABLE")
+    return is_alter and is_alone and heads[-1].among("KEYS") and heads[-2].among("ENABLE", "DISABLE")
 
 
-def _carried_out(words: list[str]) -> list[str]:
-    """The words of the statement that is carried out: MariaDB's SET STATEMENT and ANALYZE have one inside."""
-    heads = [word.upper() for word in words]
-    if heads[:2] == ["SET", "STATEMENT"] and "FOR" in heads:
-        return _carried_out(words[heads.index("FOR") + 1 :])
-    if heads[:1] == ["ANALYZE"] and not set(heads[1:3]) & {"TABLE", "TABLES"}:
-        return next((words[at:] for at, head in enumerate(heads) if head in _ROWS), words)
-    return words
-
-
-def _last_name(words: list[str]) -> list[str]:
-    return [word.casefold() for word in words if word != ";"][-1:]
-
-
-def _words(text: str) -> list[str]:
-    """The statement's tokens without quotes; what the tokenizer swallows whole is cut again."""
+def _last_name(text: str, session: Session) -> Iterable[str]:
+    """The name that a statement ends with; its words where it has no tokens."""
     try:
-        tokens = [token.text for token in sqlglot.tokenize(text, read="mysql")]
-    except SqlglotError:
-        return re.findall(r"[\w$]+", text)
-    swallowed = tokens[1:] if len(tokens) == 2 and " " in tokens[-1] else []
-    return tokens if not swallowed else [tokens[0], *_words(swallowed[0])]
+        found = [one.text for one in scan(text, session) if isinstance(one, Token) and not one.among(";")]
+    except Unsupported:
+        return _words(text)
+    return [one.casefold() for one in found[-1:]]
+
+
+def _words(text: str) -> Iterator[str]:
+    return (one[0] for one in re.finditer(r"[\w$]+", text.casefold()))
 
 
 def _spelled(name: str) -> set[str]:
-    return set(re.findall(r"[\w$]+", name.casefold()))
-
-
-def _tables(text: str, database: str) -> frozenset[tuple[str, str]] | None:
-    """The tables that a statement names; None where it cannot be parsed whole."""
-    try:
-        parsed = sqlglot.parse_one(text, read="mysql")
-    except SqlglotError:
-        return None
-    if isinstance(parsed, exp.Command):
-        return None
-    named = parsed.this if isinstance(parsed, exp.Insert) else parsed  # an INSERT reads the other tables it names
-    found = ((table.db or database, table.name) for table in named.find_all(exp.Table))
-    return frozenset((schema.casefold(), table.casefold()) for schema, table in found)
+    return set(_words(name))

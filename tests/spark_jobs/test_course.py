@@ -921,7 +921,7 @@ OF_NUMBERS = numbered(BARE)
         ((), ((100, BARE),), ["10-1000 @1,@2"]),
         (((500, "TRUNCATE t"),), ((100, BARE), (600, BARE)),
          ["10-500 @1,@2", "at 500 empties @1,@2", "510-1000 @1,@2"]),
-        (((50, "CREATE TABLE u LIKE t"),), ((100, BARE),), ["60-1000 @1,@2"]),
+        (((50, "CREATE TABLE u LIKE t"),), ((100, BARE),), ["10-1000 @1,@2"]),
         (((500, "ALTER TABLE t ADD INDEX (v), DROP INDEX w, ENGINE = InnoDB"),), ((100, BARE), (600, BARE)),
          ["10-1000 @1,@2"]),
         (((500, "ALTER TABLE t ADD x INT"),), ((100, BARE), (600, BARE_ADDED)),
