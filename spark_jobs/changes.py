@@ -24,6 +24,7 @@ from spark_jobs.binlog import (
     TableDefinition,
     TableName,
     XaStep,
+    read_session,
     xa_step,
 )
 from spark_jobs.boundaries import split
@@ -34,7 +35,7 @@ from spark_jobs.landed import Where, range_in
 from spark_jobs.position import Position, Range
 from spark_jobs.prepared import Prepared
 from spark_jobs.rules import Pattern
-from spark_jobs.schema.statements import Effect, judge
+from spark_jobs.schema.statements import judge
 from spark_jobs.xa import EFFECT, LOGGED, LOGGED_AT, OF_XA, by_bytes, committed
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ _PORTION = 4 << 20
 """Bytes of values that become text at once."""
 _BEHIND = 1 << 32
 """A row's number that is behind those of every event."""
+_BEGIN = 4096
+"""Bytes of a statement's slice in which its session is told."""
 _LONG = 1 << 16
 """Bytes of a value from which on it is written piece by piece."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
@@ -264,11 +267,12 @@ class _File:
     def _judge(self, part: pa.RecordBatch) -> None:
         """Raises Unsupported for a statement that changes rows of a wanted table and does not say which."""
         text, database = (part.column(name)[0].as_py() for name in ("statement", "database"))
-        said = judge(text, database or "")
-        if said.effect is Effect.ROWS and any(self._wanted(TableName(*name)) for name in said.tables or ()):
+        said = judge(text, database or "", read_session(bytes(bytes_at(part.column("payload"), 0)[:_BEGIN])))
+        if said.writes is None or any(self._wanted(TableName(*name)) for name in said.writes):
             raise Unsupported(
                 f"{self._file}:{part.column('start')[0].as_py()}: {said.verb} changes rows in statement format, which "
-                f"says what was asked, not what happened: {said.short}"
+                f"says what was asked, not what happened: {said.short}; name the tables that are wanted without it, or "
+                "set binlog_format = ROW on the server for the rows to come"
             )
 
 

@@ -10,7 +10,7 @@ from typing import Self
 
 from spark_jobs.binlog import NOT_JUDGED
 from spark_jobs.rules import TOOLS, Helpers, Scope
-from spark_jobs.schema.statements import Effect, judge
+from spark_jobs.schema.statements import judge
 
 _EMPTIES = re.compile(
     r"(?:/\*.*?\*/|\s)*DELETE\s+FROM\s+(?:`(?:[^`]|``)+`|[^\s`.]+)(?:\.(?:`(?:[^`]|``)+`|[^\s`.]+))?\s*;?\s*(?:/\*.*?\*/)?\s*",
@@ -38,7 +38,7 @@ class Redaction:
     def refusal(self, text: str, database: str) -> str | None:
         """Why a statement cannot be kept beside that; None where it holds no rows."""
         said = judge(text, database)
-        if said.effect not in (Effect.ROWS, Effect.ROUTINE) or _EMPTIES.fullmatch(text):
+        if not said.writes_rows or _EMPTIES.fullmatch(text):
             return None
         return f"{said.verb.split()[0]} in statement format: {NOT_JUDGED}"
 

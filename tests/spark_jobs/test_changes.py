@@ -408,6 +408,19 @@ def test_a_rollback_past_rows_is_refused_by_place(undo: Change) -> None:
     [
         ("insert into bench.orders values (1, 2)", True),
         ("update orders set price = 1", True),
+        *((f"INSERT {words} orders VALUES (1, 2)", True) for words in ("IGNORE INTO", "LOW_PRIORITY", "DELAYED INTO")),
+        *((f"REPLACE {words} orders VALUES (1, 2)", True) for words in ("INTO", "DELAYED", "LOW_PRIORITY INTO")),
+        *(
+            (f"UPDATE {words} orders SET price = 1", True)
+            for words in ("IGNORE", "LOW_PRIORITY", "LOW_PRIORITY IGNORE")
+        ),
+        *((f"DELETE {words} FROM orders", True) for words in ("QUICK", "IGNORE", "LOW_PRIORITY QUICK IGNORE")),
+        ("LOAD DATA LOCAL INFILE 'x' IGNORE INTO TABLE orders", True),
+        ("WITH c AS (SELECT 1) DELETE FROM orders", True),
+        ("CREATE TABLE orders AS SELECT 1", True),
+        ("SELECT f(1)", True),
+        ("INSERT IGNORE INTO elsewhere SELECT * FROM orders", False),
+        ("CREATE TABLE orders (a INT)", False),
         ("delete from bench.elsewhere", False),
         ("drop table bench.orders", False),
     ],
