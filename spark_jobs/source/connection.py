@@ -51,13 +51,21 @@ def connection_options(settings: MySQL) -> dict[str, Any]:
     return {
         "host": settings.host,
         "port": settings.port,
-        "user": settings.user,
-        "password": settings.password.get_secret_value(),
+        "user": _bytes(settings.user),
+        "password": _bytes(settings.password.get_secret_value()),
         "charset": "utf8mb4",
         "connect_timeout": settings.connect_timeout,
         "read_timeout": settings.read_timeout,
         "init_command": "SET time_zone = '+00:00'",
     } | _tls_options(settings.tls)
+
+
+def _bytes(text: str) -> bytes:
+    """As clients send it: UTF-8. PyMySQL would send a password as latin1, which has not all letters.
+
+    Bytes of an environment variable that are no UTF-8 (Python's surrogates) are sent as they are.
+    """
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _tls_options(tls: Tls | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 import ssl
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from pydantic import SecretStr
 
 from spark_jobs.config import MySQL, Tls
 from spark_jobs.demo.server import MySQLServer
@@ -113,6 +115,45 @@ def test_logging_in(login: tuple[MySQLServer, str], tls: dict[str, object] | Non
     wrong = Server("shop", settings_of(server, user="login", password="falsch", tls=tls))
     with pytest.raises(SourceError, match=r"Access denied.*; check the user or password of 'login'$"):
         wrong.log()
+
+
+BEYOND_ASCII = [("jürgen", "café"), ("repl€", "10€"), ("レプリカ", "日本語'\"\\"), ("σς", "пароль")]
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("name, plugin", [one for one in LOGINS if one[1] != "ed25519"])
+@pytest.mark.parametrize("user, password", BEYOND_ASCII)
+def test_users_and_passwords_beyond_ascii_log_in_by_every_connection(
+    user: str, password: str, name: str, plugin: str, servers: Servers
+) -> None:
+    server = servers.get(name)
+    with server.connect(charset="utf8mb4") as connection, connection.cursor() as cursor:
+        cursor.execute("DROP USER IF EXISTS %s@'%%'", (user,))
+        by = f"VIA {plugin} USING PASSWORD(%s)" if name.startswith("mariadb") else f"WITH {plugin} BY %s"
+        cursor.execute(f"CREATE USER %s@'%%' IDENTIFIED {by}", (user, password))
+        cursor.execute("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO %s@'%%'", (user,))
+        try:
+            settings = settings_of(server, user=user, password=password)
+            source = Server("shop", settings)
+            assert source.problems() == []  # of which one is a dump
+            log = source.log()
+            assert b"".join(map(bytes, source.reading()(next(iter(log.parts_from(log.first))))[1]))
+            with closing(pymysql.connect(**connection_options(settings))) as own, own.cursor() as asked:
+                asked.execute("SELECT CURRENT_USER()")
+                assert asked.fetchone() == (f"{user}@%",)
+            wrong = Server("shop", settings_of(server, user=user, password=password + "é"))
+            with pytest.raises(SourceError, match=r"Access denied.*; check the user or password of") as refused:
+                wrong.log()
+            assert password not in str(refused.value)
+        finally:
+            cursor.execute("DROP USER %s@'%%'", (user,))
+
+
+def test_bytes_of_the_environment_that_are_no_text_are_sent_as_they_are() -> None:
+    """A variable may hold bytes of another character set; Python reads them as surrogates."""
+    latin = b"caf\xe9".decode("utf-8", "surrogateescape")
+    options = connection_options(MySQL(user=latin, password=SecretStr(latin)))
+    assert (options["user"], options["password"]) == (b"caf\xe9", b"caf\xe9")
 
 
 def has_tls(server: MySQLServer) -> bool:
