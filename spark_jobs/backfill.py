@@ -49,7 +49,7 @@ from spark_jobs.course import Again, Beginning, Content, Rows, Rules, Standing, 
 from spark_jobs.course import held as content_at_end
 from spark_jobs.earlier import Fetched, fetch, place_range
 from spark_jobs.errors import ConfigError, LakeError, PartialImage, StratalogError, TableStopped, about
-from spark_jobs.lake import ALTERING, Checkpoint, Design, Head, Lake, Table, identifier, new_batch, patiently
+from spark_jobs.lake import ALTERING, Checkpoint, Design, Head, Lake, Table, new_batch, patiently
 from spark_jobs.merge import REDO
 from spark_jobs.pipeline import Outcome, compact_source, filters_of, lake_of, merge_source, publish, why_not_anew
 from spark_jobs.place import require_places
@@ -58,6 +58,7 @@ from spark_jobs.remedies import advised
 from spark_jobs.rules import Pattern
 from spark_jobs.session import session_over
 from spark_jobs.skips import with_skips
+from spark_jobs.sql import identifier
 from spark_jobs.stretches import Stretch, stretches
 from spark_jobs.survey import look
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs import sql
 from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import Checkpoint, Head, Lake, Table
@@ -55,8 +56,8 @@ REDACTED_COLUMN = {
 it. Other sources' tables do not have the column."""
 
 PROPERTIES = {"delta.dataSkippingNumIndexedCols": "4"}
-DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
-REDACTED_DDL = ", ".join(f"`{name}` {kind}" for name, kind in (COLUMNS | REDACTED_COLUMN).items())
+DDL = sql.columns(COLUMNS)
+REDACTED_DDL = sql.columns(COLUMNS | REDACTED_COLUMN)
 
 _ADDED = {"stretch": pa.int32(), "number": pa.int64(), "server_uuid": pa.string()}
 ARROW = pa.schema([(name, _ADDED[name]) if name in _ADDED else SLICE_SCHEMA.field(name) for name in COLUMNS])

@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 from spark_jobs.config import Spark
 from spark_jobs.errors import StratalogError
 from spark_jobs.session import JAVA_OPTIONS, SILENT_CLASSES, own_session, spark_session
+from spark_jobs.sql import delta
 
 _MERGE = """
-    MERGE WITH SCHEMA EVOLUTION INTO delta.`{table}` AS t USING news AS n ON t.id = n.id
+    MERGE WITH SCHEMA EVOLUTION INTO {table} AS t USING news AS n ON t.id = n.id
     WHEN MATCHED AND n.id = 6 THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
 """
 _PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
@@ -31,7 +32,7 @@ def exercise(spark: SparkSession, table: Path) -> int:
     _write(_rows(spark, range(8)), table)
     for own in (spark, own_session(spark, {"spark.sql.codegen.wholeStage": "false"})):
         _rows(own, range(6, 12)).createOrReplaceTempView("news")
-        own.sql(_MERGE.format(table=table)).collect()
+        own.sql(_MERGE.format(table=delta(str(table)))).collect()
     replaced = _rows(spark, range(20, 22)).write.format("delta").mode("overwrite").option("replaceWhere", "id >= 20")
     replaced.save(str(table))
     return spark.read.format("delta").load(str(table)).groupBy("name").agg(F.max("id")).count()

@@ -30,17 +30,18 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import bronze, images, masks, overlay, reshape, row_filters, silver
+from spark_jobs import bronze, images, masks, overlay, reshape, row_filters, silver, sql
 from spark_jobs.binlog import Changes, Decoder, TableDefinition, TableName
 from spark_jobs.boundaries import cut, transaction_at
 from spark_jobs.course import Base, Content, Ended, Rows, Standing, Step, Turn, onwards, origins_of, without
 from spark_jobs.errors import DecodeError, PartialImage, TableStopped, Unsupported, about
 from spark_jobs.filters import TableFilters
 from spark_jobs.kept import Kept, names_of, types_of
-from spark_jobs.lake import ALTERING, MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
+from spark_jobs.lake import ALTERING, MAINTENANCE, Checkpoint, Head, Table, new_batch
 from spark_jobs.net import Place, image_rows, net_rows, reduce, settle
 from spark_jobs.overlay import ABSENT_TYPE
 from spark_jobs.position import Position, Range
+from spark_jobs.sql import identifier, literal
 from spark_jobs.xa import EFFECT, NO_XA, Xa, by_bytes, effective
 
 log = logging.getLogger(__name__)
@@ -385,7 +386,7 @@ def _emptied(spark: SparkSession, work: Work) -> Compacted:
     columns = work.seen(work.standing) if known else there
     notes = work.notes(work.window.whole.start, work.standing, columns) | {silver.RENEWED: True}
     notes |= {silver.FOLDED: ""} | ({} if known else {silver.BARE: True})
-    rows = spark.createDataFrame([], ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.stored.items()))
+    rows = spark.createDataFrame([], sql.columns(columns.stored))
     landed = work.table.renew(rows, work.head, Checkpoint(work.window.whole.stop, new_batch(), silver.RESET, notes))
     return Compacted(work.source, work.name, work.window.whole, landed)
 
@@ -497,7 +498,7 @@ def carried_rows(spark: SparkSession, work: Work, turn: Turn) -> DataFrame:
     held = _held(spark, work, turn.carried)
     held = held if turn.origins is None else _rekeyed(held, str(work), turn)
     given = {
-        "_op": quoted(silver.RENAME),
+        "_op": literal(silver.RENAME),
         "_existed": "NULL" if columns.is_bag else "false",
         "_position": silver.at_sql(turn.range.start),
         "_window_start": silver.place_sql(turn.range.start),
@@ -516,7 +517,7 @@ def _rekeyed(held: DataFrame, name: str, turn: Turn) -> DataFrame:
             f"spark_jobs.errors.TableStopped: {name}: its rows are counted, and get a key at {turn.range.start}, by "
             "which two would be one; what the lake has of it is not what the server had (stratalog verify)\n\n"
         )
-        alone = f"IF({silver.COPIES} = 1, true, CAST(raise_error({quoted(why)}) AS BOOLEAN))"
+        alone = f"IF({silver.COPIES} = 1, true, CAST(raise_error({literal(why)}) AS BOOLEAN))"
         held = held.where(alone).drop(silver.COPIES)
     now = onwards(before.types, [turn])
     names = [*after.types, "_raw", "_committed_at"]
@@ -574,7 +575,7 @@ def _settled(rows: DataFrame, columns: silver.Columns, name: str, *, lacks_older
             f"spark_jobs.errors.TableStopped: {name}: it was renamed, or its key changed, and its row images left "
             "columns out of rows that the log never held whole; load it first\n\n"
         )
-        checked = F.expr(f"IF({silver.ABSENT} IS NULL, _gone, CAST(raise_error({quoted(why)}) AS BOOLEAN))")
+        checked = F.expr(f"IF({silver.ABSENT} IS NULL, _gone, CAST(raise_error({literal(why)}) AS BOOLEAN))")
         return found.withColumn("_gone", checked).where("NOT _gone").drop("_gone", silver.ABSENT, overlay.ENDED)
     if not columns.is_bag:
         names = [*columns.types, "_op", "_position", "_committed_at", "_raw"]
@@ -607,7 +608,7 @@ def marker(spark: SparkSession, types: Mapping[str, str], turn: Turn) -> DataFra
     start, stop = (silver.place_sql(place) for place in (turn.range.start, turn.range.stop))
     at = turn.said.committed_at if turn.said else None
     given = {
-        "_op": f"'{silver.TRUNCATE}'",
+        "_op": literal(silver.TRUNCATE),
         "_position": silver.before_sql(turn.range.start),
         "_committed_at": f"timestamp_micros({int(at.timestamp() * 1e6)})" if at else "NULL",
         "_window_start": start,
@@ -715,7 +716,7 @@ def _overlaid_per_key(changes: DataFrame, columns: silver.Columns, name: str) ->
         f"spark_jobs.errors.TableStopped: {name}: a row image leaves columns out of a row that was deleted before "
         "it, and whose INSERT is passed over\n\n"
     )
-    exists = f"IF({overlay.ENDED}, CAST(raise_error({quoted(why)}) AS BOOLEAN), NOT _gone)"
+    exists = f"IF({overlay.ENDED}, CAST(raise_error({literal(why)}) AS BOOLEAN), NOT _gone)"
     return found.withColumn("_exists", F.expr(exists)).drop("_gone", overlay.ENDED)
 
 
@@ -797,7 +798,7 @@ def _decoded_ddl(columns: silver.Columns, salt: str | None = None) -> str:
     types = columns.types | {"_window": "INT"} | (_OF_BAGS if columns.is_bag else _OF_KEYS)
     types |= ({silver.ABSENT: ABSENT_TYPE} if columns.has_partial else {}) | _DECODED
     types |= {masks.SALT: "STRING"} if salt else {}
-    return ", ".join(f"{identifier(name)} {kind}" for name, kind in types.items())
+    return sql.columns(types)
 
 
 Batches = Iterator[pa.RecordBatch]

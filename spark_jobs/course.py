@@ -32,7 +32,7 @@ from spark_jobs.filters import (
 )
 from spark_jobs.kept import KEPT, Kept, led_on, name_of, names_of, types_of
 from spark_jobs.kept import from_notes as kept_from_notes
-from spark_jobs.lake import Table, identifier
+from spark_jobs.lake import Table
 from spark_jobs.position import Position, Range
 from spark_jobs.schema import moments
 from spark_jobs.schema.alter import (
@@ -69,6 +69,7 @@ from spark_jobs.schema.renames import like, may_rename, renamed
 from spark_jobs.schema.statements import Effect
 from spark_jobs.schema.tracking import lacks
 from spark_jobs.schema.widening import keeps_values
+from spark_jobs.sql import identifier
 from spark_jobs.survey import Said, Survey, agreed, differs, key_names, same_key
 from spark_jobs.xa import NO_XA, Xa
 

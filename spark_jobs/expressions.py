@@ -25,6 +25,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from spark_jobs.errors import ConfigError
+from spark_jobs.sql import encoded
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what it leaves unparsed; here that is an error
 
@@ -159,7 +160,7 @@ class _Writer:
     def literal(self, node: exp.Literal) -> Term:
         text = str(node.this)
         if node.is_string:
-            return Term(text_sql(text), Sort.LITERAL, text=text)
+            return Term(encoded(text), Sort.LITERAL, text=text)
         if not re.fullmatch(r"\d*\.?\d*", text):
             if not isfinite(float(text)):
                 raise _refused(node, "is larger than any DOUBLE")
@@ -354,11 +355,6 @@ def _time(node: exp.Expr, sort: Sort, text: str) -> str:
     if sort is Sort.DATE:
         return f"DATE'{text}'"
     return f"TIMESTAMP_NTZ'{moment}'" if sort is Sort.DATETIME else f"TIMESTAMP'{moment}Z'"
-
-
-def text_sql(text: str) -> str:
-    """A text as Spark's SQL in which nothing can be taken for anything else."""
-    return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def _refused(node: exp.Expr, why: str) -> ConfigError:

@@ -19,11 +19,12 @@ from pyspark.sql import functions as F
 from spark_jobs import bronze, overlay, silver
 from spark_jobs.binlog import TableName
 from spark_jobs.course import Standing
-from spark_jobs.lake import ALTERING, MAINTENANCE, Head, Lake, Table, identifier, new_batch
+from spark_jobs.lake import ALTERING, MAINTENANCE, Head, Lake, Table, new_batch
 from spark_jobs.parts import SharedPart, view
 from spark_jobs.position import Position
 from spark_jobs.published import Entry
 from spark_jobs.session import session_over
+from spark_jobs.sql import identifier
 from spark_jobs.staging import progress
 from spark_jobs.stretches import Stretch, stretches
 

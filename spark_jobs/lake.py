@@ -31,6 +31,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from spark_jobs.errors import LakeError, LostRace, TableStopped
 from spark_jobs.position import Position
 from spark_jobs.session import own_session
+from spark_jobs.sql import delta, identifier
 
 log = logging.getLogger(__name__)
 
@@ -192,7 +193,7 @@ class Table:
     @property
     def sql(self) -> str:
         """The table's name in SQL."""
-        return f"delta.{identifier(self.path)}"
+        return delta(self.path)
 
     def head(self) -> Head | None:
         """The newest version, without a JVM; None where there is no table. Raises LakeError."""
@@ -404,17 +405,6 @@ class Table:
 def new_batch() -> str:
     """The id by which a writer finds its own commit again."""
     return uuid.uuid4().hex
-
-
-def identifier(name: str) -> str:
-    """A name quoted for Spark SQL."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def quoted(text: str) -> str:
-    """A string literal of Spark SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def spark_type(kind: Any) -> str:

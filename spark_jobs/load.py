@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import bronze, seen, silver
+from spark_jobs import bronze, seen, silver, sql
 from spark_jobs.ancestry import Ancestry
 from spark_jobs.anchor import Anchor, Outrun, passed
 from spark_jobs.binlog import Changes, TableDefinition, TableName
@@ -30,7 +30,7 @@ from spark_jobs.course import Beginning, Rules, Standing, Turn, course, first_ro
 from spark_jobs.errors import ConfigError, SourceError, StratalogError, TableStopped, Unsupported, about
 from spark_jobs.filters import Filters
 from spark_jobs.kept import begun, from_notes
-from spark_jobs.lake import ALTERING, Checkpoint, Head, Lake, Table, identifier, new_batch, patiently, quoted
+from spark_jobs.lake import ALTERING, Checkpoint, Head, Lake, Table, new_batch, patiently
 from spark_jobs.pipeline import (
     Outcome,
     compact_source,
@@ -54,6 +54,7 @@ from spark_jobs.source import Source
 from spark_jobs.source.chunks import Key, KeyRange, key_of, ranges
 from spark_jobs.source.selected import Selecting, as_selected
 from spark_jobs.source.server import Server
+from spark_jobs.sql import literal, server_text
 from spark_jobs.staging import LOADED, READ, READING, Progress
 from spark_jobs.survey import look
 
@@ -491,7 +492,7 @@ class _Work:
         later = [one for one in turns if one.range.start >= before]
         now = onwards(silver.columns(stage.progress.definition).types, later)
         given = now | {
-            "_op": quoted(silver.LOAD),
+            "_op": literal(silver.LOAD),
             "_position": silver.before_sql(since),
             "_window_start": silver.place_sql(since),
             "_window_stop": silver.place_sql(since),
@@ -565,16 +566,11 @@ def columns_of(definition: TableDefinition) -> dict[str, str]:
 
 
 def _ddl(definition: TableDefinition) -> str:
-    return ", ".join(f"{identifier(name)} {kind}" for name, kind in columns_of(definition).items())
+    return sql.columns(columns_of(definition))
 
 
 def _is_table(name: TableName) -> str:
-    return f"TABLE_SCHEMA = {_text(name.schema)} AND TABLE_NAME = {_text(name.table)}"
-
-
-def _text(text: str) -> str:
-    """A string literal of MySQL, whatever its mode."""
-    return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
+    return f"TABLE_SCHEMA = {server_text(name.schema)} AND TABLE_NAME = {server_text(name.table)}"
 
 
 def _checkpoint(table: Table) -> Checkpoint:

@@ -13,8 +13,8 @@ from spark_jobs import silver
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
 from spark_jobs.filters import ColumnRule, Mask
-from spark_jobs.lake import identifier, quoted
 from spark_jobs.schema.default_values import Fill
+from spark_jobs.sql import identifier, literal
 
 SALT = "_salt"
 """The column that holds the salt on the way."""
@@ -100,7 +100,7 @@ def _hashed(key: str, name: str, kind: str) -> str:
         value = f"encode(concat({SALT}, CAST({cell} AS STRING)), 'UTF-8')"
     else:
         raise TableStopped(f"{key}: only text, bytes, whole numbers, DECIMAL and DATE are hashed; the column is {kind}")
-    exact = f"concat(encode({SALT}, 'UTF-8'), X'00', encode(try_element_at(_raw, {quoted(name)}), 'UTF-8'))"
+    exact = f"concat(encode({SALT}, 'UTF-8'), X'00', encode(try_element_at(_raw, {literal(name)}), 'UTF-8'))"
     return f"sha2(coalesce({value}, {exact}), 256)"
 
 
@@ -108,7 +108,7 @@ def _constant(key: str, value: str | int | None, kind: str) -> str:
     if value is None:
         return "NULL"
     if kind == "STRING":
-        return quoted(str(value))
+        return literal(str(value))
     if kind in _WHOLE and isinstance(value, int):
         if -(1 << _WHOLE[kind] - 1) <= value < 1 << _WHOLE[kind] - 1:
             return str(value)

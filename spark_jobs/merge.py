@@ -43,12 +43,13 @@ from spark_jobs import overlay, silver
 from spark_jobs.binlog import TableName
 from spark_jobs.course import COMPLETE
 from spark_jobs.errors import TableStopped, about
-from spark_jobs.lake import ALTERING, MAINTENANCE, Checkpoint, Head, Table, identifier, new_batch, quoted
+from spark_jobs.lake import ALTERING, MAINTENANCE, Checkpoint, Head, Table, new_batch
 from spark_jobs.overlay import UNSEEN
 from spark_jobs.parts import MARKS, PARTS, PartTable, marked
 from spark_jobs.position import Position, Range
 from spark_jobs.reshape import carry_out
 from spark_jobs.session import session_over
+from spark_jobs.sql import identifier, literal, with_rows
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +217,7 @@ def _merged(
 
 def _stored(rows: DataFrame, work: Work) -> DataFrame:
     """The rows of a merge that are there, as a table without any takes them."""
-    marks = (f"{quoted(value)} AS {name}" for name, value in work.target.marks.items())
+    marks = (f"{literal(value)} AS {name}" for name, value in work.target.marks.items())
     is_whole = f" AND {silver.ABSENT} IS NULL" if silver.ABSENT in rows.columns else ""
     return rows.where(f"NOT _gone{is_whole}").selectExpr(*_named([*work.columns.types, *ADDED]), *marks)
 
@@ -495,7 +496,7 @@ def _statement(target: Table, columns: silver.Columns, floor: Position | None, *
     newer = _differs(columns) if again else "s._position > t._position"
     delete = "s._gone" if again else f"s._gone AND {newer}"
     old = f" WHEN NOT MATCHED BY SOURCE{mine} AND t._position < {silver.before_sql(floor)} THEN DELETE" if floor else ""
-    values = [*(f"s.{name}" for name in names), *map(quoted, target.marks.values())]
+    values = [*(f"s.{name}" for name in names), *map(literal, target.marks.values())]
     clauses = (
         f" s ON {on} "
         f"WHEN MATCHED AND {delete} THEN DELETE "
@@ -503,12 +504,7 @@ def _statement(target: Table, columns: silver.Columns, floor: Position | None, *
         f"WHEN NOT MATCHED AND NOT s._gone{whole} THEN INSERT ({', '.join([*names, *target.marks])}) "
         f"VALUES ({', '.join(values)}){old}"
     )
-    return f"MERGE INTO {_literal(target.sql)} t USING {{source}}{_literal(clauses)}"
-
-
-def _literal(text: str) -> str:
-    """SQL in which braces, as names may have them, are no fields."""
-    return text.replace("{", "{{").replace("}", "}}")
+    return with_rows(f"MERGE INTO {target.sql} t USING ", clauses)
 
 
 def _differs(columns: silver.Columns) -> str:

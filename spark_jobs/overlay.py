@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.lake import identifier, quoted
+from spark_jobs.sql import identifier, literal
 
 ABSENT = "_absent"
 """The column with the names of those that a row has no value of; NULL where it is whole."""
@@ -27,7 +27,7 @@ _TEXTS = "MAP<STRING, STRING>"
 
 def is_present(name: str, of: str = "") -> str:
     """SQL: whether a row holds a column. of: what names are preceded by, such as ``s.``."""
-    return f"NOT coalesce(array_contains({of}{ABSENT}, {quoted(name)}), false)"
+    return f"NOT coalesce(array_contains({of}{ABSENT}, {literal(name)}), false)"
 
 
 def folded(rows: DataFrame, by: Sequence[str], types: Mapping[str, str], *others: Column) -> DataFrame:
@@ -43,7 +43,7 @@ def folded(rows: DataFrame, by: Sequence[str], types: Mapping[str, str], *others
     found = rows.groupBy(*by).agg(*cells, last, ended, *others)
     counts = [f"(_last._gone OR (_cell{at}.p IS NOT NULL AND coalesce(_cell{at}.p > _end, true)))" for at in _at(names)]
     values = [f"IF({counts[at]}, _cell{at}.v, NULL) AS {identifier(name)}" for at, name in enumerate(names)]
-    lacking = ", ".join(f"IF({counts[at]}, NULL, {quoted(name)})" for at, name in enumerate(names))
+    lacking = ", ".join(f"IF({counts[at]}, NULL, {literal(name)})" for at, name in enumerate(names))
     texts = raw_of({name: f"IF({counts[at]}, _cell{at}.r, NULL)" for at, name in enumerate(names)})
     absent = _filled(f"filter(array({lacking}), name -> name IS NOT NULL)")
     own = [name for name in found.columns if name not in {"_last", "_end", *(f"_cell{at}" for at in _at(names))}]
@@ -66,13 +66,13 @@ def _at(names: Sequence[str]) -> range:
 
 def _newest(name: str, alias: str) -> Column:
     """The column's value, exact text and place in the last row that has it; a row that is gone has all of them."""
-    cell = f"struct({identifier(name)} AS v, try_element_at(_raw, {quoted(name)}) AS r, _position AS p)"
+    cell = f"struct({identifier(name)} AS v, try_element_at(_raw, {literal(name)}) AS r, _position AS p)"
     return F.expr(f"max_by({cell}, IF(_gone OR {is_present(name)}, _position, NULL))").alias(alias)
 
 
 def raw_of(texts: Mapping[str, str]) -> str:
     """SQL: ``_raw`` from the exact text of each column, NULL where there is none; NULL where no column has one."""
-    pairs = ", ".join(f"struct({quoted(name)} AS key, {text} AS value)" for name, text in texts.items())
+    pairs = ", ".join(f"struct({literal(name)} AS key, {text} AS value)" for name, text in texts.items())
     found = f"filter(array({pairs}), pair -> pair.value IS NOT NULL)"
     return f"CAST(map_from_entries({_filled(found)}) AS {_TEXTS})"
 
@@ -84,16 +84,16 @@ def _filled(array: str) -> str:
 
 def over(names: Sequence[str], old: str, new: str) -> dict[str, str]:
     """SQL, by column and _raw, of a row laid over another. old, new: what their columns' names are preceded by."""
-    lacks = {name: f"coalesce(array_contains({new}{ABSENT}, {quoted(name)}), false)" for name in names}
+    lacks = {name: f"coalesce(array_contains({new}{ABSENT}, {literal(name)}), false)" for name in names}
     found = {name: f"IF({lacks[name]}, {old}{identifier(name)}, {new}{identifier(name)})" for name in names}
-    texts = {name: f"try_element_at(IF({lacks[name]}, {old}_raw, {new}_raw), {quoted(name)})" for name in names}
+    texts = {name: f"try_element_at(IF({lacks[name]}, {old}_raw, {new}_raw), {literal(name)})" for name in names}
     return found | {"_raw": f"IF({new}{ABSENT} IS NULL, {new}_raw, {raw_of(texts)})"}
 
 
 def renamed(names: Mapping[str, str | None], absent: str = ABSENT) -> str:
     """SQL: what is absent behind a change of columns; names: by the old one the new one, None where it went."""
-    gone = ", ".join(quoted(old) for old, new in names.items() if new is None)
-    cases = " ".join(f"WHEN {quoted(old)} THEN {quoted(new)}" for old, new in names.items() if new not in (None, old))
+    gone = ", ".join(literal(old) for old, new in names.items() if new is None)
+    cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items() if new not in (None, old))
     left = f"filter({absent}, name -> name NOT IN ({gone}))" if gone else absent
     named = f"transform({left}, name -> CASE name {cases} ELSE name END)" if cases else left
     return f"CAST({_filled(named)} AS {ABSENT_TYPE})" if gone else named
@@ -107,6 +107,6 @@ def with_defaults(
         name: f"IF({condition} AND NOT ({is_present(name)}), CAST({default} AS {types[name]}), {cells[name]})"
         for name, default in defaults.items()
     }
-    left = _filled(f"array_except({ABSENT}, array({', '.join(map(quoted, defaults))}))") if defaults else ABSENT
+    left = _filled(f"array_except({ABSENT}, array({', '.join(map(literal, defaults))}))") if defaults else ABSENT
     absent = f"IF({condition}, CAST({left} AS {ABSENT_TYPE}), {ABSENT})"
     return dict(cells) | given | {ABSENT: absent}

@@ -15,9 +15,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import Checkpoint, Head, Table, identifier, new_batch, quoted
+from spark_jobs.lake import Checkpoint, Head, Table, new_batch
 from spark_jobs.overlay import UNSEEN
 from spark_jobs.position import Position
+from spark_jobs.sql import identifier, literal
 
 MARKS = {"_source": "STRING", "_schema": "STRING", "_table": "STRING"}
 """Columns that say whose a row is, and their types."""
@@ -262,7 +263,7 @@ def view(table: Table, owner: Owner) -> Table:
 
 def marked(marks: Mapping[str, str], of: str = "") -> str:
     """SQL: whether a row has these marks. of: what names are preceded by, such as ``t.``."""
-    return " AND ".join(f"{of}{name} = {quoted(value)}" for name, value in marks.items())
+    return " AND ".join(f"{of}{name} = {literal(value)}" for name, value in marks.items())
 
 
 def union(there: Mapping[str, str], own: Mapping[str, str], others: Sequence[Part], name: str) -> list[str]:

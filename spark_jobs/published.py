@@ -16,9 +16,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, downstream_name, new_batch, patiently, quoted
+from spark_jobs.lake import Checkpoint, Head, Lake, Table, downstream_name, new_batch, patiently
 from spark_jobs.parts import view
 from spark_jobs.position import Position
+from spark_jobs.sql import identifier, literal
 
 RESET = "reset"
 """State of a table that the next run does over."""
@@ -193,7 +194,7 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
         kept = [reset[one.name] if _is_reset_since(one, reset.get(one.name)) else one for one in entries]
         return [*map(_row, kept), _row_of_source(lake, source, position)]
 
-    _put(spark, lake, f"source = '{source}'", rows, Checkpoint(position, new_batch(), notes={"source": source}))
+    _put(spark, lake, f"source = {literal(source)}", rows, Checkpoint(position, new_batch(), notes={"source": source}))
 
 
 def _is_reset_since(entry: Entry, there: Entry | None) -> bool:
@@ -213,7 +214,7 @@ def renew(spark: SparkSession, lake: Lake, source: str, change: Callable[[Entry]
         now = surveyed(lake, source) or position
         return [*(asdict(change(one)) for one in read(lake, source)), _row_of_source(lake, source, now)]
 
-    _put(spark, lake, f"source = '{source}'", rows, Checkpoint(position, new_batch(), notes={"source": source}))
+    _put(spark, lake, f"source = {literal(source)}", rows, Checkpoint(position, new_batch(), notes={"source": source}))
 
 
 def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
@@ -231,7 +232,7 @@ def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry
     position = surveyed(lake, entry.source)
     assert position is not None
     cells = {"source": entry.source, "schema": entry.schema, "table": entry.table}
-    where = " AND ".join(f"`{name}` = {quoted(value)}" for name, value in cells.items())
+    where = " AND ".join(f"{identifier(name)} = {literal(value)}" for name, value in cells.items())
     _put(spark, lake, where, rows, Checkpoint(position, new_batch(), notes={"source": entry.source}))
     return found[-1]
 

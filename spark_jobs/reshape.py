@@ -14,9 +14,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import ALTERING, Checkpoint, Head, Table, identifier, new_batch
+from spark_jobs.lake import ALTERING, Checkpoint, Head, Table, new_batch
 from spark_jobs.schema.default_values import Fill
 from spark_jobs.silver import raw_sql, raw_with
+from spark_jobs.sql import identifier
 
 _UPDATE = "UPDATE "
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"

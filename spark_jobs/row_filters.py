@@ -17,8 +17,8 @@ from spark_jobs.binlog import Changes, Column, TableDefinition
 from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.expressions import Condition, Sort, Term, number
 from spark_jobs.filters import ROW_EVENTS, RowFilter, TableFilters
-from spark_jobs.lake import quoted
 from spark_jobs.net import Place
+from spark_jobs.sql import literal
 
 LEFT_OUT_BY = "_left_out_by"
 """The column with the rule that leaves a change out, NULL where none does."""
@@ -122,7 +122,7 @@ def left_out_by(
     cases = []
     for kind, event in enumerate(ROW_EVENTS, 1):
         by_event = filters.left_out(event)
-        found = [quoted(by_event)] if by_event else [by_values(one, event) for one in filters.rows]
+        found = [literal(by_event)] if by_event else [by_values(one, event) for one in filters.rows]
         found = [one for one in found if one]
         if found:
             cases.append(f"WHEN _kind = {kind} THEN coalesce({', '.join(found)}, NULL)")
@@ -144,7 +144,7 @@ def _by_values(
         for key, one, image in asked
         if one
     ]
-    return f"IF({' AND '.join(said)}, {quoted(name)}, NULL)" if said else None
+    return f"IF({' AND '.join(said)}, {literal(name)}, NULL)" if said else None
 
 
 def _asked(
@@ -215,8 +215,8 @@ def _present(key: str, term: Term, column: Column, image: str) -> Term:
     kind = silver.spark_type(str(column.arrow))
     lacking = silver.ABSENT if image == "a" else "_absent_before"
     said = f": {key}: the row image leaves column {column.name} out, and the filter asks for it"
-    why = f"concat({quoted('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, {quoted(said + _END)})"
-    held = f"array_contains({lacking}, {quoted(str(column.name))})"
+    why = f"concat({literal('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, {literal(said + _END)})"
+    held = f"array_contains({lacking}, {literal(str(column.name))})"
     return replace(term, sql=f"IF({held}, CAST(raise_error({why}) AS {kind}), {term.sql})")
 
 
@@ -227,11 +227,11 @@ def _guarded(key: str, term: Term, column: Column, image: str) -> Term:
         return term
     raw = "_raw" if image == "a" else "_before_raw"
     why = (
-        f"concat({quoted('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, "
-        f"{quoted(f': {key}: column {column.name} holds ')}, try_element_at({raw}, {quoted(str(column.name))}), "
-        f"{quoted(', which no value of its type in the lake is; the filter cannot be asked about it' + _END)})"
+        f"concat({literal('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, "
+        f"{literal(f': {key}: column {column.name} holds ')}, try_element_at({raw}, {literal(str(column.name))}), "
+        f"{literal(', which no value of its type in the lake is; the filter cannot be asked about it' + _END)})"
     )
-    held = f"map_contains_key({raw}, {quoted(str(column.name))})"
+    held = f"map_contains_key({raw}, {literal(str(column.name))})"
     return Term(
         f"IF({held}, CAST(raise_error({why}) AS {kind}), {term.sql})",
         term.sort,

@@ -44,6 +44,7 @@ from spark_jobs.schema.tracking import (
 from spark_jobs.source import Source
 from spark_jobs.source.files import Files
 from spark_jobs.source.server import Server
+from spark_jobs.sql import identifier
 from spark_jobs.stretches import stretches
 from spark_jobs.survey import definitions_in, notable
 
@@ -78,7 +79,7 @@ _TYPES = {
     "database": ("STRING", pa.string()),
     "session": ("MAP<STRING, STRING>", pa.map_(pa.string(), pa.string())),
     "columns": (
-        f"ARRAY<STRUCT<{', '.join(f'`{name}`: {kind}' for name, (kind, _) in _COLUMN.items())}>>",
+        f"ARRAY<STRUCT<{', '.join(f'{identifier(name)}: {kind}' for name, (kind, _) in _COLUMN.items())}>>",
         pa.list_(pa.struct([(name, kind) for name, (_, kind) in _COLUMN.items()])),
     ),
     "key": ("ARRAY<STRING>", pa.list_(pa.string())),
@@ -434,14 +435,15 @@ def row(one: TableVersion) -> dict[str, Any]:
 
 def _text(name: TableName | None) -> str | None:
     """In back-ticks: a name may have dots in it."""
-    return f"`{name.schema.replace('`', '``')}`.`{name.table.replace('`', '``')}`" if name else None
+    return f"{identifier(name.schema)}.{identifier(name.table)}" if name else None
 
 
 def _name(text: str | None) -> TableName | None:
     if text is None:
         return None
-    schema, table = text[1:-1].split("`.`")
-    return TableName(schema.replace("``", "`"), table.replace("``", "`"))
+    found = re.fullmatch(r"`((?:[^`]|``)*)`\.`((?:[^`]|``)*)`", text, re.DOTALL)
+    assert found, text
+    return TableName(*(part.replace("``", "`") for part in found.groups()))
 
 
 def cells(definition: TableDefinition) -> list[dict[str, Any]]:

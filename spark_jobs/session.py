@@ -29,6 +29,14 @@ _RUNTIME = {
     # A task decodes its slices once; a second attempt of a slow one would open a second dump connection.
     "spark.speculation": "false",
 }
+AS_WRITTEN = {
+    # What stands in a statement is of the source, and ${env:PASSWORD} in a default or a name would be replaced.
+    "spark.sql.variable.substitute": "false",
+    # Backslashes in literals escape, and names in backticks are names and no regular expressions (sql.py).
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+}
+"""How statements are read; no configuration may have them read otherwise."""
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _COMPILED_FROM = 8 << 20
 """Bytes of log from which Spark's queries are worth compiling.
@@ -65,7 +73,7 @@ chroot, in some containers, away from the office's network."""
 def spark_session(settings: Spark) -> SparkSession:
     """The process's session. Raises ConfigError where Java or the cluster's address is missing."""
     if settings.remote:
-        return _configured(SparkSession.builder.remote(settings.remote), settings.conf).getOrCreate()
+        return _configured(SparkSession.builder.remote(settings.remote), settings.conf | AS_WRITTEN).getOrCreate()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment, not the system's Python
     local = settings.master.startswith("local")
     if local:
@@ -74,7 +82,7 @@ def spark_session(settings: Spark) -> SparkSession:
     confs = _EVERYWHERE | _RUNTIME | (_LOCAL | _progress() if local else {})
     confs["spark.jars"] = ",".join(map(str, delta_jars()))
     builder = SparkSession.builder.master(settings.master).appName("stratalog")
-    confs |= settings.conf
+    confs |= settings.conf | AS_WRITTEN
     if local:
         confs[_JAVA_OPTIONS] = f"{_archived()} {confs[_JAVA_OPTIONS]}"
     try:
@@ -127,7 +135,7 @@ def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
     """
     session = spark.newSession()
     kept = {key: str(spark.conf.get(key)) for key in (*_INTERPRETED, _PARTITIONS)}
-    for key, value in (_RUNTIME | kept | confs).items():
+    for key, value in (_RUNTIME | kept | confs | AS_WRITTEN).items():
         if key.startswith(("spark.sql", "spark.databricks", "parquet")):
             session.conf.set(key, value)
     return session

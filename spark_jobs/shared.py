@@ -25,9 +25,10 @@ from pyspark.sql import functions as F
 from spark_jobs import clock, silver
 from spark_jobs.clock import LATE, ORDER, Clock
 from spark_jobs.errors import LakeError, TableStopped, about
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, identifier, quoted
+from spark_jobs.lake import Checkpoint, Head, Lake, Table
 from spark_jobs.merge import ADDED, Merged, News, Work, merge
 from spark_jobs.parts import MARKS, Owner, Part, SharedPart, marked
+from spark_jobs.sql import identifier, literal, with_rows
 
 _CUTS = "_cuts"
 _GUARD = f"struct({ORDER}, _source, _position)"
@@ -71,7 +72,7 @@ class Side:
         }
         how = "and keys: shared has to know when; route it to a table of its own (docs/routes.md)"
         raised = {
-            when: f"raise_error({quoted(f'spark_jobs.errors.TableStopped: {self}: {why}, {how}')} || '\\n\\n')"
+            when: f"raise_error({literal(f'spark_jobs.errors.TableStopped: {self}: {why}, {how}')} || '\\n\\n')"
             for when, why in reasons.items()
         }
         return " ".join(f"WHEN {when} THEN CAST({error} AS TIMESTAMP)" for when, error in raised.items())
@@ -131,14 +132,14 @@ class Fold:
         on = self._keyed.same("t.", [f"s.{name}" for name in self.identities])
         same = [f"t.{name} <=> s.{name}" for name in names if name != identifier("_raw")]
         same.append("map_entries(t._raw) <=> map_entries(s._raw)")
-        text = (
-            f"MERGE INTO {target.sql} t USING \0 s ON {on} WHEN MATCHED AND s._gone THEN DELETE "
+        clauses = (
+            f" s ON {on} WHEN MATCHED AND s._gone THEN DELETE "
             f"WHEN MATCHED AND NOT ({' AND '.join(same)}) THEN "
             f"UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)} "
             f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({', '.join(names)}) "
             f"VALUES ({', '.join(f's.{name}' for name in names)})"
         )
-        return text.replace("{", "{{").replace("}", "}}").replace("\0", "{source}")
+        return with_rows(f"MERGE INTO {target.sql} t USING ", clauses)
 
     def _cut(self, last: DataFrame, side: Side) -> DataFrame:
         """With a row that stands before a statement that emptied the table as one that it deleted."""

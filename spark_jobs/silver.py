@@ -25,9 +25,10 @@ from pyspark.sql import functions as F
 from spark_jobs import overlay
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import Head, Table, identifier, quoted
+from spark_jobs.lake import Head, Table
 from spark_jobs.overlay import ABSENT_TYPE
 from spark_jobs.position import Position, Range
+from spark_jobs.sql import identifier, literal
 
 TRUNCATE = "truncate"
 LOAD = "load"
@@ -150,7 +151,7 @@ class Columns:
             may_be_exact = self.types[name] in _MAY_BE_EXACT
             found.append((f"{of}{identifier(name)}", may_be_exact))
             if may_be_exact:
-                found.append((f"try_element_at({of}_raw, {quoted(name)})", True))
+                found.append((f"try_element_at({of}_raw, {literal(name)})", True))
         return found
 
 
@@ -222,8 +223,8 @@ def raw_sql(raw: str, names: Mapping[str, str | None]) -> str:
 
     names: by the old one the new one, None where it went.
     """
-    gone = ", ".join(quoted(old) for old, new in names.items() if new is None)
-    cases = " ".join(f"WHEN {quoted(old)} THEN {quoted(new)}" for old, new in names.items() if new not in (None, old))
+    gone = ", ".join(literal(old) for old, new in names.items() if new is None)
+    cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items() if new not in (None, old))
     left = f"map_filter({raw}, (k, v) -> k NOT IN ({gone}))" if gone else raw
     named = f"transform_keys({left}, (k, v) -> CASE k {cases} ELSE k END)" if cases else left
     return f"IF(size({named}) = 0, NULL, {named})" if gone else named
@@ -233,7 +234,7 @@ def raw_with(raw: str, texts: Mapping[str, str]) -> str:
     """SQL: the exact texts of a row, and those that it has in new columns, by name."""
     if not texts:
         return raw
-    added = ", ".join(f"{quoted(name)}, {quoted(text)}" for name, text in texts.items())
+    added = ", ".join(f"{literal(name)}, {literal(text)}" for name, text in texts.items())
     return f"map_concat(coalesce({raw}, CAST(map() AS MAP<STRING, STRING>)), map({added}))"
 
 
@@ -297,7 +298,7 @@ def copies_sql(name: str, table: str, *, lacks_older: bool = False) -> str:
         "than the lake has seen written; the log has to begin where the table was empty, and a filter that leaves out "
         "copies where they are written must leave them out where they are deleted\n\n"
     )
-    return f"IF({name} < 0, CAST(raise_error({quoted(why)}) AS BIGINT), coalesce({name}, 0))"
+    return f"IF({name} < 0, CAST(raise_error({literal(why)}) AS BIGINT), coalesce({name}, 0))"
 
 
 def cells_sql(types: Mapping[str, str], given: Mapping[str, str]) -> list[str]:

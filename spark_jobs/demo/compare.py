@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.demo.expected import RAW, raw_text
 from spark_jobs.errors import LakeError
-from spark_jobs.lake import Table, identifier
+from spark_jobs.lake import Table
+from spark_jobs.sql import identifier
 
 _ADDED = "_"
 """What the names of columns begin with that the lake adds."""

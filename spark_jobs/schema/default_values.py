@@ -22,9 +22,9 @@ import numpy as np
 
 from spark_jobs.binlog import Column, Moment
 from spark_jobs.errors import Unsupported
-from spark_jobs.lake import quoted
 from spark_jobs.schema import moments
 from spark_jobs.schema.declared import Declared, Word, words_of
+from spark_jobs.sql import literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ def _text(column: Column, given: _Given | None) -> str:
     text = _plain_text(given)
     if given and not text and column.type_code == _BLOB and column.nullable:
         raise Unsupported("MySQL drops an empty default of a TEXT, with a warning, and MariaDB does not")
-    return quoted(text.rstrip(" ") if column.type_code == 254 else text)
+    return literal(text.rstrip(" ") if column.type_code == 254 else text)
 
 
 def _plain_text(given: _Given | None) -> str:
@@ -305,18 +305,18 @@ def _bytes(column: Column, given: _Given | None) -> str:
 def _enum(column: Column, given: _Given | None) -> str:
     labels = column.labels or ()
     if given is None:
-        return quoted(labels[0])
+        return literal(labels[0])
     found = [label for label in labels if label == _plain_text(given)]
     if given.kind != "string" or not found:
         raise Unsupported("it is none of the labels as they are written")
-    return quoted(found[0])
+    return literal(found[0])
 
 
 def _set(column: Column, given: _Given | None) -> str:
     wanted = set(_plain_text(given).split(",")) - {""}
     if given and (given.kind != "string" or not wanted <= set(column.labels or ())):
         raise Unsupported("it is none of the labels as they are written")
-    return quoted(",".join(label for label in column.labels or () if label in wanted))
+    return literal(",".join(label for label in column.labels or () if label in wanted))
 
 
 def _moment(column: Column, given: _Given | None) -> str:
@@ -344,7 +344,7 @@ def _time(column: Column, given: _Given | None) -> str:
         raise Unsupported("it is beyond the times that a column holds")
     is_zero = not hours and not int(minutes + seconds + fraction)
     shown = f"{'' if is_zero else sign}{hours:02}:{minutes}:{seconds}"
-    return quoted(f"{shown}.{fraction}" if fraction else shown)
+    return literal(f"{shown}.{fraction}" if fraction else shown)
 
 
 _FILLS: tuple[tuple[set[int], Callable[[Column, _Given | None], str]], ...] = (

@@ -21,11 +21,11 @@ from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, sam
 from spark_jobs.binlog.types import DECLARED, EITHER_SIGN
 from spark_jobs.binlog.types.charsets import charset_of, width_of
 from spark_jobs.errors import NamesUnknown, TableStopped, Unsupported
-from spark_jobs.lake import quoted
 from spark_jobs.position import Position
 from spark_jobs.rules import SYSTEM_SCHEMAS
 from spark_jobs.schema.labels import with_labels
 from spark_jobs.source.server import Server
+from spark_jobs.sql import identifier, literal
 
 _FIXED = {
     "tinyint": 1,
@@ -364,7 +364,7 @@ def from_json(text: str) -> TableDefinition:
     )
 
 
-_OF_USERS = f"CAST({{}}.TABLE_SCHEMA AS BINARY) NOT IN ({', '.join(map(quoted, SYSTEM_SCHEMAS))})"
+_OF_USERS = f"CAST({{}}.TABLE_SCHEMA AS BINARY) NOT IN ({', '.join(map(literal, SYSTEM_SCHEMAS))})"
 """By bytes: where letters' case counts, a schema `Sys` is a user's."""
 _ASK_COLUMNS = f"""
 SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA_TYPE kind, c.COLUMN_TYPE declared,
@@ -426,8 +426,7 @@ def _usable(rows: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
 
 def _first_index(source: Server, connection: Any, name: TableName, usable: Container[str]) -> str:
     """The first of these indexes in the order in which the server tries them, which SHOW INDEX lists."""
-    schema, table = (part.replace("`", "``") for part in (name.schema, name.table))
-    listed = source.ask(connection, f"SHOW INDEX FROM `{schema}`.`{table}`")
+    listed = source.ask(connection, f"SHOW INDEX FROM {identifier(name.schema)}.{identifier(name.table)}")
     return next(str(row["Key_name"]) for row in listed if row["Key_name"] in usable)
 
 

@@ -19,6 +19,7 @@ from spark_jobs.binlog import Session
 from spark_jobs.errors import Unsupported
 from spark_jobs.schema.named import Name, names_in, query_of_create
 from spark_jobs.schema.scanner import Gap, Scanner, Token, scan
+from spark_jobs.sql import identifier
 
 _CACHED = 1 << 14
 """Letters of the statements of which it is kept what they are about: the others are read in a moment, too."""
@@ -216,7 +217,7 @@ def _without_modes(text: str, session: Session) -> Iterator[str]:
 
 def _written(token: Token, written: str, session: Session) -> str:
     if token.is_double and token.kind == "name":
-        return "`" + token.text.replace("`", "``") + "`"
+        return identifier(token.text)
     return "FLOAT" if session.has_real_as_float and token.kind == "word" and written.upper() == "REAL" else written
 
 

@@ -24,6 +24,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from spark_jobs.errors import SourceError
+from spark_jobs.sql import identifier
 
 Boundary = tuple[str, ...]
 """One text for each column of the key."""
@@ -40,7 +41,7 @@ class KeyColumn:
 
     @property
     def quoted(self) -> str:
-        return quoted(self.name)
+        return identifier(self.name)
 
     @property
     def told(self) -> str:
@@ -73,7 +74,7 @@ class Key:
     @property
     def table(self) -> str:
         """The table's name in SQL."""
-        return f"{quoted(self.schema)}.{quoted(self.name)}"
+        return f"{identifier(self.schema)}.{identifier(self.name)}"
 
     @property
     def order(self) -> str:
@@ -128,11 +129,6 @@ def key_of(connection: Connection, schema: str, name: str, columns: tuple[str, .
     if missing:
         raise SourceError(f"{schema}.{name} has no column {missing[0]}")
     return Key(schema, name, tuple(known[column] for column in wanted))
-
-
-def quoted(name: str) -> str:
-    """A name quoted for MySQL."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def in_text(statement: str) -> str:

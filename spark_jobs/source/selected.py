@@ -21,8 +21,9 @@ from pymysql.cursors import SSCursor
 from spark_jobs.binlog import Changes, Column, Decoder, TableDefinition
 from spark_jobs.config import MySQL
 from spark_jobs.errors import SourceError, TableStopped
-from spark_jobs.source.chunks import Key, KeyRange, in_text, quoted
+from spark_jobs.source.chunks import Key, KeyRange, in_text
 from spark_jobs.source.connection import connection_options, refusal
+from spark_jobs.sql import identifier
 
 Encode = Callable[[bytes], bytes]
 """From what the server sends for a value that is not NULL to its bytes in a row image."""
@@ -67,7 +68,7 @@ def select(definition: TableDefinition, key: Key, part: KeyRange) -> tuple[str, 
 
 
 def _asked(column: Column) -> str:
-    name = quoted(str(column.name))
+    name = identifier(str(column.name))
     if column.type_code in (4, 5):
         return f"{name} * 1e0"  # with all its digits; a sum would lose the sign of -0
     if column.type_code in (247, 248):

@@ -15,10 +15,8 @@ from typing import Any
 
 from spark_jobs.binlog import TableName
 from spark_jobs.errors import TableStopped, Unsupported
-from spark_jobs.lake import identifier
-from spark_jobs.lake import quoted as spark_text
 from spark_jobs.merge import ADDED
-from spark_jobs.source.chunks import quoted
+from spark_jobs.sql import identifier, literal
 from spark_jobs.verify.forms import Form, form_of
 
 _LONG = 65_536
@@ -39,17 +37,16 @@ class Column:
     @property
     def server(self) -> str:
         """MySQL's SQL of the text; NULL where the value is."""
-        return self.form.server.replace("{c}", quoted(self.name))
+        return _written(self.form.server, self.name)
 
     @property
     def beside(self) -> str | None:
-        return self.form.beside and self.form.beside.replace("{c}", quoted(self.name))
+        return self.form.beside and _written(self.form.beside, self.name)
 
     @property
     def lake(self) -> str:
         """Spark's SQL of the text, a STRING or BINARY."""
-        raw = f"try_element_at(_raw, {spark_text(self.name)})"
-        return self.form.lake.replace("{raw}", raw).replace("{c}", identifier(self.name))
+        return _written(self.form.lake, self.name)
 
     @property
     def server_value(self) -> str:
@@ -92,6 +89,12 @@ class Column:
         return f"MD5({sql})" if self.form.long else sql
 
 
+def _written(form: str, name: str) -> str:
+    """The SQL of a form over a column, whose name may look like a field of it."""
+    fields = {"c": identifier(name), "raw": f"try_element_at(_raw, {literal(name)})"}
+    return re.sub(r"\{(c|raw)\}", lambda found: fields[found[1]], form)
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A source table's columns in their order, and which of them are the key by which its rows are told apart."""
@@ -106,7 +109,7 @@ class Layout:
 
     @property
     def server_name(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.table)}"
+        return f"{identifier(self.schema)}.{identifier(self.table)}"
 
     @property
     def server_key(self) -> str:
@@ -146,7 +149,7 @@ class Layout:
         each = []
         for key in keys:
             pairs = zip(self.key, self.key_values(key), strict=True)
-            each.append(" AND ".join(f"{quoted(one.name)} = {one.form.literal(text)}" for one, text in pairs))
+            each.append(" AND ".join(f"{identifier(one.name)} = {one.form.literal(text)}" for one, text in pairs))
         return " OR ".join(f"({one})" for one in each)
 
 

@@ -19,9 +19,10 @@ from pymysql.cursors import Cursor
 
 from spark_jobs.errors import SourceError
 from spark_jobs.position import Position
-from spark_jobs.source.chunks import Boundary, Key, KeyRange, in_text, key_of, quoted, ranges
+from spark_jobs.source.chunks import Boundary, Key, KeyRange, in_text, key_of, ranges
 from spark_jobs.source.connection import refusal
 from spark_jobs.source.server import Server
+from spark_jobs.sql import identifier
 from spark_jobs.verify.layout import Layout
 from spark_jobs.verify.sides import DIGESTS, Buckets, Values
 
@@ -102,7 +103,7 @@ class Session:
 
     def count(self, schema: str, table: str) -> int:
         """How many rows a table has."""
-        return int(self.rows(f"SELECT COUNT(*) FROM {quoted(schema)}.{quoted(table)}")[0][0])
+        return int(self.rows(f"SELECT COUNT(*) FROM {identifier(schema)}.{identifier(table)}")[0][0])
 
 
 class ServerRows:

@@ -23,7 +23,7 @@ from spark_jobs.config import Pipeline
 from spark_jobs.course import Standing
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, TableStopped, about
 from spark_jobs.kept import begun, types_of
-from spark_jobs.lake import Head, Table, identifier, patiently
+from spark_jobs.lake import Head, Table, patiently
 from spark_jobs.parts import PARTS, SharedPart
 from spark_jobs.pipeline import (
     Outcome,
@@ -43,6 +43,7 @@ from spark_jobs.routes import Destination, Name
 from spark_jobs.schema.alter import target as table_of
 from spark_jobs.source.connection import error_number
 from spark_jobs.source.server import Server
+from spark_jobs.sql import identifier
 from spark_jobs.survey import Said, survey
 from spark_jobs.verify.compare import Difference, buckets_for, compare
 from spark_jobs.verify.lake_rows import LakeRows, SilverRows

@@ -20,14 +20,13 @@ from spark_jobs.lake import (
     Head,
     Lake,
     Table,
-    identifier,
     new_batch,
     patiently,
-    quoted,
     raise_from_task,
     spark_type,
 )
 from spark_jobs.position import Position
+from spark_jobs.sql import identifier
 
 
 @pytest.mark.parametrize("name", ["orders", "orders_2026", "a b", "a.b", ".hidden", "größe", "a:b*[c]{d}", "_t", "😀"])
@@ -131,11 +130,6 @@ def test_some_notes_stand_until_a_commit_says_otherwise(
     head = Head(1, 1, Checkpoint(place, "old", "gc", before))
     assert Checkpoint(place, "new", notes=said).upon(head) == Checkpoint(place, "new", notes=after)
     assert Checkpoint(place, "new", notes=said).upon(Head(0, 0, None)).notes == said
-
-
-@pytest.mark.parametrize("name, quoted", [("a", "`a`"), ("a b", "`a b`"), ("a`b", "`a``b`"), ("`", "````")])
-def test_identifiers_are_quoted_for_sql(name: str, quoted: str) -> None:
-    assert identifier(name) == quoted
 
 
 @pytest.mark.parametrize(
@@ -398,10 +392,6 @@ def test_a_counter_without_any_checkpoint_is_not_trusted(spark: SparkSession, la
     assert str(refused.value) == (
         f"{made.path}: no commit in its history names a position; restore the table's _delta_log"
     )
-
-
-def test_a_literal_is_quoted_for_spark() -> None:
-    assert quoted("a'b\\c") == "'a\\'b\\\\c'"
 
 
 @pytest.mark.spark

@@ -5,10 +5,11 @@ from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.config import Spark
 from spark_jobs.errors import ConfigError
-from spark_jobs.session import _output_is_errors, own_session, session_over, spark_session
+from spark_jobs.session import AS_WRITTEN, _output_is_errors, own_session, session_over, spark_session
 
 SHUFFLES = "spark.sql.shuffle.partitions"
 NAMELESS = ["unshare", "--user", "--map-root-user", "--uts", "--"]
@@ -61,6 +62,20 @@ def test_settings_of_an_own_session_are_nobody_elses(spark: SparkSession) -> Non
     assert spark.conf.get(SHUFFLES) == before
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
     assert own_session(spark, {}).conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
+
+
+@pytest.mark.spark
+def test_no_configuration_has_statements_read_otherwise_than_written(
+    spark: SparkSession,
+) -> None:
+    asked = dict.fromkeys(AS_WRITTEN, "true")
+    again = spark_session(Spark(master="local[2]", conf={**asked, "spark.sql.shuffle.partitions": "2"}))
+    sessions = {"configured": again, "own": own_session(spark, asked), "over": session_over(spark, 1 << 30)}
+    for name, session in sessions.items():
+        assert {key: session.conf.get(key) for key in AS_WRITTEN} == dict.fromkeys(AS_WRITTEN, "false"), name
+        text = "${env:HOME} ${system:user.name} ${spark.app.name}"
+        assert session.sql(f"SELECT '{text}', 'it\\'s'").head() == (text, "it's"), name
+        assert session.range(1).select(F.expr(f"'{text}'")).head() == (text,), name
 
 
 @pytest.mark.spark

@@ -1,0 +1,53 @@
+"""Names and texts as SQL: the only place where either is quoted.
+
+What comes from a source (names, defaults, labels, values) or from a configuration (masks, filters) reaches Spark as
+data wherever that is possible. Where it has to stand in a statement, it is written by these functions, so that it means
+itself whatever characters it has: quotes, backslashes, backticks, braces, comments, line ends, ``${…}``.
+
+Spark's sessions are set to read these texts as they are meant (``session.AS_WRITTEN``). Put here: quoting. Not here:
+statements.
+"""
+
+from collections.abc import Mapping
+
+
+def identifier(name: str) -> str:
+    """A name as Spark and servers read it in any statement: in backticks, those of its own doubled."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text as a string literal of Spark.
+
+    ``${`` is written so that a session that replaces variables, as a program of somebody else may have, finds none.
+    """
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
+    return f"'{escaped}'"
+
+
+def encoded(text: str) -> str:
+    """A text for Spark of which no character stands in the statement: for what people write as conditions."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+def delta(path: str) -> str:
+    """A Delta table by its path, as a table's name in Spark."""
+    return f"delta.{identifier(path)}"
+
+
+def columns(types: Mapping[str, str]) -> str:
+    """Names and Spark types, as a schema or as the columns of a statement."""
+    return ", ".join(f"{identifier(name)} {kind}" for name, kind in types.items())
+
+
+def with_rows(before: str, after: str) -> str:
+    """A statement for ``session.sql(…, source=rows)`` with the rows between two texts.
+
+    Braces in these, as names may have them, are no fields of it.
+    """
+    return "{source}".join(text.replace("{", "{{").replace("}", "}}") for text in (before, after))
+
+
+def server_text(text: str) -> str:
+    """A text as a literal of MySQL and MariaDB in UTF-8, whatever the session's character set and ``sql_mode`` are."""
+    return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
