@@ -69,8 +69,9 @@ class Checkpoint:
         return replace(self, notes=self.notes | kept)
 
     def to_json(self) -> str:
+        """Spark replaces ``${…}`` in the value of a setting, whatever it reads statements like; names may have it."""
         said = {"position": str(self.position), "batch": self.batch, "kind": self.kind} | self.notes
-        return json.dumps({APPLICATION: said})
+        return json.dumps({APPLICATION: said}).replace("${", "\\u0024{")
 
     @classmethod
     def from_json(cls, text: str | None) -> "Checkpoint | None":

@@ -6,6 +6,7 @@ SECRET = "Geheim-4711"
 TEXTS = (
     "${env:PW}",
     "${system:user.name}",
+    "${system:PW}",
     "costs ${amount} today",
     "$${env:PW}",
     "${${env:PW}}",
@@ -31,7 +32,7 @@ TEXTS = (
     ":name",
     "a.b.c",
     "a[0]",
-    "line\nend\r\n",
+    "line\nend\r\n.",
     "\ttab",
     "\x01\x1f",
     "ſ K ı İ Σ ς ß",

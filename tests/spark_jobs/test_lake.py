@@ -75,6 +75,12 @@ def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Pa
     assert [version for version, _ in table.since(4)] == [7, 5], "what they say is below"
 
 
+def test_a_checkpoint_has_no_variable_that_a_setting_would_have_replaced() -> None:
+    named = Checkpoint(Position("bin.000001", 4), "b", notes={"table": "s.${env:PW} {x} $5"})
+    assert "${" not in named.to_json()
+    assert Checkpoint.from_json(named.to_json()) == named
+
+
 @given(
     st.builds(Position, st.sampled_from(["mysql-bin.000001", "ü.1000000"]), st.integers(0, 1 << 40), st.integers(1, 3)),
     st.text(max_size=9),
