@@ -38,8 +38,9 @@ class Place:
     window: int
 
 
-_EXACT = "_exact"
-"""Column of the exact texts of a key that its columns do not hold, null for nearly every row; gone when reduced."""
+_EXACT, _AT = "\0exact", "\0at"
+"""Columns of the exact texts of a key that its columns do not hold, null for nearly every row, and of a row's place;
+gone when reduced. No column of a server has a zero byte in its name."""
 
 
 def net_rows(
@@ -107,14 +108,14 @@ def _ends(rows: pa.Table, key: Sequence[str], *, always: bool = False) -> tuple[
     """First and last rows of each window and key; ``always``: row by row, also where one is both."""
     place = rows.column("_position").combine_chunks()
     order = np.lexsort([place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER])
-    rows = rows.take(pa.array(order)).append_column("_at", pa.array(np.arange(len(order))))
+    rows = rows.take(pa.array(order)).append_column(_AT, pa.array(np.arange(len(order))))
     grouped = _grouped(rows, key).group_by(["_window", *key, _EXACT], use_threads=False)
-    found = grouped.aggregate([("_at", "min"), ("_at", "max"), ("_changes", "sum"), ("_micros", "max")])
-    last = rows.take(found.column("_at_max"))
+    found = grouped.aggregate([(_AT, "min"), (_AT, "max"), ("_changes", "sum"), ("_micros", "max")])
+    last = rows.take(found.column(f"{_AT}_max"))
     last = _with(last, {"_changes": found.column("_changes_sum"), "_micros": found.column("_micros_max")})
-    before = found if always else found.filter(pc.less(found.column("_at_min"), found.column("_at_max")))
-    first = _with(rows.take(before.column("_at_min")), {"_changes": _constant(0, pa.int64(), len(before))})
-    return first.drop_columns(["_at"]), last.drop_columns(["_at"])
+    before = found if always else found.filter(pc.less(found.column(f"{_AT}_min"), found.column(f"{_AT}_max")))
+    first = _with(rows.take(before.column(f"{_AT}_min")), {"_changes": _constant(0, pa.int64(), len(before))})
+    return first.drop_columns([_AT]), last.drop_columns([_AT])
 
 
 def _grouped(rows: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -177,14 +177,36 @@ def columns(
         raise TableStopped(
             f"{definition.name}: the names of its columns are not known; SET GLOBAL binlog_row_metadata = 'FULL'"
         )
-    taken = {*ADDED, *_ON_THE_WAY} if definition.key else {*ADDED, *_ON_THE_WAY, COPIES}
-    collisions = [name for name in names if name and (name.lower() in taken or name.lower().startswith(IDENTITY))]
-    if collisions:
-        raise TableStopped(
-            f"{definition.name}: its column {collisions[0]} has the name of one that is added; rename it"
-        )
+    refused = refused_names(definition)
+    if refused:
+        raise TableStopped(f"{definition.name}: {refused[0]}")
     types = {str(column.name): spark_type(str(column.arrow)) for column in definition.columns}
     return Columns(types | (dict(kept) if kept else {}), tuple(str(names[at]) for at in definition.key), has_partial)
+
+
+def refused_names(definition: TableDefinition) -> list[str]:
+    """Why a table's columns cannot be in the lake by their names, a sentence each; none where they can."""
+    taken = {*ADDED, *_ON_THE_WAY} if definition.key else {*ADDED, *_ON_THE_WAY, COPIES}
+    found, seen = [], dict[str, str]()
+    for name in (str(column.name) for column in definition.columns if column.name):
+        folded = _as_spark_compares(name)
+        if folded in taken or folded.startswith(IDENTITY):
+            found.append(f"its column {name} has the name of one that is added; rename it")
+        elif folded == _HIDDEN:
+            found.append(f"its column {name} has the name of a column that Spark adds to every table read; rename it")
+        elif folded in seen:
+            found.append(f"its columns {seen[folded]} and {name} have one name to Spark; rename one of them")
+        seen.setdefault(folded, name)
+    return found
+
+
+_HIDDEN = "_metadata"
+
+
+def _as_spark_compares(name: str) -> str:
+    """Equal for names that Java's equalsIgnoreCase takes for one: letter by letter, capital and then small."""
+    capitals = (char.upper() if len(char.upper()) == 1 else char for char in name)
+    return "".join("i" if char == "\u0130" else char.lower() for char in capitals)
 
 
 def resets(head: Head | None) -> int:

@@ -245,6 +245,13 @@ def test_the_position_orders_by_stretch_then_number_then_offset_then_row() -> No
     assert reduce(rows.slice(1, 2), KEY).column("note").to_pylist() == ["a", "b"]
 
 
+@pytest.mark.parametrize("name", ["_at", "_exact"])
+def test_a_column_may_have_the_name_that_a_reduction_uses(name: str) -> None:
+    rows = pa.concat_tables(one(None, row_of(1, "a")) + one(row_of(1, "a"), row_of(1, "b")))
+    rows = rows.rename_columns([name if column == "note" else column for column in rows.column_names])
+    assert settle(rows, KEY).column(name).to_pylist() == ["b"]
+
+
 def test_exact_texts_go_with_their_row() -> None:
     changes = batch([Change(0, 0, None, A), Change(1, 0, None, A | {"id": 2})])
     raw = pa.array([[("note", "ff")], None], pa.map_(pa.string(), pa.string()))

@@ -126,6 +126,30 @@ def test_each_added_column_is_refused_as_a_sources(name: str) -> None:
         columns(TableDefinition(NAME, (ID, Column(name, 3)), (0,)))
 
 
+@pytest.mark.parametrize(
+    "names, said",
+    [
+        (("_metadata",), "_metadata has the name of a column that Spark adds to every table read"),
+        (("_Metadata",), "_Metadata has the name of a column that Spark adds to every table read"),
+        (("_wındow",), "_wındow has the name of one that is added"),
+        (("s", "ſ"), "s and ſ have one name to Spark"),
+        (("Σ", "ς"), "Σ and ς have one name to Spark"),
+        (("k", "\u212a"), "k and \u212a have one name to Spark"),
+        (("i", "ı"), "i and ı have one name to Spark"),
+        (("i", "İ"), "i and İ have one name to Spark"),
+    ],
+)
+def test_names_that_spark_takes_for_others_are_refused(names: tuple[str, ...], said: str) -> None:
+    definition = TableDefinition(NAME, (ID, *(Column(name, 3) for name in names)), (0,))
+    with pytest.raises(TableStopped, match=said):
+        columns(definition)
+
+
+def test_names_that_only_look_alike_are_taken() -> None:
+    names = ("ss", "ß", "e\u0301", "é", "_at", "_exact", "a", "ä")
+    assert [*columns(TableDefinition(NAME, (ID, *(Column(name, 3) for name in names)), (0,))).types][1:] == [*names]
+
+
 def test_a_table_without_a_key_is_a_bag_that_counts() -> None:
     found = columns(TableDefinition(NAME, (ID, NOTE), ()))
     assert (found.is_bag, found.key, found.rest) == (True, (), ("id", "note"))
