@@ -33,6 +33,8 @@ _LEAST, _MOST = 1_000, 500_000
 """Rows in one statement of a walk."""
 _SECONDS = 1.0
 """What such a statement should take; the next one's rows follow from it."""
+_RANGE = "\0"
+"""What stands for a range of keys in a statement; no name has it."""
 _QUIET = 2.0
 """Seconds between two lines about how far a walk is."""
 _AT_ONCE = 200
@@ -121,7 +123,7 @@ class ServerRows:
         found = Buckets.none(count)
         listed = (
             f"{self.layout.server_bucket(count)}, COUNT(*), BIT_XOR({self.layout.server_digest}) "
-            f"FROM {self.layout.server_name} WHERE {{}} GROUP BY 1"
+            f"FROM {self.layout.server_name} WHERE {_RANGE} GROUP BY 1"
         )
         for rows in self._walk(listed):
             if rows:
@@ -133,7 +135,7 @@ class ServerRows:
         chosen = ", ".join(map(str, buckets))
         listed = (
             f"{self.layout.server_key}, {self.layout.server_digest} "
-            f"FROM {self.layout.server_name} WHERE ({{}}) AND {self.layout.server_bucket(count)} IN ({chosen})"
+            f"FROM {self.layout.server_name} WHERE ({_RANGE}) AND {self.layout.server_bucket(count)} IN ({chosen})"
         )
         return pa.concat_tables([_digests(rows) for rows in self._walk(listed)])
 
@@ -166,10 +168,10 @@ class ServerRows:
             yield [row for row in rows if row[0] in asked]
 
     def _walk(self, listed: str) -> Iterator[list[tuple[Any, ...]]]:
-        """The answers to a statement for one range of keys after the other; ``{}`` in it is the range."""
+        """The answers to a statement for one range of keys after the other; ``_RANGE`` in it is the range."""
         began = said = time.monotonic()
         size, done, after = _FIRST, 0, None
-        before, behind = map(in_text, listed.split("{}", 1))
+        before, behind = map(in_text, listed.split(_RANGE, 1))
         while True:
             part = self.session.range_of(self.key, size, after)
             condition, parameters = part.condition(self.key)

@@ -13,6 +13,7 @@ from spark_jobs.merge import ADDED
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Range
 from spark_jobs.sql import identifier
+from spark_jobs.verify import verify_source
 from tests.fix_pipeline import SOURCE, Shop
 from tests.hostile import SECRET, TEXTS, VALUES
 
@@ -139,5 +140,8 @@ def test_everything_that_is_done_to_tables_of_such_names(hostile: Shop, caplog: 
     reset(shop.spark, pipeline, SOURCE, plan_reset(shop.spark, pipeline, SOURCE, f"{SCHEMA}.{KEYED}"))
     assert shop.run(pipeline)[1].stopped == {}
     require_equal(shop, pipeline)
+    verdicts = list(verify_source(shop.spark, pipeline, SOURCE))
+    assert [(one.said, one.lines(values=True)) for one in verdicts if not one.is_right] == []
+    assert len(verdicts) == len(TABLES)
     assert files_with(shop.folder / "lake", SECRET) == []
     assert SECRET not in caplog.text
