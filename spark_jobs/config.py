@@ -536,6 +536,10 @@ class Pipeline(_Model):
     on_incompatible: Literal["stop", "new_column"] = "stop"
     """``stop``: an ALTER TABLE that gives a column a type which does not hold every value stops its table.
     ``new_column``: what the column held stays under another name, and a new column begins, NULL in older rows."""
+    on_cascade: Literal["warn", "stop", "ignore"] = "warn"
+    """What becomes of a child table whose rows the server changes by a foreign key (``ON DELETE CASCADE`` and the like)
+    without logging that. ``warn``: it goes on, and every surface names it. ``stop``: it stops where the key begins.
+    ``ignore``: it goes on, and nothing is said."""
     online_ddl: OnlineDdl = OnlineDdl()
     """How tables are told that tools for online schema changes only work with."""
     verify: bool = False

@@ -261,10 +261,17 @@ class Table:
         )
         yield from scanner.to_batches()
 
-    def rows(self, wanted: list[tuple[str, str, Any]] | None = None) -> list[dict[str, Any]]:
-        """The newest version of a small table, without a JVM; wanted: (column, "=", value), all of which hold."""
+    def rows(
+        self, wanted: list[tuple[str, str, Any]] | None = None, columns: list[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The newest version of a small table, without a JVM.
+
+        Args:
+            wanted: (column, "=", value), all of which hold.
+            columns: those that are read; all by default.
+        """
         opened = self._open()
-        return [] if opened is None else opened.to_pyarrow_table(filters=wanted).to_pylist()
+        return [] if opened is None else opened.to_pyarrow_table(columns=columns, filters=wanted).to_pylist()
 
     def history(self, limit: int) -> list[dict[str, Any]]:
         """What Delta says of the newest commits, newest first, without a JVM."""

@@ -28,6 +28,7 @@ from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, 
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.filters import Filters, TableFilters
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, patiently
+from spark_jobs.log_gaps import NO_GAPS, Gaps, before_gap, gaps_of
 from spark_jobs.merge import Merged, merge
 from spark_jobs.merge import Work as MergeWork
 from spark_jobs.overlay import UNSEEN
@@ -40,7 +41,7 @@ from spark_jobs.routes import Destination, Name
 from spark_jobs.schema.default_values import on_server_default
 from spark_jobs.schema.labels import without_labels
 from spark_jobs.schema.statements import Effect
-from spark_jobs.schema_history import by_history, follow, named, reading_of
+from spark_jobs.schema_history import by_history, follow, named, new_facts, reading_of
 from spark_jobs.session import session_over
 from spark_jobs.shared import merge_shared
 from spark_jobs.skips import with_skips
@@ -136,10 +137,11 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
     def from_endpoint(source: Source) -> Extracted:
         shares = pipeline.routing.shares(name)
         reading = reading_of(lake, source, pipeline.sources[name].schema_dump, on_server_default)
+        declared = new_facts(lake, source, pipeline.scope.holds)
         now = source.now() if shares and until is None else None
         settings = pipeline.sources[name]
         done = extract(brief, lake, source, settings.start, until, Redaction.of(settings.redact))
-        follow(brief, lake, name, reading)
+        follow(brief, lake, name, reading, declared)
         if shares:
             try:
                 clock.advance(brief, lake, name, now)
@@ -347,10 +349,11 @@ class Planner:
             place=place_of_rows(slices, self.bronze, self.head.version),
         )
         planned = Plan(self._with_new(entries, found), [], {})
+        gaps = gaps_of(self.pipeline, self.lake, self.source)
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
             name = TableName(*entry.name)
             try:
-                one = self._work(found, entry, rules, cuts)
+                one = self._work(found, entry, rules, cuts, gaps)
             except TableStopped as error:
                 planned.stopped[name] = advised(error, self.source, name)
                 planned.note_place(name, error)
@@ -419,7 +422,14 @@ class Planner:
             numbered=silver.is_numbered(one.head) or None,
         )
 
-    def _work(self, found: Survey, entry: Entry, rules: Rules, cuts: frozenset[Position] = frozenset()) -> Work | None:
+    def _work(
+        self,
+        found: Survey,
+        entry: Entry,
+        rules: Rules,
+        cuts: frozenset[Position] = frozenset(),
+        gaps: Gaps = NO_GAPS,
+    ) -> Work | None:
         """What is to do for a table; None where there is nothing. Raises TableStopped where it stops at once."""
         name = TableName(*entry.name)
         seen_here = found.tables.get(name)
@@ -433,25 +443,21 @@ class Planner:
         resets, begun = entry.resets or 0, silver.resets(head)
         is_anew = head is not None and entry.is_reset and resets > begun
         own = head.position if head and not is_anew else None
-        if own and begun > resets and since > own:
-            raise LostRace(f"{self.source}: {name} was reset since this run began; run again")
-        since = max([since, *([own] if own else [])])
-        if own and entry.is_reset:
-            since = own
-        if since == own and own not in (self.surveyed, self._since(entry), *cuts) and self._is_inside(own):
-            raise _Inside(own)  # a run ended before it published that the table stopped here
-        if since > self.end:
-            raise self._overtaken(f"{name} is compacted up to {since}")
-        if since < self.complete_from:
-            raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
+        since = self._begin(entry, name, own, begun, cuts)
         whole = Range(since, self.end)
         filters = filters_of(rules.filters, self.source, name)
+        gap = gaps.first(name, whole, rules.filters.skipped(name.schema, name.table))
+        refusal = gaps.refusal(gap, name) if gap else ""
+        if gap:
+            whole, found, rules = self._before(before_gap(whole, gap), found, rules, refusal)
         standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint and not is_anew else None
         with about(f"{self.source}: {name}"):
             why_not = why_not_anew(self.pipeline, self.source, name)
             rules = replace(rules, base=partial(own_base, table, standing), why_not=why_not)
             content, ended = reached(found, name, whole, standing, rules)
         self._warn_of_numbers(name, standing, content.standing)
+        if gap and not ended:
+            ended = Ended(whole.stop, TableStopped(refusal, whole.stop))
         if ended and not content.steps:
             with about(f"{self.source}: {name}"):
                 raise TableStopped(ended.why.removeprefix(f"{name}: "), ended.at)
@@ -463,6 +469,24 @@ class Planner:
         carried = sum(step.carried.size for step in content.steps if isinstance(step, Turn) and step.carried)
         work = Work(self.source, name, window, content.steps, table, head, content.size, filters, carried=carried)
         return replace(work, reset=resets if is_anew else 0, standing=content.standing, ended=ended)
+
+    def _begin(
+        self, entry: Entry, name: TableName, own: Position | None, begun: int, cuts: frozenset[Position]
+    ) -> Position:
+        """Where a table's window begins. own: how far silver has it; begun: the resets that silver has carried out."""
+        since = self._since(entry)
+        if own and begun > (entry.resets or 0) and since > own:
+            raise LostRace(f"{self.source}: {name} was reset since this run began; run again")
+        since = max([since, *([own] if own else [])])
+        if own and entry.is_reset:
+            since = own
+        if since == own and own not in (self.surveyed, self._since(entry), *cuts) and self._is_inside(own):
+            raise _Inside(own)  # a run ended before it published that the table stopped here
+        if since > self.end:
+            raise self._overtaken(f"{name} is compacted up to {since}")
+        if since < self.complete_from:
+            raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
+        return since
 
     def _is_inside(self, position: Position) -> bool:
         return is_inside(self.bronze, self.head.version, position)
@@ -477,6 +501,21 @@ class Planner:
                 "replay these (stratalog backfill --source %s --table %s) or rebuild the table (stratalog reset)",
                 *(self.source, name, column, self.source, name),
             )
+
+    @staticmethod
+    def _before(whole: Range, found: Survey, rules: Rules, refusal: str) -> tuple[Range, Survey, Rules]:
+        """What a table's course is made of in a range that ends where a gap of its log begins.
+
+        A server's definition is of the log's end: it names no columns before the statements in between.
+        """
+        statements = tuple(one for one in found.statements if one.position < whole.stop)
+
+        def complete(logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+            if not logged.named():
+                raise TableStopped(refusal)
+            return rules.complete(logged, last_change)
+
+        return whole, replace(found, statements=statements), replace(rules, complete=complete)
 
     def _overtaken(self, found: str) -> LakeError:
         """The error of a run that finds tables ahead of the log that it took for bronze's end."""

@@ -29,6 +29,7 @@ from spark_jobs.lake import Checkpoint, Head, Lake, new_batch
 from spark_jobs.position import Position, Range
 from spark_jobs.schema.backwards import back
 from spark_jobs.schema.definitions import DefaultOf, Told, ask, completed, logs_all
+from spark_jobs.schema.server_facts import ServerFacts, ask_facts, logs_cascades
 from spark_jobs.schema.statements import judge
 from spark_jobs.schema.tracking import (
     Asked,
@@ -95,9 +96,9 @@ COLUMNS = {name: kind for name, (kind, _) in _TYPES.items()}
 """Names and Spark types; docs/lake.md says what they mean."""
 ARROW = pa.schema([(name, kind) for name, (_, kind) in _TYPES.items()])
 _AHEAD = "the server was asked behind the part of its log that was extracted"
-_ASKED, _COMPLETES, _BEGIN, _DUMP = "asked", "completes", "begin", "dump"
-"""Notes of a commit: where a server was asked last, whether that completes its log, where the history begins, and
-which schema dump is in it."""
+_ASKED, _COMPLETES, _BEGIN, _DUMP, _FACTS = "asked", "completes", "begin", "dump", "facts"
+"""Notes of a commit: where a server was asked last, whether that completes its log, where the history begins, which
+schema dump is in it, and what the server declared that its log may not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +179,43 @@ def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column
         return Reading(Asked(at, ask(source, connection, variables, default_of), variables), not tells_all)
 
 
-def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None = None) -> list[TableVersion]:
+def new_facts(lake: Lake, source: Source, in_scope: Callable[[str, str], bool]) -> ServerFacts | None:
+    """What a live server declares that its log may not tell; None where the history has that, and of files.
+
+    It is asked for once, and when the server logs cascades otherwise than before: from there on statements tell the
+    rest. Raises SourceError.
+    """
+    if not isinstance(source, Server):
+        return None
+    known = declared_facts(lake, source.name)
+    with source.connect() as connection:
+        variables = source.variables(connection)
+        if known and known.logs_cascades == logs_cascades(variables):
+            return None
+        return ask_facts(source, connection, variables, in_scope)
+
+
+def declared_facts(lake: Lake, source: str) -> ServerFacts | None:
+    """What a server declared that its log may not tell; None where none was asked."""
+    note = _notes(lake.schema(source).head()).get(_FACTS)
+    return ServerFacts.from_note(note) if note else None
+
+
+def follow(
+    spark: SparkSession,
+    lake: Lake,
+    source: str,
+    reading: Reading | None = None,
+    declared: ServerFacts | None = None,
+) -> list[TableVersion]:
     """Brings the history to bronze's end; the versions that it gained. Raises LostRace, LakeError.
+
+    Args:
+        spark: the session that writes.
+        lake: where bronze and the history are.
+        source: its name.
+        reading: what a server or a schema dump told beside the log.
+        declared: what a server declared that its log may not tell.
 
     Where bronze begins earlier than it did, as behind ``extract --archive``, it is written anew from there.
     """
@@ -194,8 +230,11 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
     dump = _placed(reading.asked, held.checkpoint, Range(oldest, end)) if reading and reading.dump else None
     is_anew = oldest < begin or bool(notes and dump and not dump.note)
     start = oldest if is_anew or head is None or head.position is None else max(head.position, oldest)
-    if start >= end and notes and not is_anew and (reading is None or _ASKED in notes):
+    if start >= end and notes and not is_anew and declared is None and (reading is None or _ASKED in notes):
         return []
+    if declared:
+        at = replace(declared.at, stretch=end.stretch)
+        notes = notes | {_FACTS: replace(declared, at=at).to_note()}
     facts = list(_facts(spark, held, Range(start, max(start, end))))
     stored = [_version(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
     told = list[Fact]()
@@ -215,7 +254,7 @@ def follow(spark: SparkSession, lake: Lake, source: str, reading: Reading | None
         _warn(source, stored, reading)
         stored = [one for one in stored if one.at < start]
         found, _ = _followed(stored, [*facts, *told], start)
-    if not found and dump and not is_anew and start >= end and notes:
+    if not found and dump and not is_anew and start >= end and notes and declared is None:
         return []
     rows = spark.createDataFrame(pa.Table.from_pylist([row(one) for one in found], schema=ARROW)).coalesce(1)
     said = Checkpoint(end, new_batch(), notes=notes | {_BEGIN: str(min(begin, oldest))})
@@ -256,7 +295,7 @@ def named(lake: Lake, source: str, logged: TableDefinition, last_change: Positio
 
 
 def _notes(head: Head | None) -> dict[str, Any]:
-    kept = (_ASKED, _COMPLETES, _BEGIN, _DUMP)
+    kept = (_ASKED, _COMPLETES, _BEGIN, _DUMP, _FACTS)
     said = head.checkpoint.notes if head and head.checkpoint else {}
     return {name: said[name] for name in kept if name in said}
 

@@ -14,6 +14,7 @@ from spark_jobs.config import Pipeline
 from spark_jobs.errors import SourceError, StratalogError, about
 from spark_jobs.follow import beginning, onward
 from spark_jobs.lake import Head, Lake, Table
+from spark_jobs.log_gaps import cascades
 from spark_jobs.margin import Margin, margin
 from spark_jobs.pipeline import endpoints_of
 from spark_jobs.position import Position
@@ -96,6 +97,9 @@ class SourceStatus:
     stretch: int | None = None
     endpoints: list[EndpointStatus] = field(default_factory=list)
     skips: list[dict[str, str]] = field(default_factory=list)
+    cascades: list[dict[str, str]] = field(default_factory=list)
+    """Child tables whose rows the server changes by a foreign key without logging that: table, constraint, parent,
+    on_delete, on_update."""
     redacted: dict[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -128,6 +132,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
         stretch=last.number if last else None,
         endpoints=_endpoints(endpoints),
         skips=[_skip(one) for one in passed_over],
+        cascades=[one.to_json() for one in cascades(pipeline, lake, name)],
         redacted=_redacted(table, head) if head else None,
     )
 

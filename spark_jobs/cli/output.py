@@ -61,6 +61,12 @@ def say_outcome(source: str, outcome: "Outcome") -> None:
     say_new(outcome)
 
 
+def say_remarks(source: str, remarks: Iterable[object]) -> None:
+    """What is not wrong by itself and has to be known, a line each."""
+    for one in remarks:
+        ERRORS.print(f"{source}: {one}", style="yellow", markup=False, highlight=False)
+
+
 def say_new(outcome: "Outcome") -> None:
     if outcome.new:
         ERRORS.print(f"{len(outcome.new)} new tables; Dagster shows them after its code location is reloaded")

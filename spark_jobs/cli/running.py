@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, source_option, tables_option
-from spark_jobs.cli.output import print_grid, say_new, say_outcome
+from spark_jobs.cli.output import print_grid, say_new, say_outcome, say_remarks
 from spark_jobs.config import Pipeline, load
 from spark_jobs.errors import StratalogError
 
@@ -46,6 +46,7 @@ def run(path: Path, source: str | None) -> None:
         say_outcome(name, outcome)
         _warn_of_scope(pipeline, name, outcome.entries)
         say_schema(audit_after_run(pipeline, name))
+        _warn_of_cascades(pipeline, name)
         return outcome
 
     each_source(path, source, one, _has_nothing_new)
@@ -70,7 +71,15 @@ def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
         click.echo(f"{name}: silver and downstream have nothing new")
     _warn_of_scope(pipeline, name, published.read(lake_of(pipeline), name))
     say_schema(audit_after_run(pipeline, name))
+    _warn_of_cascades(pipeline, name)
     return True
+
+
+def _warn_of_cascades(pipeline: Pipeline, name: str) -> None:
+    from spark_jobs.log_gaps import cascades
+    from spark_jobs.pipeline import lake_of
+
+    say_remarks(name, cascades(pipeline, lake_of(pipeline), name))
 
 
 def _warn_of_scope(pipeline: Pipeline, name: str, entries: "Sequence[Entry]") -> None:

@@ -97,6 +97,10 @@ def say_status(one: "SourceStatus", *, everything: bool) -> None:
         ["passed over for", "at", "event", "since"],
         [[skip["table"], skip["position"], skip["event"], skip["skipped_at"]] for skip in one.skips],
     )
+    print_grid(
+        ["changed unlogged by", "foreign key", "on delete", "on update", "of"],
+        [[key["table"], key["constraint"], key["on_delete"], key["on_update"], key["parent"]] for key in one.cascades],
+    )
     if len(shown) < len(one.tables):
         click.echo(f"{len(one.tables) - len(shown)} more are as they should be; --all lists them")
     _say_problems(one)
@@ -119,6 +123,11 @@ def _say_problems(one: "SourceStatus") -> None:
         f"{table.table} has numbers for columns, and its rows are counted: nothing names them (on_unnamed: number)"
         for table in one.tables
         if table.numbered and table.state != "ignored"
+    ]
+    said += [
+        f"{key['table']} is changed by the foreign key {key['constraint']} -> {key['parent']}, which the server does "
+        "not log (on_cascade, docs/limits.md)"
+        for key in one.cascades
     ]
     for line in said:
         click.echo(line, err=True)

@@ -22,7 +22,7 @@ _NO_SUCH_COMMAND = 1064
 _NO_LOG = "the server writes no binary log; start it with log_bin"
 _VARIABLES = (
     *("log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "server_uuid", "server_id", "version"),
-    *("gtid_mode", "log_slave_updates", "log_replica_updates"),
+    *("gtid_mode", "log_slave_updates", "log_replica_updates", "innodb_native_foreign_keys"),
 )
 _CUT_OFF, _STOPPED = 1e6, 1e9
 """Seconds that a replica counts as behind which is not connected to its primary, or does not apply what it gets."""

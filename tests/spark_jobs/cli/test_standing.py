@@ -41,9 +41,19 @@ def test_status_of_a_source_that_nothing_was_read_of(stratalog: Stratalog, pipel
                 "endpoints": [],
                 "skips": [],
                 "alarms": [],
+                "cascades": [],
             }
         }
     }
+
+
+def test_status_names_the_tables_that_foreign_keys_change_unlogged(capsys: pytest.CaptureFixture[str]) -> None:
+    key = {"table": "shop.c", "constraint": "f", "parent": "shop.p", "on_delete": "CASCADE", "on_update": "NO ACTION"}
+    one = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [], cascades=[key])
+    say_status(one, everything=False)
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1].split() == ["shop.c", "f", "CASCADE", "NO", "ACTION", "shop.p"]
+    assert err.startswith("shop.c is changed by the foreign key f -> shop.p, which the server does not log")
 
 
 def test_status_names_what_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,129 @@
+"""Rows that a server changes, or has, and does not tell in its log: cascades, system versioning, sequences."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.log_gaps import cascades
+from spark_jobs.pipeline import lake_of
+from spark_jobs.position import Position
+from spark_jobs.published import read
+from tests.fix_mysql import database_of
+from tests.fix_pipeline import SOURCE, Shop, rows
+from tests.fix_servers import Servers, telling
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+PARENT = "CREATE TABLE p (id INT PRIMARY KEY)"
+CHILD = (
+    "CREATE TABLE c (id INT PRIMARY KEY, pid INT, CONSTRAINT f FOREIGN KEY (pid) REFERENCES p (id) ON DELETE CASCADE)"
+)
+
+
+def states(shop: Shop, **keys: object) -> dict[str, tuple[str, str]]:
+    found = read(lake_of(shop.pipeline(**keys)), SOURCE)  # type: ignore[arg-type]
+    return {one.table: (one.state, one.reason or "") for one in found}
+
+
+def test_a_child_whose_rows_go_by_a_cascade_is_told_by_name(shop: Shop) -> None:
+    shop.execute(PARENT, CHILD, "INSERT INTO p VALUES (1), (2)", "INSERT INTO c VALUES (1, 1), (2, 2)")
+    shop.execute("DELETE FROM p WHERE id = 1")
+    pipeline = shop.pipeline()
+    _, outcome = shop.run(pipeline)
+    assert not outcome.stopped
+    assert shop.merged(pipeline, "c") == [(1, 1), (2, 2)], "the log does not tell that the server deleted row 1"
+    (found,) = cascades(pipeline, lake_of(pipeline), SOURCE)
+    assert str(found).startswith(f"{shop.database.name}.c: is changed by the foreign key f -> {shop.database.name}.p")
+
+
+def test_where_cascades_stop_a_child_holds_what_came_before_the_key(shop: Shop) -> None:
+    shop.execute(PARENT, "CREATE TABLE c (id INT PRIMARY KEY, pid INT)", "INSERT INTO p VALUES (1), (2)")
+    shop.execute("INSERT INTO c VALUES (1, 1)")
+    at = shop.end()
+    shop.execute("ALTER TABLE c ADD CONSTRAINT f FOREIGN KEY (pid) REFERENCES p (id) ON DELETE CASCADE")
+    shop.execute("INSERT INTO c VALUES (2, 2)", "DELETE FROM p WHERE id = 1")
+    pipeline = shop.pipeline(on_cascade="stop")
+    for _ in range(2):
+        _, outcome = shop.run(pipeline)
+        ((name, why),) = outcome.stopped.items()
+        assert name.table == "c"
+        assert why.startswith(f"{SOURCE}: {name}: at {at.file}:")
+        assert "on_cascade: stop" in why
+        assert rows(shop.silver(pipeline, "c")) == [(1, 1)]
+        assert shop.merged(pipeline, "p") == [(2,)]
+    _, outcome = shop.run(shop.pipeline(on_cascade="warn"))
+    assert not outcome.stopped
+    assert shop.merged(pipeline, "c") == [(1, 1), (2, 2)]
+
+
+def test_keys_older_than_the_log_are_told_by_the_server(shop: Shop) -> None:
+    shop.execute(PARENT, CHILD)
+    later = Shop(shop.spark, shop.database, shop.folder, shop.end())
+    pipeline = later.pipeline(live=True)
+    later.execute("INSERT INTO p VALUES (1)", "INSERT INTO c VALUES (1, 1)")
+    later.run(pipeline)
+    assert [one.key.name for one in cascades(pipeline, lake_of(pipeline), SOURCE)] == ["f"]
+    later.execute("ALTER TABLE c DROP FOREIGN KEY f")
+    later.run(pipeline)
+    assert cascades(pipeline, lake_of(pipeline), SOURCE) == []
+
+
+@pytest.fixture(params=["FULL", "NO_LOG"])
+def maria(request: pytest.FixtureRequest, spark: SparkSession, servers: Servers, tmp_path: Path) -> Iterator[Shop]:
+    """A pipeline over MariaDB, whose log names columns or does not."""
+    server = servers.get("mariadb-11.4")
+    with telling(server, request.param), database_of(server) as database:
+        file, offset = database.execute("SHOW MASTER STATUS")[0][:2]
+        yield Shop(spark, database, tmp_path, Position(file, offset))
+
+
+VERSIONED = [
+    "CREATE TABLE v (id INT PRIMARY KEY, a INT) WITH SYSTEM VERSIONING",
+    (
+        "CREATE TABLE v (id INT PRIMARY KEY, a INT, rs TIMESTAMP(6) GENERATED ALWAYS AS ROW START, re TIMESTAMP(6) "
+        "GENERATED ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME (rs, re)) WITH SYSTEM VERSIONING"
+    ),
+    "CREATE TABLE v (id INT PRIMARY KEY, a INT WITH SYSTEM VERSIONING)",
+]
+CHANGES = [
+    "INSERT INTO v (id, a) VALUES (1, 1), (2, 2)",
+    "UPDATE v SET a = 3 WHERE id = 1",
+    "DELETE FROM v WHERE id = 2",
+]
+
+
+@pytest.mark.parametrize("create", VERSIONED)
+def test_a_system_versioned_table_stops_by_name_and_others_go_on(maria: Shop, create: str) -> None:
+    at = maria.end()
+    maria.execute(create, *CHANGES, "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    pipeline = maria.pipeline(live=True)
+    for _ in range(2):
+        _, outcome = maria.run(pipeline)
+        ((name, why),) = outcome.stopped.items()
+        assert why.startswith(f"{SOURCE}: {name}: at {at.file}:")
+        assert "is a system-versioned table: the log has its historical rows" in why
+        assert f'leave the table out (tables: "!{name}"' in why
+        assert maria.merged(pipeline, "t") == [(1,)]
+        assert lake_of(pipeline).silver(SOURCE, name.schema, "v").head() is None
+        maria.execute("UPDATE v SET a = a + 1")
+
+
+def test_a_table_that_is_versioned_later_holds_what_came_before(maria: Shop) -> None:
+    maria.execute("CREATE TABLE v (id INT PRIMARY KEY, a INT)", "INSERT INTO v VALUES (1, 1)")
+    pipeline = maria.pipeline(live=True)
+    maria.run(pipeline)
+    maria.execute("INSERT INTO v VALUES (2, 2)", "ALTER TABLE v ADD SYSTEM VERSIONING", "UPDATE v SET a = 3")
+    _, outcome = maria.run(pipeline)
+    ((_, why),) = outcome.stopped.items()
+    assert "is a system-versioned table" in why
+
+
+def test_versioning_older_than_the_log_is_told_by_the_server(maria: Shop) -> None:
+    maria.execute(VERSIONED[0])
+    later = Shop(maria.spark, maria.database, maria.folder, maria.end())
+    later.execute(*CHANGES)
+    _, outcome = later.run(later.pipeline(live=True))
+    ((_, why),) = outcome.stopped.items()
+    assert "since before the log is a system-versioned table" in why
