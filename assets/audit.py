@@ -23,6 +23,7 @@ LAG = "lag"
 MARGIN = "retention_margin"
 QUARANTINE = "no_quarantine"
 NAMED = "columns_named"
+LOGGED = "changes_logged"
 SCHEMA = "schema"
 KEYS_UNIQUE = "keys_unique"
 BREAKS = "binlog/breaks"
@@ -33,6 +34,7 @@ _SAID = {
     MARGIN: "Whether the source has as much log left before bronze's position as retention.margin wants.",
     QUARANTINE: "Whether every event counts: none is passed over for a table (stratalog skip).",
     NAMED: "Whether the columns of every table have names: none is read by number (on_unnamed in pipeline.yaml).",
+    LOGGED: "Whether the log has all changes of the tables: no foreign key changes rows unlogged (on_cascade).",
 }
 _OF_SERVERS = {
     SCHEMA: "Whether every table has the columns and the key that the server declares, as the log led to them.",
@@ -67,12 +69,10 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
                 yield _lag(pipeline, lineage, found)
             if MARGIN in on_bronze:
                 yield _margin(lineage, found)
-        if QUARANTINE in on_bronze:
-            with failing():
-                yield _quarantine(pipeline, lineage)
-        if NAMED in on_bronze:
-            with failing():
-                yield _named(pipeline, lineage)
+        for name, look in {QUARANTINE: _quarantine, NAMED: _named, LOGGED: _logged}.items():
+            if name in on_bronze:
+                with failing():
+                    yield look(pipeline, lineage)
         if SCHEMA in on_bronze:
             with failing():
                 yield _schema(pipeline, lineage)
@@ -158,6 +158,15 @@ def _named(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     found = sorted(".".join(one.name) for one in entries if one.numbered and one.state != "ignored")
     said = f"nothing names the columns of {len(found)} tables\n{_shown(found)}" if found else ""
     return _result(lineage, NAMED, said, {checkpoint.NUMBERED_TABLES: checkpoint.number(len(found))}, warns=True)
+
+
+def _logged(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
+    from spark_jobs.log_gaps import cascades
+    from spark_jobs.pipeline import lake_of
+
+    found = cascades(pipeline, lake_of(pipeline), lineage.source)
+    metadata: Metadata = {checkpoint.CASCADES: checkpoint.number(len(found))}
+    return _result(lineage, LOGGED, _shown([str(one) for one in found]), metadata, warns=True)
 
 
 def _schema(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:

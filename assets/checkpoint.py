@@ -88,6 +88,10 @@ NEW = "tables/shown_after_reload"
 SKIPPED = "tables/events_passed_over"
 QUARANTINED = "tables/quarantined_events"
 NUMBERED_TABLES = "tables/columns_numbered"
+CASCADES = "tables/foreign_keys_unlogged"
+"""How many foreign keys change rows of tables in scope without a record in the log."""
+UNLOGGED_BY = "table/changed_unlogged_by"
+"""The foreign keys by which the server changes a table's rows unlogged; left out of others."""
 SCHEMA_COMPARED = "schema/tables_compared"
 SCHEMA_DIFFERING = "schema/tables_differing"
 SCHEMA_WAITING = "schema/tables_waiting"
@@ -271,6 +275,11 @@ def of_gtid(last: str | None) -> Metadata:
 def of_quarantined(events: int) -> Metadata:
     """How many events are passed over for a table, or for all of a source."""
     return {QUARANTINED: number(events)}
+
+
+def of_cascades(keys: list[str]) -> Metadata:
+    """The foreign keys by which the server changes a table's rows unlogged."""
+    return {UNLOGGED_BY: ", ".join(keys)} if keys else {}
 
 
 def of_range(done: Range) -> Metadata:

@@ -1,4 +1,6 @@
-"""What a table's materialization says beside what its commit does: the last GTID, and events that are passed over.
+"""What a table's materialization says beside what its commit does.
+
+That is the last GTID, events that are passed over, and foreign keys that change its rows unlogged.
 
 Put here: what is read from the lake for that. Not here: the metadata's keys (checkpoint.py).
 """
@@ -23,6 +25,7 @@ Particulars = Callable[["TableName", Range], Metadata]
 def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     """Of a source's tables as the lake is now. Bronze is read once a range, without a JVM."""
     from spark_jobs import bronze, skips
+    from spark_jobs.log_gaps import cascades
     from spark_jobs.pipeline import lake_of
 
     lake = lake_of(pipeline)
@@ -33,4 +36,15 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     def last_gtid(done: Range) -> str | None:
         return bronze.last_gtid(held, done) if held else None
 
-    return lambda name, done: checkpoint.of_gtid(last_gtid(done)) | checkpoint.of_quarantined(passed_over[name])
+    @cache
+    def keys() -> dict["TableName", list[str]]:
+        found: dict[TableName, list[str]] = {}
+        for one in cascades(pipeline, lake, source):
+            found.setdefault(one.table, []).append(f"{one.key.name} -> {one.key.parent} {one.key.rules}")
+        return found
+
+    def of(name: "TableName", done: Range) -> Metadata:
+        said = checkpoint.of_gtid(last_gtid(done)) | checkpoint.of_quarantined(passed_over[name])
+        return said | checkpoint.of_cascades(keys().get(name, []))
+
+    return of

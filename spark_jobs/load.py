@@ -31,6 +31,7 @@ from spark_jobs.errors import ConfigError, SourceError, StratalogError, TableSto
 from spark_jobs.filters import Filters
 from spark_jobs.kept import begun, from_notes
 from spark_jobs.lake import ALTERING, Checkpoint, Head, Lake, Table, new_batch, patiently
+from spark_jobs.log_gaps import gaps_of
 from spark_jobs.pipeline import (
     Outcome,
     compact_source,
@@ -47,6 +48,7 @@ from spark_jobs.published import Entry
 from spark_jobs.remedies import advised
 from spark_jobs.rules import Pattern
 from spark_jobs.schema.definitions import on_server
+from spark_jobs.schema.sequences import is_sequence
 from spark_jobs.schema_history import named
 from spark_jobs.session import session_over
 from spark_jobs.skips import with_skips
@@ -237,7 +239,7 @@ class _Work:
 
     def plan(self, before: Outcome, patterns: Sequence[Pattern], stopped: dict[TableName, str]) -> _Plan:
         """The tables to read; ``stopped`` gets those that cannot be. Raises ConfigError, SourceError, LakeError."""
-        declared = on_server(self.server)
+        declared = {name: one for name, one in on_server(self.server).items() if not is_sequence(one)}
         names = {name for name in declared if _is_named(name, patterns)}
         _require_each(self.source, patterns, names)
         entries = {TableName(*entry.name): entry for entry in before.entries}
@@ -281,6 +283,10 @@ class _Work:
                 "cannot be loaded: its columns have no names in the lake (on_unnamed: number); begin it anew once they "
                 f"have (stratalog reset --source {self.source} --table {name}), or load it in a pipeline of its own"
             )
+        gaps = gaps_of(self.pipeline, self.lake, self.source)
+        gap = next((one for one in gaps.of(name) if one.key is None and one.until is None), None)
+        if gap:
+            raise TableStopped(gaps.refusal(gap, name))
         if name in before.stopped:
             raise TableStopped(f"cannot be loaded while it is stopped: {before.stopped[name]}")
         if any(into.is_shared for into in self.pipeline.routing.of(self.source, name.schema, name.table)):

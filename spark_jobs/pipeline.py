@@ -38,6 +38,7 @@ from spark_jobs.published import Entry, Target
 from spark_jobs.redaction import Redaction
 from spark_jobs.remedies import advised
 from spark_jobs.routes import Destination, Name
+from spark_jobs.schema import sequences
 from spark_jobs.schema.default_values import on_server_default
 from spark_jobs.schema.labels import without_labels
 from spark_jobs.schema.statements import Effect
@@ -261,6 +262,8 @@ class Plan:
     entries: list[Entry]
     work: list[Work]
     stopped: dict[TableName, str]
+    sequences: set[TableName] = field(default_factory=set)
+    """MariaDB's sequences among the tables, which are left out."""
     places: dict[TableName, Position] = field(default_factory=dict)
     """Where tables have stopped, as far as that has a position: everything before it is done."""
 
@@ -327,7 +330,8 @@ class Planner:
         """Raises _Inside for the position of a table that is not among the cuts, and has to be."""
         by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is done over from bronze alone
         if start >= self.end and not by_log:
-            return Plan(entries, [], {})
+            known = {TableName(*one.name) for one in entries if one.reason == sequences.REASON}
+            return Plan(entries, [], {}, known)
         slices, found = look(spark, self.bronze, self.head.version, Range(start, self.end), self.oldest, cuts)
         found = self._with_beginnings(spark, found, entries, start)
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
@@ -353,6 +357,9 @@ class Planner:
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
             name = TableName(*entry.name)
             try:
+                if self._is_sequence(found, entry):
+                    planned.sequences.add(name)
+                    continue
                 one = self._work(found, entry, rules, cuts, gaps)
             except TableStopped as error:
                 planned.stopped[name] = advised(error, self.source, name)
@@ -394,6 +401,8 @@ class Planner:
             return replace(entry, state="ignored", reason=self.pipeline.scope.why_helper(*entry.name))
         if not self._wanted(entry):
             return entry
+        if name in planned.sequences:
+            return replace(entry, state="ignored", reason=sequences.REASON, position=str(self.end))
         entry = self._compacted(entry, one) if one else entry
         return replace(entry, state="current", reason=None, position=str(self.end))
 
@@ -421,6 +430,24 @@ class Planner:
             complete=is_complete(one.head),
             numbered=silver.is_numbered(one.head) or None,
         )
+
+    def _is_sequence(self, found: Survey, entry: Entry) -> bool:
+        """Whether a table is a sequence of MariaDB's, by what the log or the server calls its columns.
+
+        Raises TableStopped where nothing tells, and its rows would be counted (``on_unnamed: number``).
+        """
+        seen = found.tables.get(TableName(*entry.name))
+        if seen is None or not seen.definitions:
+            return entry.reason == sequences.REASON
+        logged = seen.definitions[-1][1]
+        if logged.named() or not sequences.may_be_sequence(logged):
+            return sequences.is_sequence(logged)
+        try:
+            return sequences.is_sequence(self._complete(logged, None))
+        except TableStopped as error:
+            if self.pipeline.on_unnamed == "number":
+                raise TableStopped(f"{self.source}: {logged.name}: {sequences.OPEN}") from error
+            return False  # where nothing names columns, its course stops the table
 
     def _work(
         self,

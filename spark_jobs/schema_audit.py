@@ -25,6 +25,7 @@ from spark_jobs.position import Position
 from spark_jobs.published import Entry
 from spark_jobs.schema.compare import differences, unknown_types
 from spark_jobs.schema.definitions import on_server
+from spark_jobs.schema.sequences import is_sequence
 from spark_jobs.schema.statements import Effect, Statement, judge
 from spark_jobs.source import Part, Reading, Source
 from spark_jobs.source.server import Server
@@ -103,14 +104,16 @@ def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> Schema
     if ahead > MOST_AHEAD:
         return SchemaAudit(source.name, held, why_not=f"bronze is {ahead:,} bytes behind the log; run again")
     since = [one for part in parts for one in _statements(source.reading(), part)]
-    entries = [one for one in published.read(lake, source.name) if pipeline.scope.holds(*one.name)]
+    listed = (one for one in published.read(lake, source.name) if pipeline.scope.holds(*one.name))
+    entries = [one for one in listed if one.state != "ignored"]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         followed = pool.map(lambda one: _standing(lake, source.name, one), entries)
         found = _Compared(source.name, held, declared, since)
         for entry, standing in zip(entries, followed, strict=True):
             found.add(entry, standing)
     seen = {TableName(*one.name) for one in entries}
-    unseen = sum(pipeline.scope.holds(one.schema, one.table) for one in declared if one not in seen)
+    others = (name for name, one in declared.items() if name not in seen and not is_sequence(one))
+    unseen = sum(pipeline.scope.holds(one.schema, one.table) for one in others)
     return found.result(unseen)
 
 

@@ -14,6 +14,7 @@ from spark_jobs.checks import Check, failed, ok, problem, run_checks, warning
 from spark_jobs.checks.grants import Grants
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import SourceError
+from spark_jobs.log_gaps import remarks_on
 from spark_jobs.rules import Pattern
 from spark_jobs.source.dump import DumpReading
 from spark_jobs.source.server import Server
@@ -298,6 +299,15 @@ def binlog_filters(view: ServerView) -> Iterator[Check]:
         )
 
 
+def unlogged_changes(view: ServerView) -> Iterator[Check]:
+    """What the server declares of tables in scope that its log does not tell."""
+    remarks = remarks_on(view.pipeline, view.server)
+    for remark in remarks:
+        yield warning("unlogged changes", remark, "what this means for the table: docs/limits.md")
+    if not remarks:
+        yield ok("unlogged changes", "none: no cascading foreign key, no system-versioned table")
+
+
 def log_stream(view: ServerView) -> Iterator[Check]:
     """Whether the server sends its log, by asking it to."""
     if not view.logs or not view.may_monitor or not view.grants.on_server("REPLICATION SLAVE"):
@@ -322,6 +332,7 @@ CHECKS: tuple[Callable[[ServerView], Iterator[Check]], ...] = (
     gtid_mode,
     replicated_changes,
     retention,
+    unlogged_changes,
     log_stream,
 )
 

@@ -111,9 +111,11 @@ def _say_problems(one: "SourceStatus") -> None:
     said += [one.error] if one.error else []
     said += [f"{one.source}: {one.warning}"] if one.warning else []
     said += [
-        f"{table.table} stopped: {table.reason}" for table in one.tables if table.reason and table.state != "reset"
+        f"{table.table} stopped: {table.reason}"
+        for table in one.tables
+        if table.reason and table.state not in ("reset", "ignored")
     ]
-    said += [f"{table.table} is {table.reason}" for table in one.tables if table.state == "reset"]
+    said += [f"{t.table} is {t.reason}" for t in one.tables if t.reason and t.state in ("reset", "ignored")]
     said += [
         f"{table.table} lacks {table.keys_never_whole} keys: row images left columns out of them, and none was whole"
         for table in one.tables

@@ -19,6 +19,7 @@ from spark_jobs.rules import SYSTEM_SCHEMAS
 from spark_jobs.schema.foreign_keys import ForeignKey, declared_keys
 from spark_jobs.source.connection import error_number
 from spark_jobs.source.server import Server
+from spark_jobs.sql import literal
 
 _NOT_SHOWN = {1142, 1146}
 """Numbers of a server's errors: command denied, no such table."""

@@ -227,7 +227,8 @@ class _Source:
 
     def names(self) -> list[TableName]:
         """The tables in scope that the server or the lake has."""
-        listed = {TableName(*name) for name in self.session.tables()} | self.entries.keys()
+        known = {name for name, entry in self.entries.items() if entry.state != "ignored"}
+        listed = {TableName(*name) for name in self.session.tables()} | known
         return sorted(one for one in listed if self.pipeline.scope.holds(one.schema, one.table))
 
     def verdicts(

@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 from assets import audit
 from spark_jobs.audit import NEVER_WHOLE
 from spark_jobs.binlog import TableName
+from spark_jobs.log_gaps import Cascade
 from spark_jobs.pipeline import lake_of
 from spark_jobs.published import Entry
+from spark_jobs.schema.foreign_keys import ForeignKey
 from spark_jobs.schema_audit import SchemaAudit
 from spark_jobs.skips import Skip
 from spark_jobs.status import SourceStatus
@@ -48,6 +50,7 @@ def test_a_key_that_stands_twice_or_not_at_all_fails_its_table_alone(
             ("bronze/shop", "retention_margin"): (True, None),
             ("bronze/shop", "no_quarantine"): (True, None),
             ("bronze/shop", "columns_named"): (True, None),
+            ("bronze/shop", "changes_logged"): (True, None),
             ("downstream/shop/lines", "keys_unique"): (True, None),
             ("downstream/shop/orders", "keys_unique"): (
                 False,
@@ -116,6 +119,16 @@ def test_tables_whose_columns_are_numbered_are_named(tmp_path: Path, monkeypatch
         monkeypatch.setattr("spark_jobs.published.read", lambda *_: there)
         found = checked(made)
     assert found["bronze/shop", "columns_named"] == (False, "nothing names the columns of 1 tables\nshop.a")
+
+
+def test_tables_that_foreign_keys_change_unlogged_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child, parent = TableName("shop", "lines"), TableName("shop", "orders")
+    over = [Cascade(child, ForeignKey("f", parent, "CASCADE"))]
+    with location(tmp_path) as made:
+        monkeypatch.setattr("spark_jobs.log_gaps.cascades", lambda *_: over)
+        passed, said = checked(made)["bronze/shop", "changes_logged"]
+    assert not passed
+    assert str(said).startswith("shop.lines: is changed by the foreign key f -> shop.orders ON DELETE CASCADE")
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,23 @@
 """Rows that a server changes, or has, and does not tell in its log: cascades, system versioning, sequences."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.demo.server import MySQLServer
 from spark_jobs.log_gaps import cascades
 from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
 from spark_jobs.published import read
+from spark_jobs.schema.sequences import REASON
+from spark_jobs.schema_audit import audit_schema
+from spark_jobs.verify import verify_source
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop, rows
-from tests.fix_servers import Servers, telling
+from tests.fix_servers import Servers, build_or_skip, telling
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -23,7 +28,7 @@ CHILD = (
 
 
 def states(shop: Shop, **keys: object) -> dict[str, tuple[str, str]]:
-    found = read(lake_of(shop.pipeline(**keys)), SOURCE)  # type: ignore[arg-type]
+    found = read(lake_of(shop.pipeline(tables=["memory.*"])), SOURCE)
     return {one.table: (one.state, one.reason or "") for one in found}
 
 
@@ -127,3 +132,42 @@ def test_versioning_older_than_the_log_is_told_by_the_server(maria: Shop) -> Non
     _, outcome = later.run(later.pipeline(live=True))
     ((_, why),) = outcome.stopped.items()
     assert "since before the log is a system-versioned table" in why
+
+
+def test_sequences_are_left_out_by_name(maria: Shop) -> None:
+    maria.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", "CREATE SEQUENCE s")
+    pipeline = maria.pipeline(live=True)
+    for _ in range(2):
+        maria.execute("SELECT NEXTVAL(s)", "SELECT SETVAL(s, 5000)", "INSERT INTO t SELECT max(id) + 1 FROM t")
+        _, outcome = maria.run(pipeline)
+        assert not outcome.stopped
+        found = {one.table: (one.state, one.reason) for one in outcome.entries if one.schema == maria.database.name}
+        assert found["s"] == ("ignored", REASON)
+        assert found["t"] == ("current", None)
+    lake = lake_of(pipeline)
+    assert lake.silver(SOURCE, maria.database.name, "s").head() is None
+    assert lake.downstream(maria.database.name, "s").head() is None
+    assert [(one.table.table, one.state) for one in verify_source(maria.spark, pipeline, SOURCE)] == [("t", "equal")]
+    audit = audit_schema(pipeline, SOURCE)
+    assert audit is not None
+    assert not audit.lines()
+
+
+@pytest.mark.parametrize("name", ["mysql-8.0", "mariadb-11.4"])
+def test_a_memory_table_is_empty_after_its_server_restarted(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    build, data = build_or_skip(name), tmp_path / "server"
+    data.mkdir()
+    with MySQLServer(data, build=build) as server, database_of(server) as database:
+        database.execute("CREATE DATABASE memory")
+        database.execute("CREATE TABLE memory.m (id INT PRIMARY KEY) ENGINE = MEMORY")
+        database.execute("INSERT INTO memory.m VALUES (1), (2)")
+        shop = Shop(spark, replace(database, name="memory"), tmp_path, Position("mysql-bin.000001", 4))
+        shop.run(shop.pipeline(tables=["memory.*"]))
+        assert shop.merged(shop.pipeline(tables=["memory.*"]), "m") == [(1,), (2,)]
+    with MySQLServer(data, build=build) as server, database_of(server) as database:
+        assert database.execute("SELECT * FROM memory.m") == ()
+        database.execute("INSERT INTO memory.m VALUES (3)")
+        shop = Shop(spark, replace(database, name="memory"), tmp_path, Position("mysql-bin.000001", 4))
+        _, outcome = shop.run(shop.pipeline(tables=["memory.*"]))
+        assert not outcome.stopped
+        assert shop.merged(shop.pipeline(tables=["memory.*"]), "m") == [(3,)]

@@ -101,7 +101,7 @@ def test_after_a_run_done_and_idle_tables_stand_at_the_end_and_a_stopped_one_whe
 def test_a_table_that_stopped_stands_where_it_stopped_once_silver_has_it(
     tmp_path: Path, known: dict[str, int], position: str | None
 ) -> None:
-    planned = Plan([entry(ORDERS, **known)], [], {ORDERS: "why"}, {ORDERS: END})
+    planned = Plan([entry(ORDERS, **known)], [], {ORDERS: "why"}, places={ORDERS: END})
     (one,) = planner(tmp_path).after(planned, [])
     assert (one.state, one.reason, one.position) == ("stopped", "why", position)
 

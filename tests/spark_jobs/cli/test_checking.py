@@ -142,6 +142,25 @@ def test_a_check_tells_what_the_source_has_purged(stratalog: Stratalog, pipeline
     assert "mysql-bin.000001 is gone from the source, whose oldest file is mysql-bin." in " ".join(ran.out.split())
 
 
+@pytest.mark.mysql
+def test_check_with_connect_names_child_tables_that_the_server_changes_unlogged(
+    stratalog: Stratalog, pipeline_file: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, rule = database.server, "ON DELETE CASCADE"
+    database.execute("CREATE TABLE p (id INT PRIMARY KEY)")
+    database.execute(f"CREATE TABLE c (id INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id) {rule})")
+    monkeypatch.setenv("SHOP_PASSWORD", server.password)
+    login = f"{{host: {server.host}, port: {server.port}, user: {server.user}, password: '${{SHOP_PASSWORD}}'}}"
+    text = f"lake: x\nsources: {{shop: {{mysql: {login}}}}}\ntables: ['{database.name}.*']\n"
+    pipeline_file.write_text(text)
+    ran = stratalog("check", "-c", pipeline_file, "--connect")
+    changed = f"{database.name}.c: is changed by the foreign key f -> {database.name}.p {rule}, and"
+    assert ran.status == 0
+    assert changed in " ".join(ran.out.split())
+    pipeline_file.write_text(text + "on_cascade: ignore\n")
+    assert rule not in stratalog("check", "-c", pipeline_file, "--connect").out
+
+
 def test_verify_refuses_a_source_without_a_server(stratalog: Stratalog, pipeline_file: Path) -> None:
     ran = stratalog("verify", "-c", pipeline_file)
     assert (ran.status, ran.out) == (2, "")
