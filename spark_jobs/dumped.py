@@ -11,6 +11,7 @@ from spark_jobs.errors import SourceError, StratalogError, about
 from spark_jobs.place import Place, parse_place
 from spark_jobs.position import Position
 from spark_jobs.schema.mysqldump import Dump, Unread, read_dump
+from spark_jobs.schema.server_facts import ServerFacts
 from spark_jobs.schema.tracking import Asked
 from spark_jobs.source import require_boundary
 from spark_jobs.source.files import Files
@@ -45,7 +46,10 @@ def asked(source: Files, wanted: SchemaDump, raw: bytes) -> Asked:
         found = read_dump(raw)
         at = _position(source, _place(wanted, found))
     unread = tuple((one.name, _unread(wanted, one)) for one in found.unread)
-    return Asked(at, found.definitions, is_whole=False, origin="dump", unread=unread)
+    keys = tuple((one.table, one.key) for one in found.gaps if one.key)
+    versioned = tuple(one.table for one in found.gaps if one.key is None)
+    told = ServerFacts(at, keys, versioned)
+    return Asked(at, found.definitions, is_whole=False, origin="dump", unread=unread, declared=told)
 
 
 def problems(source: str, wanted: SchemaDump, listed: Files | None) -> list[str]:

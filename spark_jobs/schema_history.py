@@ -232,9 +232,7 @@ def follow(
     start = oldest if is_anew or head is None or head.position is None else max(head.position, oldest)
     if start >= end and notes and not is_anew and declared is None and (reading is None or _ASKED in notes):
         return []
-    if declared:
-        at = replace(declared.at, stretch=end.stretch)
-        notes = notes | {_FACTS: replace(declared, at=at).to_note()}
+    notes = notes | _facts_note(declared, dump, end)
     facts = list(_facts(spark, held, Range(start, max(start, end))))
     stored = [_version(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
     told = list[Fact]()
@@ -264,6 +262,15 @@ def follow(
     else:
         table.append(rows, upon, said)
     return found
+
+
+def _facts_note(declared: ServerFacts | None, dump: Asked | None, end: Position) -> dict[str, Any]:
+    """The note of what a server or a dump declared, at its place in the log; none where neither is new."""
+    if declared is None and dump and dump.declared and not dump.note:
+        declared = replace(dump.declared, at=dump.at)
+    elif declared:
+        declared = replace(declared, at=replace(declared.at, stretch=end.stretch))
+    return {_FACTS: declared.to_note()} if declared else {}
 
 
 def _followed(

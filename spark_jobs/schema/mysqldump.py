@@ -16,6 +16,7 @@ from spark_jobs.gtid import Gtids, parse_gtids
 from spark_jobs.position import Position
 from spark_jobs.schema.alter import default_charset, dropped, index_made, target
 from spark_jobs.schema.declared import Word, converted, words_of
+from spark_jobs.schema.log_gaps import Ddl, LogGap, log_gaps
 from spark_jobs.schema.renames import like
 from spark_jobs.schema.statements import Effect, Statement, judge
 from spark_jobs.schema.tracking import Stated, TableVersion, Tracker
@@ -38,6 +39,8 @@ class Dump:
     unread: tuple[Unread, ...] = ()
     positions: tuple[Position, ...] = ()
     gtids: tuple[Gtids, ...] = ()
+    gaps: tuple[LogGap, ...] = ()
+    """What a log does not tell of the tables: foreign keys that cascade, system versioning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,7 @@ class _Script:
         self.without_charset: set[TableName] = set()
         self.positions: dict[Position, None] = {}
         self.gtids: dict[str, Gtids] = {}
+        self.statements: list[Ddl] = []
         self.is_dump = self.is_complete = False
 
     def take(self, piece: _Piece) -> None:
@@ -201,7 +205,9 @@ class _Script:
             case ("CREATE", "TABLE"):
                 self._create(piece)
             case ("DROP", "TABLE"):
-                for name in dropped(self._judged(piece).plain, self.database or ""):
+                plain = self._judged(piece).plain
+                self.statements.append(Ddl(_line(piece), plain, self.database or ""))
+                for name in dropped(plain, self.database or ""):
                     self.tables.pop(name, None)
             case ("ALTER", "TABLE"):
                 judged = self._judged(piece)
@@ -261,8 +267,8 @@ class _Script:
     def _change(self, piece: _Piece, name: TableName, other: TableName | None = None) -> None:
         """Has a statement make or change a table, of which another one may tell the columns."""
         known = [self.tables[one] for one in (name, other) if one in self.tables]
-        at = Position("dump.1", piece.line)
-        said = Stated(at, self._judged(piece), self.database or "", self._session(piece.text))
+        said = Stated(_line(piece), self._judged(piece), self.database or "", self._session(piece.text))
+        self.statements.append(Ddl(said.at, said.statement.plain, said.database))
         for one in Tracker(known).follow([said]):
             if one.name == name:
                 self.tables[name] = one
@@ -274,6 +280,7 @@ class _Script:
             tuple(Unread(one.at.offset, one.name, str(one.note)) for one in tables if not one.definition),
             tuple(self.positions),
             tuple(self.gtids.values()),
+            tuple(one for one in log_gaps(self.statements) if one.until is None),
         )
 
     def _with_charset(self, definition: TableDefinition) -> TableDefinition:
@@ -283,6 +290,11 @@ class _Script:
             return definition
         columns = (converted(one, charset) if one.charset is None else one for one in definition.columns)
         return replace(definition, columns=tuple(columns))
+
+
+def _line(piece: _Piece) -> Position:
+    """A place that orders statements as they stand in the dump."""
+    return Position("dump.1", piece.line)
 
 
 def _is_mode(name: str) -> bool:

@@ -41,6 +41,7 @@ from spark_jobs.schema.definitions import (
 )
 from spark_jobs.schema.labels import with_labels
 from spark_jobs.schema.renames import like, may_rename, renamed
+from spark_jobs.schema.server_facts import ServerFacts
 from spark_jobs.schema.statements import Effect, Statement
 
 Origin = Literal["ddl", "table_map", "server", "dump", "inverted"]
@@ -83,6 +84,7 @@ class Asked:
 
     at: where its log ended before it was asked; where the dump was taken, during which nothing changed. is_whole: of
     all that it has. note: why it does not count. unread: tables that the dump has, and why they cannot be read there.
+    declared: of a dump, what the log may not tell of its tables.
     """
 
     at: Position
@@ -92,6 +94,7 @@ class Asked:
     note: str | None = None
     origin: Literal["server", "dump"] = "server"
     unread: tuple[tuple[TableName, str], ...] = ()
+    declared: ServerFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from spark_jobs.config import SchemaDump
 from spark_jobs.dumped import asked, content, mark, problems
 from spark_jobs.errors import SourceError
 from spark_jobs.position import Position
+from spark_jobs.schema.foreign_keys import ForeignKey
+from spark_jobs.schema.server_facts import ServerFacts
 from spark_jobs.source.files import Files
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
@@ -52,6 +54,18 @@ def test_a_dump_has_a_place(log: Files, text: str, at: str | None, wanted: str) 
     found = asked(log, one, content("shop", one))
     assert (found.at, found.origin, found.is_whole) == (Position.parse(wanted), "dump", False)
     assert [str(each.name) for each in found.definitions] == ["shop.t"]
+
+
+def test_a_dump_tells_foreign_keys_that_cascade_and_system_versioning(log: Files) -> None:
+    rule = "CONSTRAINT `f` FOREIGN KEY (`id`) REFERENCES `t` (`id`) ON DELETE CASCADE"
+    text = (
+        f"{TABLES}CREATE TABLE `c` (`id` int, {rule});\nDROP TABLE IF EXISTS `d`;\n"
+        f"CREATE TABLE `d` (`id` int, {rule});\nDROP TABLE `d`;\nCREATE TABLE `v` (`id` int) WITH SYSTEM VERSIONING;\n"
+    )
+    found = asked(log, dump(log, text, "bin.000002:4"), text.encode())
+    key = ForeignKey("f", TableName("shop", "t"), "CASCADE")
+    told = ServerFacts(found.at, ((TableName("shop", "c"), key),), (TableName("shop", "v"),))
+    assert found.declared == told
 
 
 @pytest.mark.parametrize(
