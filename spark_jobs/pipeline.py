@@ -138,7 +138,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
     def from_endpoint(source: Source) -> Extracted:
         shares = pipeline.routing.shares(name)
         reading = reading_of(lake, source, pipeline.sources[name].schema_dump, on_server_default)
-        declared = new_facts(lake, source, pipeline.scope.holds)
+        declared = new_facts(lake, source)
         now = source.now() if shares and until is None else None
         settings = pipeline.sources[name]
         done = extract(brief, lake, source, settings.start, until, Redaction.of(settings.redact))

@@ -179,11 +179,11 @@ def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column
         return Reading(Asked(at, ask(source, connection, variables, default_of), variables), not tells_all)
 
 
-def new_facts(lake: Lake, source: Source, in_scope: Callable[[str, str], bool]) -> ServerFacts | None:
+def new_facts(lake: Lake, source: Source) -> ServerFacts | None:
     """What a live server declares that its log may not tell; None where the history has that, and of files.
 
-    It is asked for once, and when the server logs cascades otherwise than before: from there on statements tell the
-    rest. Raises SourceError.
+    Tables out of scope are among them, since others may be in scope later. It is asked for once, and when the server
+    logs cascades otherwise than before: from there on statements tell the rest. Raises SourceError.
     """
     if not isinstance(source, Server):
         return None
@@ -192,7 +192,7 @@ def new_facts(lake: Lake, source: Source, in_scope: Callable[[str, str], bool]) 
         variables = source.variables(connection)
         if known and known.logs_cascades == logs_cascades(variables):
             return None
-        return ask_facts(source, connection, variables, in_scope)
+        return ask_facts(source, connection, variables, lambda *_: True)
 
 
 def declared_facts(lake: Lake, source: str) -> ServerFacts | None:

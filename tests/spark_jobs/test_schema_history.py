@@ -18,7 +18,7 @@ from spark_jobs.position import Position
 from spark_jobs.schema.definitions import ask
 from spark_jobs.schema.statements import judge
 from spark_jobs.schema.tracking import Asked, Fact, Logged, Stated, TableVersion
-from spark_jobs.schema_history import ask_server, by_history, named, read, reading_of
+from spark_jobs.schema_history import ask_server, by_history, declared_facts, named, new_facts, read, reading_of
 from spark_jobs.source.files import Files
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
@@ -313,3 +313,24 @@ def test_a_later_run_leads_back_what_it_is_told_as_far_as_the_one_before() -> No
     told = schema_history.told_at([*stored, *found], at(300))
     assert told is not None
     assert told.definition == two
+
+
+@pytest.mark.mysql
+def test_what_the_log_does_not_tell_is_asked_once_and_of_tables_in_scope_or_not(
+    database: Database, tmp_path: Path
+) -> None:
+    server, lake = database.server, Lake(str(tmp_path))
+    source = Server("shop", MySQL(host=server.host, port=server.port, user=server.user, password=server.password))
+    database.execute("CREATE TABLE p (id INT PRIMARY KEY)")
+    database.execute("CREATE TABLE c (id INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id) ON DELETE CASCADE)")
+    found = new_facts(lake, source)
+    assert found is not None
+    own = [(child.table, key.name) for child, key in found.foreign_keys if child.schema == database.name]
+    assert own == [("c", "f")]
+    store(lake, STATED, facts=found.to_note())
+    assert declared_facts(lake, "shop") == found
+    assert new_facts(lake, source) is None
+    changed = replace(found, logs_cascades=True)
+    other = Lake(str(tmp_path / "other"))
+    store(other, STATED, facts=changed.to_note())
+    assert new_facts(other, source) is not None, "the server logs cascades otherwise than it did"

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.cli.output import print_grid, print_pieces, say_outcome
+from spark_jobs.cli.output import print_grid, print_pieces, say_outcome, say_remarks
 from spark_jobs.errors import StratalogError
 from spark_jobs.pipeline import Outcome
 
@@ -14,6 +14,11 @@ def test_no_name_is_cut_to_what_a_terminal_has(capsys: pytest.CaptureFixture[str
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["table", "state"], [name, "current"]]
     print_grid(["table", "state"], [])
     assert capsys.readouterr().out == ""
+
+
+def test_remarks_go_to_standard_error_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    say_remarks("shop", ["a [b] is so", "c"])
+    assert capsys.readouterr() == ("", "shop: a [b] is so\nshop: c\n")
 
 
 def test_what_came_before_a_failure_is_out_before_its_message(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
