@@ -28,6 +28,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from spark_jobs.disclosure import foreign
 from spark_jobs.errors import LakeError, LostRace, TableStopped
 from spark_jobs.position import Position
 from spark_jobs.session import own_session
@@ -496,7 +497,7 @@ class _Translated:
             if _CONFLICT.search(text):
                 raise LostRace(f"{self.path}: another writer committed at the same time; run again") from error
             raise_from_task(text)
-            raise LakeError(f"{self.path}: {_first_lines(text)}") from error
+            raise LakeError(f"{self.path}: {foreign(text)}") from error
 
 
 def raise_from_task(text: str) -> None:
@@ -507,7 +508,3 @@ def raise_from_task(text: str) -> None:
     if found:
         name, message = found[-1]
         raise getattr(errors, name, errors.StratalogError)(message.strip())
-
-
-def _first_lines(text: str, most: int = 3) -> str:
-    return " ".join(line.strip() for line in text.strip().splitlines()[:most])

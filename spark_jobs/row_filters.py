@@ -228,8 +228,7 @@ def _guarded(key: str, term: Term, column: Column, image: str) -> Term:
     raw = "_raw" if image == "a" else "_before_raw"
     why = (
         f"concat({literal('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, "
-        f"{literal(f': {key}: column {column.name} holds ')}, try_element_at({raw}, {literal(str(column.name))}), "
-        f"{literal(', which no value of its type in the lake is; the filter cannot be asked about it' + _END)})"
+        f"{literal(f': {key}: column {column.name}: {_NO_VALUE}' + _END)})"
     )
     held = f"map_contains_key({raw}, {literal(str(column.name))})"
     return Term(
@@ -241,5 +240,6 @@ def _guarded(key: str, term: Term, column: Column, image: str) -> Term:
     )
 
 
+_NO_VALUE = "its type in the lake cannot hold the value of this row, so the filter cannot be evaluated"
 _END = "\n\n"
 """Ends a message of ours within Spark's (lake.raise_from_task)."""

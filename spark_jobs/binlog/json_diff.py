@@ -93,7 +93,8 @@ _Node: TypeAlias = _Raw | _Container
 
 
 def _shown(leg: _Leg) -> str:
-    return leg.decode("utf-8", "backslashreplace") if isinstance(leg, bytes) else str(leg)
+    """What a leg leads to; without a member's name, which may be as secret as values are."""
+    return "member of that name" if isinstance(leg, bytes) else str(leg)
 
 
 def apply_diffs(document: bytes, diffs: bytes) -> bytes:
@@ -102,13 +103,13 @@ def apply_diffs(document: bytes, diffs: bytes) -> bytes:
     document: type byte and value; diffs: as in the row, without the length in front.
     """
     root: _Node = (document[0], document[1:]) if document else (_LITERAL, b"\0")
-    for operation, path, value in _read(diffs):
+    for number, (operation, path, value) in enumerate(_read(diffs), 1):
         *way, last = _legs(path)
         try:
             root = _opened(root)
             _changed(_seek(root, way), operation, last, value)
         except DecodeError as error:
-            raise DecodeError(f"diff at {path.decode('utf-8', 'backslashreplace')}: {error}") from None
+            raise DecodeError(f"diff {number}: {error}") from None
     kind, content = _written(root)
     return bytes([kind]) + content
 
@@ -181,7 +182,7 @@ def _legs(path: bytes) -> list[_Leg]:
         legs.append(_leg(found))
         place = found.end()
     if not legs or place < len(path):
-        raise DecodeError(f"JSON path {path.decode('utf-8', 'backslashreplace')!r} is not understood")
+        raise DecodeError(f"a JSON path of {len(path)} bytes is not understood beyond byte {place}")
     return legs
 
 
@@ -190,7 +191,7 @@ def _leg(found: re.Match[bytes]) -> _Leg:
         try:
             return str(json.loads(found["quoted"], strict=False)).encode()
         except ValueError:
-            raise DecodeError(f"JSON path with the name {found['quoted']!r}, which is not understood") from None
+            raise DecodeError("a JSON path has a quoted name that is not understood") from None
     if found["name"]:
         return found["name"]
     return _Cell(int(found["back"] or 0), from_end=True) if found["last"] else _Cell(int(found["number"]), False)

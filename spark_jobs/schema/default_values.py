@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from spark_jobs.binlog import Column, Moment
+from spark_jobs.disclosure import LITERAL
 from spark_jobs.errors import Unsupported
 from spark_jobs.schema import moments
 from spark_jobs.schema.declared import Declared, Word, words_of
@@ -41,10 +42,10 @@ class _Given:
             if self.kind in ("bits", "hex"):
                 return Decimal(int(self.text, 2 if self.kind == "bits" else 16))
         except ValueError:
-            raise Unsupported(f"{self.text!r} is no number") from None
+            raise Unsupported("it is no number") from None
         text = {"TRUE": "1", "FALSE": "0"}.get(self.text.upper(), self.text) if self.kind == "word" else self.text
         if not _NUMBER.fullmatch(text):
-            raise Unsupported(f"{self.text!r} is no number")
+            raise Unsupported("it is no number")
         return Decimal(text)
 
 
@@ -85,7 +86,7 @@ def fill_of(one: Declared, moment: Moment | None = None) -> Fill | None:
         zero = _zero_date(one.column, given)
         return Fill("NULL", zero) if zero else Fill(_literal(one, given))
     except Unsupported as error:
-        shown = " ".join(word.text for word in words) or "none"
+        shown = " ".join(LITERAL if word.kind in _CONSTANTS else word.text for word in words) or "none"
         raise Unsupported(
             f"what rows written before column {one.column.name} have in it is not in the log "
             f"(its default: {shown}): {error}"
@@ -158,10 +159,13 @@ def _timed(column: Column, words: tuple[Word, ...], moment: Moment) -> str | Non
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 
 
+_CONSTANTS = ("string", "number", "bits", "hex")
+
+
 def _given(words: tuple[Word, ...]) -> _Given:
     sign = "".join(word.text for word in words[:-1])
     last = words[-1]
-    is_constant = last.kind in ("string", "number", "bits", "hex") or last.among("TRUE", "FALSE")
+    is_constant = last.kind in _CONSTANTS or last.among("TRUE", "FALSE")
     if not is_constant or sign not in ("", "-", "+") or (sign and last.kind != "number"):
         raise Unsupported("it is no constant")
     return _Given(sign + last.text, last.kind)

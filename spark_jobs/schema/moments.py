@@ -37,7 +37,7 @@ def instant(shown: dt.datetime, zone: str | None) -> dt.datetime:
     """The instant, in UTC, at which clocks showed something. Raises Unsupported where there were two, or none."""
     found = {shown.replace(tzinfo=_zone(zone), fold=fold).astimezone(dt.UTC) for fold in (0, 1)}
     if len(found) > 1:
-        raise Unsupported(f"{shown} comes twice, or never, in the time zone {zone}")
+        raise Unsupported(f"the time comes twice, or never, in the time zone {zone}")
     return found.pop()
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
+from spark_jobs import disclosure
 from spark_jobs.binlog import Session
 from spark_jobs.errors import Unsupported
 from spark_jobs.schema.named import Name, names_in, query_of_create
@@ -94,13 +95,12 @@ class Statement:
 
     @property
     def short(self) -> str:
-        """The text on one line, for messages."""
-        line = " ".join(self.text[:_SHOWN].split())
-        return line if len(line) <= 120 else f"{line[:117]}..."
+        """The text on one line and without its literals, for messages."""
+        return disclosure.statement(self.plain)
 
 
 _SHOWN = 1 << 12
-"""Letters of a text that are looked at for messages."""
+"""Letters that are looked at of a text without tokens."""
 _ABOUT_ANY = (Effect.TRANSACTION, Effect.ROUTINE)
 _HARMLESS = {
     *("GRANT", "REVOKE", "SET", "FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM", "INSTALL", "UNINSTALL"),

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import pymysql
 from pymysql.cursors import Cursor
 
+from spark_jobs.disclosure import foreign
 from spark_jobs.errors import SourceError
 from spark_jobs.sql import identifier
 
@@ -106,7 +107,7 @@ def ranges(connection: Connection, key: Key, *, rows: int, after: Boundary | Non
     while True:
         up_to = _boundary(connection, key, rows, after)
         if up_to is not None and up_to == after:
-            raise SourceError(f"{key.schema}.{key.name}: its key does not go on beyond {', '.join(up_to)}")
+            raise SourceError(f"{key.schema}.{key.name}: the server's order of its key does not advance")
         yield KeyRange(after, up_to)
         if up_to is None:
             return
@@ -222,4 +223,4 @@ def _ask(connection: Connection, statement: str, parameters: list[Any]) -> list[
             cursor.execute(statement, parameters)
             return list(cursor.fetchall())
     except pymysql.MySQLError as error:
-        raise SourceError(f"the server answered: {error.args[-1] if error.args else error}") from error
+        raise SourceError(f"the server answered: {foreign(str(error.args[-1] if error.args else error))}") from error

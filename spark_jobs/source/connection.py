@@ -11,6 +11,7 @@ import pymysql
 from pymysql.cursors import DictCursor
 
 from spark_jobs.config import MySQL, Tls
+from spark_jobs.disclosure import foreign
 from spark_jobs.errors import SourceError, about
 
 _HINTS = {
@@ -30,6 +31,13 @@ _NO_TLS = (
 )
 _PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927, 2002, 2003, 2006, 2013, 2055, 3169, 4031}
 """Numbers of errors that another try may not meet: connections lost, killed or too many, a server that stops."""
+
+
+_UNREACHED = {2002, 2003, 2005}
+_BROKEN = {2006, 2013, 2055}
+"""Numbers that the client gives: nobody answered, or nobody does any more."""
+_QUOTING_VALUES = {1064, 1264, 1292, 1366, 1411, 1525, 1690}
+"""Numbers of errors whose texts repeat values, or the statement that has them."""
 
 
 def connect(name: str, settings: MySQL) -> "pymysql.Connection[DictCursor]":
@@ -118,7 +126,20 @@ def refusal(where: str, settings: MySQL, error: BaseException) -> str:
     else:
         hint = _HINTS.get(error_number(error) or 0)
         look = f"; {hint.format(user=settings.user)}" if hint else ""
-    return f"{where}: {settings.host}:{settings.port} answered: {said}{look}"
+    return f"{where}: {settings.host}:{settings.port}{_answer(error, said)}{look}"
+
+
+def _answer(error: BaseException, said: str) -> str:
+    """What a server said, or that it said nothing."""
+    number, origin = error_number(error), _origin(error)
+    if isinstance(origin, ssl.SSLError):
+        return f" answered: {said}"
+    if number in _UNREACHED or isinstance(error, OSError):
+        why = origin.strerror if isinstance(origin, OSError) and origin.strerror else str(origin) or said
+        return f" cannot be reached: {why}"
+    if number in _BROKEN:
+        return f": {said}"
+    return f" answered: {foreign(said) if number in _QUOTING_VALUES else said}"
 
 
 def _origin(error: BaseException) -> BaseException | None:

@@ -90,7 +90,7 @@ class Selecting:
     def read(self, part: KeyRange) -> Iterator[Changes]:
         """The rows of a range, as one statement sees them, in pieces."""
         statement, parameters = select(self.definition, self.key, part)
-        where = f"{self.source}: rows beyond {_shown(part.after)}"
+        where = f"{self.source}: rows of the server"
         with self._errors(), self._connected() as connection, connection.cursor() as cursor:
             cursor.execute(statement, parameters)
             yield from decoded(self.definition, iter(cursor.fetchone, None), where)
@@ -136,10 +136,6 @@ class _Refusals:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, pymysql.MySQLError | OSError | RuntimeError):
             raise SourceError(refusal(self.where, self.settings, error)) from error
-
-
-def _shown(after: Sequence[str] | None) -> str:
-    return "the table's beginning" if after is None else ", ".join(after)
 
 
 def decoded(definition: TableDefinition, rows: Iterable[Sequence[bytes | None]], where: str) -> Iterator[Changes]:

@@ -207,7 +207,7 @@ def test_what_cannot_be_carried_out_is_said_with_its_place(statement: str, why: 
     with pytest.raises(TableStopped) as stopped:
         steps((500, statement), last=400)
     verb = judge(statement, "shop").verb
-    assert str(stopped.value) == f"{verb} at b.000001:500 {why}: {statement}"
+    assert str(stopped.value) == f"{verb} at b.000001:500 {why}: {judge(statement, 'shop').short}"
 
 
 GHOST = TableDefinition(TableName("shop", "_t_gho"), (ID, V, NOTE), (0,))

@@ -34,7 +34,7 @@ def _finish_enum(labels: tuple[str, ...]) -> Finish:
         offsets = np.empty(filled.rows + 1, np.int32)
         bad = kernels.label_offsets(numbers, starts, offsets)
         if bad >= 0:
-            raise BadValue(bad, f"ENUM value {numbers[bad]} of {len(labels)} labels")
+            raise BadValue(bad, f"an ENUM value beyond its {len(labels)} labels")
         size = int(offsets[-1])
         out = fresh(size + kernels.COPIED)
         kernels.copy_labels(numbers, starts, kernels.address_of(text), offsets, kernels.address_of(out))
@@ -55,7 +55,7 @@ def _finish_set(labels: tuple[str, ...]) -> Finish:
         masks = filled.numbers("u8")[: filled.rows]
         bad = kernels.join_labels(masks, filled.is_null(), starts, text, offsets, out)
         if bad >= 0:
-            raise BadValue(bad, f"SET value {masks[bad]:#x} of {len(labels)} labels")
+            raise BadValue(bad, f"a SET value beyond its {len(labels)} labels")
         return filled.texts(offsets, out[: offsets[-1]]), None
 
     return finish

@@ -53,9 +53,7 @@ def _require_years(rows: Numbers, years: Numbers) -> None:
     """Raises BadValue for a year that the bits could hold and no server writes."""
     late = np.flatnonzero(years > 9999)
     if len(late):
-        raise BadValue(
-            int(rows[late[0]]), f"the year {years[late[0]]} is beyond 9999: the bytes are no value of the type"
-        )
+        raise BadValue(int(rows[late[0]]), "the year is beyond 9999: the bytes are no value of the type")
 
 
 def _dates(rows: Numbers, packed: Numbers) -> Exact:

@@ -241,7 +241,7 @@ def test_rows_before_a_value_without_meaning_come_of_every_table(options: dict[s
     changes = [change for name in names for change in (Rows(name, Insert, [(k, "a", "x") for k in range(9)]), Commit())]
     content = without_labels(names, changes)
     found: list[tuple[TableDefinition, Changes]] = []
-    with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 8: shop\.labelled\.kind: ENUM value 9 of 2 labels"):
+    with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 8: shop\.labelled\.kind: an ENUM value beyond"):
         found.extend(FileDecoder(FILE, **options).read(io.BytesIO(content)))  # type: ignore[arg-type]
     assert [len(rows_of(found, name)) for name in names] == [8, 8]
     assert all((changes.gtid is not None) == ("gtids" in options) for _, changes in found)

@@ -86,7 +86,7 @@ def test_holes_that_an_update_in_place_has_left() -> None:
 @pytest.mark.parametrize(
     "document, wire, message",
     [
-        (DOCUMENT, diff(REPLACE, "$.c", 1), r"diff at \$.c: .*has no"),
+        (DOCUMENT, diff(REPLACE, "$.c", 1), r"diff 1: .*has no"),
         (DOCUMENT, diff(REPLACE, "$.list[3]", 1), r"has no \[3\]"),
         (DOCUMENT, diff(REPLACE, "$.list[last-3]", 1), r"has no \[last-3\]"),
         (DOCUMENT, diff(REPLACE, "$.list.x", 1), "has no"),

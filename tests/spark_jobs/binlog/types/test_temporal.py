@@ -32,7 +32,7 @@ def test_date(wire: str, value: date | None, raw: str | None) -> None:
 
 @pytest.mark.parametrize("kind, wire", [(DATE, "5dd04e"), (DATETIME(0), "fffffef7aa")])
 def test_a_year_of_five_digits_stops(kind: ColumnType, wire: str) -> None:
-    with pytest.raises(DecodeError, match=r"the year 10\d\d\d is beyond 9999"):
+    with pytest.raises(DecodeError, match=r"the year is beyond 9999"):
         read(kind, bytes.fromhex(wire))
 
 

@@ -1,0 +1,137 @@
+"""What messages show of statements and of other programs' messages: names, types and keywords, never a literal.
+
+A message is read by more people than the table that it is about: it stands in output, in the log of a scheduler, in
+the table ``published`` and in reports. A literal of a statement may be a value of a column that is masked, left out or
+redacted, so none is shown, of any table.
+
+Put here: texts without literals, and names without control characters. Not here: values of rows, which no message has
+(``verify`` and ``changes`` show them as results).
+"""
+
+import re
+from collections.abc import Iterator
+
+MOST = 120
+"""Characters of a statement at most."""
+CUT = "..."
+LITERAL = "?"
+"""Stands in the place of a literal, as in the digests that servers make of statements."""
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>\s+ | \*/)
+    | (?P<line>\#[^\n]* | --(?=\s|$)[^\n]*)
+    | (?P<text>'[^']*(?:''[^']*)*(?:'|$) | "[^"]*(?:""[^"]*)*(?:"|$))
+    | (?P<name>`[^`]*(?:``[^`]*)*(?:`|$))
+    | (?P<number>\.?\d[\w.$]*)
+    | (?P<word>[\w$]+)
+    | (?P<sign>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_COMMENT = re.compile(r"/\*(?!M?!).*?(?:\*/|\Z)", re.DOTALL)
+_OPENED = re.compile(r"/\*M?!\d*")
+_DEFINES = {"ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE"}
+_SIZED = {
+    *("BIT", "BOOL", "TINYINT", "SMALLINT", "MEDIUMINT", "INT", "INTEGER", "BIGINT", "DECIMAL", "DEC", "NUMERIC"),
+    *("FIXED", "FLOAT", "DOUBLE", "PRECISION", "REAL", "YEAR", "TIME", "TIMESTAMP", "DATETIME", "CHAR", "CHARACTER"),
+    *("VARCHAR", "VARYING", "NCHAR", "NVARCHAR", "TEXT", "BLOB", "BINARY", "VARBINARY", "ENUM", "SET", "VECTOR"),
+}
+"""Types that have sizes or labels in parentheses."""
+_BEFORE_VALUES = {"DEFAULT", "AS", "CHECK", "COMMENT", "SELECT", "VALUES", "UPDATE", "GENERATED", "USING"}
+"""Words of definitions behind which what looks like a type may be a function of values."""
+
+
+def statement(text: str) -> str:
+    """A statement on one line without its literals, comments and what is beyond 120 characters.
+
+    Sizes and labels of types stay. Where a text has a backslash, what comes behind it is not shown: whether the
+    backslash hides the next quote depends on the session's sql_mode. text: as a session without ANSI_QUOTES says it.
+    """
+    line = ""
+    for piece in _without_literals(text):
+        line += piece
+        if len(line) > MOST:
+            return f"{line[: MOST - len(CUT)]}{CUT}"
+    return line.strip()
+
+
+def _without_literals(text: str) -> Iterator[str]:
+    """Pieces of the text, one a token, blanks as one space; only as much is read as is asked for."""
+    types = _Types()
+    at, is_blank = 0, True
+    while at < len(text):
+        comment = _COMMENT.match(text, at) or _OPENED.match(text, at)
+        found = comment or _TOKEN.match(text, at)
+        assert found is not None, "every character is a sign"
+        at = found.end()
+        if comment or found["blank"] or found["line"]:
+            if not is_blank:
+                yield " "
+            is_blank = True
+            continue
+        is_blank = False
+        token = found[0]
+        if found["text"] or found["number"]:
+            if "\\" in token:
+                yield CUT
+                return
+            yield token if types.are_open else LITERAL
+        else:
+            types.take(token)
+            yield token
+
+
+class _Types:
+    """Whether a literal in a definition is a part of a type."""
+
+    def __init__(self) -> None:
+        self._is_definition: bool | None = None
+        self._depth = 0
+        self._last = ""
+        self._opened: int | None = None
+        """The depth of the parentheses of a type."""
+        self._values: int | None = None
+        """The depth at which values began."""
+
+    @property
+    def are_open(self) -> bool:
+        return self._opened == self._depth
+
+    def take(self, token: str) -> None:
+        """A word, a name or a sign."""
+        word = token.upper()
+        if self._is_definition is None:
+            self._is_definition = word in _DEFINES
+        if word == "(":
+            self._depth += 1
+            is_type = self._is_definition and self._values is None and self._last in _SIZED
+            self._opened = self._depth if is_type else self._opened
+        elif word == ")":
+            self._opened = None if self.are_open else self._opened
+            self._depth -= 1
+            self._values = None if self._values is not None and self._depth < self._values else self._values
+        elif word == "," and self._values == self._depth:
+            self._values = None
+        elif word in _BEFORE_VALUES and self._values is None:
+            self._values = self._depth
+        self._last = word
+
+
+_ABOUT_VALUES = re.compile(r"\s*(?:==\s*SQL|==\s*DataFrame|\s*JVM stacktrace|\tat |Caused by:|Traceback )")
+_LITERALS = re.compile(r"'(?:[^'\\]|\\.|'')*(?:'|$)")
+_PATH = re.compile(r"'(?:[a-z0-9]+:)?/[^']*'")
+_ROWS_VALUES = re.compile(r"(?:violated by row with values|row with values).*", re.IGNORECASE | re.DOTALL)
+
+
+def foreign(text: str, most: int = 3) -> str:
+    """The first lines of another program's message, on one line, without its literals and traces; paths stay."""
+    lines: list[str] = []
+    for line in text.strip().splitlines():
+        if _ABOUT_VALUES.match(line):
+            break
+        lines += [line.strip()] if line.strip() else []
+        if len(lines) == most:
+            break
+    shown = _ROWS_VALUES.sub("violated by a row", " ".join(lines))
+    return _LITERALS.sub(lambda found: found[0] if _PATH.fullmatch(found[0]) else LITERAL, shown)
