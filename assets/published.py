@@ -16,6 +16,7 @@ from assets.report import refresh
 from assets.steps import RETRY, Done, Events, Sessions, compared, failing, materialized
 from spark_jobs.backlog import published_position
 from spark_jobs.config import Pipeline
+from spark_jobs.errors import under
 from spark_jobs.failures import noted
 from spark_jobs.position import Position
 
@@ -86,7 +87,9 @@ def fail(context: dg.OpExecutionContext, stopped: "Sequence[Entry]") -> None:
     """Fails the run, after all else is done, naming the tables that have stopped."""
     reasons = {".".join(entry.name): entry.reason or "" for entry in stopped}
     context.instance.add_run_tags(context.run_id, {STOPPED_TAG: str(len(reasons))})
-    listed = "\n".join(f"{name}: {reason}" for name, reason in reasons.items())
+    listed = "\n".join(
+        f"{name}: {under(entry.reason or '', entry.source, name)}" for name, entry in zip(reasons, stopped, strict=True)
+    )
     raise dg.Failure(
         f"{len(reasons)} stopped, the other tables went through:\n{listed}",
         metadata={name: dg.MetadataValue.text(reason) for name, reason in reasons.items()},

@@ -14,6 +14,7 @@ from assets import checkpoint
 from assets.checkpoint import Comparison, Metadata
 from assets.lineage import GOES_ON, Lineage, Name, TableAsset
 from spark_jobs.backlog import heads
+from spark_jobs.engine_errors import explained, is_of_spark
 from spark_jobs.errors import AnotherLog, ConfigError, DecodeError, StratalogError, TableStopped
 from spark_jobs.position import Position
 from spark_jobs.remedies import advised
@@ -57,6 +58,8 @@ class failing:  # noqa: N801 - reads as a statement: with failing():
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, Exception) and is_of_spark(error):
+            error = explained("", str(error))
         if isinstance(error, StratalogError):
             raise dg.Failure(advised(error), allow_retries=not isinstance(error, _LASTING)) from None
 

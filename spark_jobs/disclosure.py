@@ -118,6 +118,21 @@ class _Types:
         self._last = word
 
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C0 without tab and line feed, DEL, C1, what turns the direction of text, and halves of characters: bytes of a file's
+name that are no UTF-8 come as such."""
+
+
+def printable(text: str) -> str:
+    """A text without what moves a terminal's cursor, colours or turns it: they stand as JSON has them."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def cell(text: str) -> str:
+    """The same on one line, for tables whose lines are rows."""
+    return printable(text).replace("\t", "\\u0009").replace("\n", "\\u000a")
+
+
 _ABOUT_VALUES = re.compile(r"\s*(?:==\s*SQL|==\s*DataFrame|\s*JVM stacktrace|\tat |Caused by:|Traceback )")
 _LITERALS = re.compile(r"'(?:[^'\\]|\\.|'')*(?:'|$)")
 _PATH = re.compile(r"'(?:[a-z0-9]+:)?/[^']*'")

@@ -100,6 +100,13 @@ class LostRace(LakeError):
     """Another writer committed first; nothing of this commit is in the table."""
 
 
+def under(text: str, *names: object) -> str:
+    """A message to be read behind these names: without those of them that it begins with."""
+    for name in names:
+        text = text.removeprefix(f"{name}: ")
+    return text
+
+
 @contextmanager
 def about(where: str) -> Iterator[None]:
     """Puts a source's or a table's name in front of what is raised inside, once."""

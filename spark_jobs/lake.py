@@ -24,11 +24,9 @@ import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from spark_jobs.disclosure import foreign
+from spark_jobs.engine_errors import of_delta, translated
 from spark_jobs.errors import LakeError, LostRace, TableStopped
 from spark_jobs.position import Position
 from spark_jobs.session import own_session
@@ -49,7 +47,6 @@ _STANDING = ("oldest", "removed_to", "uuid", "stretches", "folded")
 """Notes that stay true of a table until a commit says otherwise."""
 _TRIES = 5
 _NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
-_CONFLICT = re.compile(r"Concurrent\w*Exception|DELTA_CONCURRENT_\w+|DELTA_PROTOCOL_CHANGED|METADATA_CHANGED")
 
 Result = TypeVar("Result")
 
@@ -239,12 +236,12 @@ class Table:
 
     def collect(self, rows: DataFrame) -> list[Row]:
         """The rows of a small query on the way to the table. Raises what a task raised, LostRace, LakeError."""
-        with _Translated(self.path):
+        with translated(self.path):
             return list(rows.collect())
 
     def collect_arrow(self, rows: DataFrame) -> pa.Table:
         """As ``collect``, where they may be many."""
-        with _Translated(self.path):
+        with translated(self.path):
             return rows.toArrow()
 
     def new(self, columns: dict[str, str], properties: dict[str, str], upon: Head | None = None) -> Head:
@@ -341,7 +338,7 @@ class Table:
 
     def run(self, spark: SparkSession, confs: dict[str, str], statement: str) -> DataFrame:
         """Runs one statement about the table in a session of its own. Raises LostRace, LakeError."""
-        with _Translated(self.path):
+        with translated(self.path):
             return own_session(spark, confs).sql(statement)
 
     def files(self) -> list[int]:
@@ -375,7 +372,7 @@ class Table:
         if self.head() != head:
             raise LostRace(f"{self.path}: planned on version {head.version}, but another writer committed first")
         session = own_session(spark, {"spark.databricks.delta.commitInfo.userMetadata": checkpoint.to_json()})
-        with _Translated(self.path):
+        with translated(self.path):
             session.sql(f"ALTER TABLE {self.sql} {action}")
         return replace(self._landed(head, checkpoint), counter=head.counter)
 
@@ -389,7 +386,7 @@ class Table:
         return checkpoint.upon(head)
 
     def _commit(self, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
-        with _Translated(self.path):
+        with translated(self.path):
             write()
         return self._landed(head, checkpoint)
 
@@ -408,7 +405,7 @@ class Table:
         except TableNotFoundError:
             return None
         except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
-            raise LakeError(f"{self.path}: cannot be read: {error}") from error
+            raise LakeError(f"{self.path}: cannot be read: {of_delta(str(error))}") from error
 
 
 def new_batch() -> str:
@@ -480,31 +477,3 @@ def patiently(do: Callable[[], Result], *, wait: float = 0.0) -> Result:
             log.info("%s; planned anew", error)
             time.sleep(random.uniform(0, tries * wait))  # noqa: S311 - no secret
     return do()
-
-
-class _Translated:
-    """Turns what Spark and Delta raise in a commit into LostRace or LakeError."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, PySparkException | Py4JError):
-            text = str(error)
-            if _CONFLICT.search(text):
-                raise LostRace(f"{self.path}: another writer committed at the same time; run again") from error
-            raise_from_task(text)
-            raise LakeError(f"{self.path}: {foreign(text)}") from error
-
-
-def raise_from_task(text: str) -> None:
-    """Raises the error of ours that stands in a failed Spark task's text, if one does: only text comes back."""
-    from spark_jobs import errors
-
-    found = re.findall(r"spark_jobs\.errors\.(\w+): ((?:.|\n)*?)(?=\n\s*\n|\n\tat |\n SQLSTATE: |\Z)", text)
-    if found:
-        name, message = found[-1]
-        raise getattr(errors, name, errors.StratalogError)(message.strip())

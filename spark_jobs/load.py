@@ -27,7 +27,7 @@ from spark_jobs.binlog import Changes, TableDefinition, TableName
 from spark_jobs.compact import Window, Work
 from spark_jobs.config import Pipeline
 from spark_jobs.course import Beginning, Rules, Standing, Turn, course, first_rows, onwards
-from spark_jobs.errors import ConfigError, SourceError, StratalogError, TableStopped, Unsupported, about
+from spark_jobs.errors import ConfigError, SourceError, StratalogError, TableStopped, Unsupported, about, under
 from spark_jobs.filters import Filters
 from spark_jobs.kept import begun, from_notes
 from spark_jobs.lake import ALTERING, Checkpoint, Head, Lake, Table, new_batch, patiently
@@ -288,7 +288,9 @@ class _Work:
         if gap:
             raise TableStopped(gaps.refusal(gap, name))
         if name in before.stopped:
-            raise TableStopped(f"cannot be loaded while it is stopped: {before.stopped[name]}")
+            raise TableStopped(
+                f"cannot be loaded while it is stopped: {under(before.stopped[name], self.source, name)}"
+            )
         if any(into.is_shared for into in self.pipeline.routing.of(self.source, name.schema, name.table)):
             raise TableStopped(
                 "cannot be loaded while it has keys in common with other sources' tables (keys: shared): nothing tells "
@@ -419,7 +421,8 @@ class _Work:
     def _passed(self, stage: "_Stage", after: Outcome) -> Position:
         """A place before which the log has all that the rows may show. Raises TableStopped where there is none yet."""
         if stage.name in after.stopped:
-            raise TableStopped(f"is read, and waits for its log, which stopped: {after.stopped[stage.name]}")
+            why = under(after.stopped[stage.name], self.source, stage.name)
+            raise TableStopped(f"is read, and waits for its log, which stopped: {why}")
         assert after.position is not None
         try:
             return passed(self.source, stage.progress, self.lake.bronze(self.source), after.position)

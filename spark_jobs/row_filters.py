@@ -242,4 +242,4 @@ def _guarded(key: str, term: Term, column: Column, image: str) -> Term:
 
 _NO_VALUE = "its type in the lake cannot hold the value of this row, so the filter cannot be evaluated"
 _END = "\n\n"
-"""Ends a message of ours within Spark's (lake.raise_from_task)."""
+"""Ends a message of ours within Spark's (engine_errors.from_task)."""

@@ -7,7 +7,7 @@ The same code runs in this process (``local[*]``), on a cluster (a master's addr
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Spark
 from spark_jobs.errors import ConfigError
+from spark_jobs.jvm_output import errors_copied
 from spark_jobs.provision import cache_dir, class_archive, delta_jars, require_java
 
 _EVERYWHERE = {
@@ -49,7 +50,8 @@ _A_TASK = 64 << 20
 
 What it sorts, and the part of a file that it writes, are in memory beside each other. By the number of cores alone a
 first window of 10 GB was two tasks of 17 million rows, and the end of a JVM of 1 GB."""
-JAVA_OPTIONS = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+_LOGGING = "log4j2.debug.properties" if os.environ.get("STRATALOG_DEBUG") else "log4j2.properties"
+JAVA_OPTIONS = f"-Dlog4j2.configurationFile={Path(__file__).with_name(_LOGGING).as_uri()}"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SILENT_CLASSES = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """For the JVM: nothing is said of classes that an archive cannot take, or of an archive that does not fit."""
@@ -86,7 +88,7 @@ def spark_session(settings: Spark) -> SparkSession:
     if local:
         confs[_JAVA_OPTIONS] = f"{_archived()} {confs[_JAVA_OPTIONS]}"
     try:
-        with _output_is_errors():
+        with errors_copied() if local else nullcontext(), _output_is_errors():
             return _configured(builder, confs).getOrCreate()
     except (RuntimeError, OSError, Py4JError) as error:
         raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, source_option, tables_option
+from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, echo, source_option, tables_option
 from spark_jobs.cli.output import print_grid
 from spark_jobs.config import Pipeline, load
+from spark_jobs.disclosure import printable
 from spark_jobs.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def check(path: Path, *, connect: bool, as_json: bool) -> None:
         said = {"problems": counts["problem"], "warnings": counts["warning"], "checks": results}
         click.echo(json.dumps(said, indent=2, ensure_ascii=False))
     elif not counts["problem"]:
-        click.echo(f"{path}: no problems found" + (f", {_count(counts, 'warning')}" if counts["warning"] else ""))
+        echo(f"{path}: no problems found" + (f", {_count(counts, 'warning')}" if counts["warning"] else ""))
     if counts["problem"]:
         ERRORS.print(f"{path}: {_count(counts, 'problem')}, {_count(counts, 'warning')}", style="red", highlight=False)
         sys.exit(1)
@@ -72,7 +73,7 @@ def _checked(pipeline: Pipeline, *, quiet: bool) -> "list[Section]":
 def _print_section(section: "Section") -> None:
     """A line for each result; what is wanted stands below it. As wide as the terminal, 80 columns elsewhere."""
     width = max(shutil.get_terminal_size().columns, 40)
-    click.echo(f"{section.about}:")
+    echo(f"{section.about}:")
     longest = max((len(one.name) for one in section.checks if len(one.name) <= _NAME), default=0)
     for one in section.checks:
         head = f"  {click.style(f'{one.status:<7}', fg=_COLOURS[one.status])}  {one.name:<{longest}}  "
@@ -82,12 +83,12 @@ def _print_section(section: "Section") -> None:
             rest = _lines(one.value, width - len(margin))
         click.echo((head + value).rstrip())
         for line in [*rest, *_lines(one.remedy, width - len(margin))]:
-            click.echo(margin + line)
+            echo(margin + line)
 
 
 def _lines(text: str, width: int) -> list[str]:
     """Lines of at most so many characters, but for words that are longer."""
-    return textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(printable(text), max(width, 20), break_long_words=False, break_on_hyphens=False)
 
 
 def _count(counts: "Counter[str]", status: str) -> str:
@@ -169,6 +170,6 @@ def _say_verdicts(verdicts: "list[Verdict]", *, values: bool) -> None:
     print_grid(head, rows)
     for one in verdicts:
         for line in one.lines(values=values):
-            click.echo(line)
+            echo(line)
         for said in one.remarks():
             ERRORS.print(said, markup=False, highlight=False)

@@ -18,7 +18,9 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from spark_jobs.config import Pipeline, load
-from spark_jobs.errors import ConfigError, LakeError, StratalogError
+from spark_jobs.disclosure import printable
+from spark_jobs.engine_errors import translated
+from spark_jobs.errors import ConfigError, LakeError, StratalogError, about
 from spark_jobs.remedies import advised
 
 if TYPE_CHECKING:
@@ -28,7 +30,28 @@ if TYPE_CHECKING:
     from spark_jobs.pipeline import Outcome
 
 
-ERRORS = Console(stderr=True, soft_wrap=True)
+class Terminal(Console):
+    """What people read: text is printed as it is, without markup, emoji or control characters of its own."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, soft_wrap=True, markup=False, emoji=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **options)
+
+
+class _Printable(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+ERRORS = Terminal(stderr=True)
+
+
+def echo(text: object, *, err: bool = False) -> None:
+    """A line for people: of a verb's results, or on standard error."""
+    click.echo(printable(str(text)), err=err)
+
 
 config_option = click.option(
     "-c", "--config", "path", required=True, type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml"
@@ -74,9 +97,12 @@ def cli(*, verbose: bool) -> None:
     rich = RichHandler(console=ERRORS, show_path=False, markup=False, highlighter=None)
     plain = logging.StreamHandler()  # a file or a pipe gets a line a message, however long
     handler, text = (rich, "%(message)s") if ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")
-    logging.basicConfig(level=logging.WARNING, format=text, datefmt="%H:%M:%S", handlers=[handler], force=True)
+    handler.setFormatter(_Printable(text, "%H:%M:%S"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("spark_jobs").setLevel(logging.DEBUG if verbose else logging.INFO)
-    if not verbose:  # py4j logs a trace of what it raises all the same, in part by the root logger
+    if verbose:
+        os.environ.setdefault("STRATALOG_DEBUG", "1")  # of Spark's JVM too
+    else:  # py4j logs a trace of what it raises all the same, in part by the root logger
         handler.addFilter(lambda record: "py4j" not in record.pathname)
 
 
@@ -98,7 +124,7 @@ def spark_of(pipeline: Pipeline) -> "Iterator[SparkSession]":
     with ERRORS.status("starting Spark"):
         spark = spark_session(pipeline.spark)
     try:
-        with nullcontext() if pipeline.spark.remote else interruptible(spark):
+        with translated(""), nullcontext() if pipeline.spark.remote else interruptible(spark):
             yield spark
     finally:
         _stop(spark)
@@ -137,7 +163,8 @@ def each_source(
 def went_well(name: str, do: "Callable[[str], Outcome | Upkeep | None]") -> bool:
     """Works on one source; False where it failed or a table of it stopped."""
     try:
-        outcome = do(name)
+        with translated(""), about(name):
+            outcome = do(name)
     except ConfigError:
         raise
     except StratalogError as error:

@@ -9,9 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, source_option, spark_of, yes_option
+from spark_jobs.cli.group import (
+    ERRORS,
+    chosen,
+    cli,
+    config_option,
+    each_source,
+    echo,
+    source_option,
+    spark_of,
+    yes_option,
+)
 from spark_jobs.cli.output import print_grid
 from spark_jobs.config import Pipeline, load
+from spark_jobs.errors import under
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,9 +59,9 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
     found = (plan_undo if undo else plan_skip)(pipeline, name, position, table)
     verb = "take back" if undo else "pass over"
     for one in found:
-        click.echo(f"{name}: {verb if yes else f'would {verb}'} {one}")
+        echo(f"{name}: {verb if yes else f'would {verb}'} {one}")
         if one.reason and not undo:
-            ERRORS.print(f"{one.name} had stopped: {one.reason}", markup=False, highlight=False)
+            ERRORS.print(f"{one.name} had stopped: {under(one.reason, name, one.name)}", markup=False, highlight=False)
     if not yes:
         ERRORS.print("nothing is changed yet; --yes does it", markup=False)
         return
@@ -58,7 +69,7 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
         if not undo:
             add(spark, pipeline, name, found)
         for line in remove(spark, pipeline, name, found) if undo else ():
-            click.echo(line)
+            echo(line)
 
 
 @cli.command()
@@ -105,7 +116,7 @@ def _take_back_reset(pipeline: Pipeline, source: str, table: str, *, yes: bool) 
     from spark_jobs.mend import plan_unreset, unreset
 
     entry = plan_unreset(pipeline, source, table)
-    click.echo(f"{source}: {'takes' if yes else 'would take'} back the reset of {table}")
+    echo(f"{source}: {'takes' if yes else 'would take'} back the reset of {table}")
     if yes:
         with spark_of(pipeline) as spark:
             unreset(spark, pipeline, source, entry)
@@ -114,13 +125,13 @@ def _take_back_reset(pipeline: Pipeline, source: str, table: str, *, yes: bool) 
 def _say_reset(source: str, planned: "Reset", *, yes: bool) -> None:
     entry, table = planned.entry, planned.name
     begins = "is done over by the next run" if yes else "would be done over by the next run"
-    click.echo(f"{source}: {table} {begins}, from {planned.begin}, where bronze begins")
+    echo(f"{source}: {table} {begins}, from {planned.begin}, where bronze begins")
     at = f", as of {entry.merged}" if entry.merged else ""
-    click.echo(f"{source}: {table} has {planned.rows:,} rows downstream{at}; they stay until that run is done with it")
+    echo(f"{source}: {table} has {planned.rows:,} rows downstream{at}; they stay until that run is done with it")
     if planned.lost:
         ERRORS.print(f"{table} will lack some: {planned.lost}", markup=False, highlight=False)
     if entry.state == "stopped":
-        ERRORS.print(f"{table} had stopped: {entry.reason}", markup=False, highlight=False)
+        ERRORS.print(f"{table} had stopped: {under(entry.reason or '', source, table)}", markup=False, highlight=False)
 
 
 @cli.command()
@@ -191,9 +202,9 @@ def _say_collected(done: "Collected", *, dry_run: bool) -> None:
         verb = "would remove" if dry_run else "removed"
         files = f"{done.files[0].file} to {done.files[-1].file}" if len(done.files) > 1 else done.files[0].file
         begins = "would begin" if dry_run else "begins"
-        click.echo(f"{done.source}: {verb} {files}, {done.size} bytes of log; bronze {begins} at {done.oldest}")
+        echo(f"{done.source}: {verb} {files}, {done.size} bytes of log; bronze {begins} at {done.oldest}")
     else:
-        click.echo(f"{done.source}: nothing to remove; bronze begins at {done.oldest}")
+        echo(f"{done.source}: nothing to remove; bronze begins at {done.oldest}")
     if done.kept_for:
         ERRORS.print(
             f"{done.source}: older files are kept for {done.kept_for}; "

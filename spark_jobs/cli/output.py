@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import click
-from rich.console import Console
 from rich.table import Table as Grid
 
-from spark_jobs.cli.group import ERRORS
+from spark_jobs.cli.group import ERRORS, Terminal, echo
+from spark_jobs.disclosure import cell
 
 if TYPE_CHECKING:
     from spark_jobs.pipeline import Outcome
@@ -55,7 +54,7 @@ def say_outcome(source: str, outcome: "Outcome") -> None:
     ]
     print_grid(["downstream", "inserted", "updated", "deleted", "position", "seconds"], merged)
     if not rows and not merged and not outcome.stopped:
-        click.echo(f"{source}: silver and downstream have nothing new")
+        echo(f"{source}: silver and downstream have nothing new")
     for reason in outcome.stopped.values():
         ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
     say_new(outcome)
@@ -75,10 +74,10 @@ def say_new(outcome: "Outcome") -> None:
 def print_grid(head: list[str], rows: list[list[str]]) -> None:
     if not rows:
         return
-    grid = Grid(*head, box=None, pad_edge=False)
+    grid = Grid(*map(cell, head), box=None, pad_edge=False)
     for row in rows:
-        grid.add_row(*row)
-    Console(soft_wrap=True, highlight=False, width=_WIDE).print(grid)
+        grid.add_row(*map(cell, row))
+    Terminal(highlight=False, width=_WIDE).print(grid)
 
 
 def or_unknown(value: float | None) -> str:
@@ -92,7 +91,7 @@ def print_pieces(pieces: Iterable[str]) -> None:
     size = 0
     try:
         for piece in pieces:
-            waiting.append(piece.encode())
+            waiting.append(piece.encode(errors="backslashreplace"))  # a file may be called by what is no UTF-8
             size += len(waiting[-1])
             if size > _CHUNK >> 4:
                 out.write(b"".join(waiting))

@@ -5,6 +5,7 @@ Put here: where bytes come from, and how they are listed. Not here: decoding, or
 
 import json
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, spark_of, tables_option
+from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, echo, spark_of, tables_option
 from spark_jobs.cli.output import _CHUNK, print_grid, print_pieces
 from spark_jobs.config import Pipeline, load
+from spark_jobs.disclosure import cell
 from spark_jobs.errors import ConfigError, StratalogError
 
 if TYPE_CHECKING:
@@ -50,17 +52,17 @@ def _listing(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool)
     met: set[str] = set()
     found = False
     for file in files:
-        for event in list_events(chunks_of(file), file.name):
+        for event in list_events(chunks_of(file), _name(file)):
             named = (event.table or ".").split(".", 1)
             met |= {event.table} if event.table else set()
             if patterns and not any(pattern.matches(*named) for pattern in patterns):
                 continue
             found = True
             if as_json:
-                yield json.dumps({"file": file.name} | asdict(event), ensure_ascii=False) + "\n"
+                yield json.dumps({"file": _name(file)} | asdict(event), ensure_ascii=False) + "\n"
                 continue
             cells = [event.offset, event.type, event.server_id, event.stop, event.transaction, event.table, event.note]
-            yield "\t".join(["" if cell is None else str(cell) for cell in (file.name, *cells)]) + "\n"
+            yield "\t".join(["" if one is None else cell(str(one)) for one in (_name(file), *cells)]) + "\n"
     if tables and not found:
         raise _no_table(tables, "the files have", met)
 
@@ -84,12 +86,12 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
 
     failed = False
     for file in files:
-        found = summarize(chunks_of(file), file.name)
+        found = summarize(chunks_of(file), _name(file))
         if as_json:
-            click.echo(json.dumps({"file": file.name} | asdict(found), ensure_ascii=False))
+            click.echo(json.dumps({"file": _name(file)} | asdict(found), ensure_ascii=False))
         else:
             rows = [[one.type, one.treatment, str(one.events), str(one.bytes)] for one in found.types]
-            print_grid([file.name, "treatment", "events", "bytes"], [
+            print_grid([_name(file), "treatment", "events", "bytes"], [
                 *rows,
                 ["file head", "decoded", "", str(found.magic)],
                 *([["not read", "refused", "", str(found.rest)]] if found.rest else []),
@@ -141,7 +143,7 @@ def changes(
             met.add(name)
             return wanted(name)
 
-        print_pieces(changes_of_files(((file.name, chunks_of(file)) for file in files), noted))
+        print_pieces(changes_of_files(((_name(file), chunks_of(file)) for file in files), noted))
         if tables and not any(map(wanted, met)):
             raise _no_table(tables, "the files have rows of", map(str, met))
     else:
@@ -194,7 +196,7 @@ def export(path: Path, source: str, folder: Path) -> None:
     with spark_of(pipeline) as spark:
         for one in write(spark, lake_of(pipeline), source, folder):
             part = f", {one.partial}" if one.partial else ""
-            click.echo(f"{one.path}\t{one.size} bytes{part}")
+            echo(f"{one.path}\t{one.size} bytes{part}")
             if one.redacted:
                 said = one.redacted
                 redacted.append([one.path.name, ", ".join(said.tables), str(said.events), str(said.bytes)])
@@ -239,7 +241,7 @@ def schema(
             print_grid([one.title, "told by", "committed", "what it changed"], one.rows)
     else:
         for one in shown.definitions(dropped=bool(tables)):
-            click.echo(one.title)
+            echo(one.title)
             print_grid(["  column", "type", "null", "character set", "if left out", ""], one.rows)
 
 
@@ -269,8 +271,27 @@ def chunks_of(file: Path) -> Iterator[bytes]:
             yield chunk
         return
     try:
+        _require_file(file)
         with file.open("rb") as stream:
             while chunk := stream.read(_CHUNK):
                 yield chunk
     except OSError as error:
         raise StratalogError(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def _name(file: Path) -> str:
+    """A file's name as text: bytes of it that are no UTF-8 are written in hex."""
+    return os.fsencode(file.name).decode("utf-8", "backslashreplace")
+
+
+def _require_file(file: Path) -> None:
+    """Raises StratalogError for what is no file: a FIFO that nobody writes to would be waited for without end.
+
+    What the shell made a pipe of, as in ``events <(zcat FILE)``, stands in /dev/fd.
+    """
+    mode = file.stat().st_mode
+    is_pipe_of_shell = stat.S_ISFIFO(mode) and file.parent in (Path("/dev/fd"), Path("/proc/self/fd"))
+    if stat.S_ISDIR(mode) or not (stat.S_ISREG(mode) or is_pipe_of_shell):
+        kinds = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
+        kind = next((word for is_kind, word in kinds if is_kind(mode)), "a device")
+        raise StratalogError(f"{file}: is {kind}, not a file; give binlog files, or - to read standard input")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, source_option, tables_option
+from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, echo, source_option, tables_option
 from spark_jobs.cli.output import print_grid, say_new, say_outcome, say_remarks
 from spark_jobs.config import Pipeline, load
 from spark_jobs.errors import StratalogError
@@ -67,8 +67,8 @@ def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
     if end is None:
         return False
     with noted(pipeline.path, name, is_last=True):
-        click.echo(f"{name}: bronze is at {end}; nothing new")
-        click.echo(f"{name}: silver and downstream have nothing new")
+        echo(f"{name}: bronze is at {end}; nothing new")
+        echo(f"{name}: silver and downstream have nothing new")
     _warn_of_scope(pipeline, name, published.read(lake_of(pipeline), name))
     say_schema(audit_after_run(pipeline, name))
     _warn_of_cascades(pipeline, name)
@@ -115,7 +115,7 @@ def extract(path: Path, source: str | None, archive: Path | None) -> None:
             return
         done = read_archive(spark, pipeline, name, archive)
         if done.range:
-            click.echo(f"{name}: put back {done.range}: {done.bytes} bytes")
+            echo(f"{name}: put back {done.range}: {done.bytes} bytes")
         if done.extracted:
             _say_extracted(done.extracted)
 
@@ -186,9 +186,9 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
         rows = [[str(table), str(found.rows), str(found.since)] for table, found in sorted(done.tables.items())]
         print_grid(["loaded", "rows", "as of"], rows)
         for table in done.already:
-            click.echo(f"{name}: {table}: has nothing missing")
+            echo(f"{name}: {table}: has nothing missing")
         if not (rows or done.already or done.stopped):
-            click.echo(f"{name}: no table has anything missing")
+            echo(f"{name}: no table has anything missing")
         for reason in done.stopped.values():
             ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
         say_new(done.outcome)
@@ -251,7 +251,7 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **a
         ERRORS.print(f"{at}/{of} {one}", markup=False, highlight=False)
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        outcome = do_again(spark, pipeline, request, said, lambda one: click.echo(f"{name}: brought {one}"))
+        outcome = do_again(spark, pipeline, request, said, lambda one: echo(f"{name}: brought {one}"))
         say_outcome(name, outcome)
         return outcome
 
@@ -278,7 +278,7 @@ def demo(folder: Path, rows: int, *, files: bool) -> None:
     from spark_jobs.demo.recorded import run_recorded
 
     report = run_recorded(folder) if files else run_live(folder, rows)
-    click.echo(report.text())
+    echo(report.text())
     if not report.equal:
         sys.exit(1)
 
@@ -298,21 +298,21 @@ def _one_layer(path: Path, source: str | None, layer: Callable[["SparkSession", 
 
 def _say_extracted(extracted: Any) -> None:
     if not extracted.bytes:
-        click.echo(f"{extracted.source}: bronze is at {extracted.range.stop}; nothing new")
+        echo(f"{extracted.source}: bronze is at {extracted.range.stop}; nothing new")
         return
-    click.echo(
+    echo(
         f"{extracted.source}: bronze {extracted.range}: {extracted.bytes} bytes, "
         f"{extracted.transactions} transactions, {extracted.events} events in {extracted.seconds:.1f} s"
     )
     if extracted.redacted_events:
         said = f"{extracted.redacted_events} events redacted, in {extracted.redacted_bytes} bytes"
-        click.echo(f"{extracted.source}: {said}")
+        echo(f"{extracted.source}: {said}")
 
 
 def say_schema(found: "SchemaAudit | None") -> None:
     """What the comparison with the server's columns found; None for a source that is no server."""
     if found is None:
         return
-    click.echo(f"{found.source}: {found}")
+    echo(f"{found.source}: {found}")
     for line in found.lines():
         ERRORS.print(f"{found.source}: {line}", style="yellow", markup=False, highlight=False)

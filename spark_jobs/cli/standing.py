@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.filesize import decimal
-from rich.markup import escape
+from rich.text import Text
 
-from spark_jobs.cli.group import chosen, cli, config_option, source_option
+from spark_jobs.cli.group import Terminal, chosen, cli, config_option, echo, source_option
 from spark_jobs.cli.output import _WIDE, print_grid
 from spark_jobs.config import load
-from spark_jobs.errors import ConfigError
+from spark_jobs.errors import ConfigError, under
 
 if TYPE_CHECKING:
     from spark_jobs.status import EndpointStatus, SourceStatus, TableStatus
@@ -58,7 +57,7 @@ def status(path: Path, source: str | None, *, everything: bool, as_json: bool) -
             say_status(one, everything=everything)
     listed = [alarm for each in raised.values() for alarm in each]
     for alarm in listed:
-        click.echo(f"exit status 1: {alarm.message}", err=True)
+        echo(f"exit status 1: {alarm.message}", err=True)
     if listed:
         sys.exit(1)
 
@@ -74,11 +73,11 @@ def say_status(one: "SourceStatus", *, everything: bool) -> None:
         ("server", f"{one.endpoint}, in stretch {one.stretch}" if one.endpoint else ""),
         ("tables", ", ".join(f"{count} {state}" for state, count in states.most_common())),
     ]
-    console = Console(soft_wrap=True, highlight=False, width=_WIDE)
-    console.print(f"{escape(one.source)}: [{colour}]{word}[/]")
+    console = Terminal(highlight=False, width=_WIDE)
+    console.print(Text.assemble(f"{one.source}: ", (word, colour)))
     for name, said in facts:
         if said:
-            console.print(f"  {name:<8}{said}", markup=False)
+            console.print(f"  {name:<8}{said}")
     print_grid(
         ["endpoint", "", "unavailable since", "next try"],
         [[e.endpoint, _health(e), e.unavailable_since or "", e.next_try or ""] for e in one.endpoints],
@@ -102,7 +101,7 @@ def say_status(one: "SourceStatus", *, everything: bool) -> None:
         [[key["table"], key["constraint"], key["on_delete"], key["on_update"], key["parent"]] for key in one.cascades],
     )
     if len(shown) < len(one.tables):
-        click.echo(f"{len(one.tables) - len(shown)} more are as they should be; --all lists them")
+        echo(f"{len(one.tables) - len(shown)} more are as they should be; --all lists them")
     _say_problems(one)
 
 
@@ -111,7 +110,7 @@ def _say_problems(one: "SourceStatus") -> None:
     said += [one.error] if one.error else []
     said += [f"{one.source}: {one.warning}"] if one.warning else []
     said += [
-        f"{table.table} stopped: {table.reason}"
+        f"{table.table} stopped: {under(table.reason, one.source, table.table)}"
         for table in one.tables
         if table.reason and table.state not in ("reset", "ignored")
     ]
@@ -132,7 +131,7 @@ def _say_problems(one: "SourceStatus") -> None:
         for key in one.cascades
     ]
     for line in said:
-        click.echo(line, err=True)
+        echo(line, err=True)
 
 
 def _condition(one: "SourceStatus") -> tuple[str, str]:
@@ -203,7 +202,7 @@ def report(path: Path, source: str | None, folder: Path | None) -> None:
     if to is None:
         raise ConfigError("reports.to is null in pipeline.yaml: name a folder by --to")
     for name in chosen(pipeline, source):
-        click.echo(write(pipeline, lake_of(pipeline), name, to))
+        echo(write(pipeline, lake_of(pipeline), name, to))
 
 
 def _health(endpoint: "EndpointStatus") -> str:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from spark_jobs.binlog import FormatDescription, check_magic
+from spark_jobs.disclosure import printable
 from spark_jobs.errors import DecodeError, SourceError, Truncated
 from spark_jobs.gtid import MysqlGtids
 from spark_jobs.position import FIRST_EVENT, Position, file_number
@@ -81,6 +82,12 @@ class Files:
         if len(bases) > 1:
             base = self._indexed_base(found, bases)
             names = [name for name in names if name.rpartition(".")[0] == base]
+        strange = next((name for name in names if not _is_text(name)), None)
+        if strange is not None:
+            raise SourceError(
+                f"{self.name}: {self.directory}: the name of the binlog file {printable(strange)} is not UTF-8, or has "
+                "a colon or control characters, so that no position can name it; rename the log's files"
+            )
         if not names:
             raise SourceError(f"{self.name}: {self.directory} holds no binlog files (named like mysql-bin.000001)")
         return names
@@ -148,6 +155,11 @@ def _reading(what: str) -> Iterator[None]:
         path = str(error.filename or "it")
         which = what if what.endswith(path) else f"{what}: {path}"
         raise SourceError(f"{which} cannot be read: {error.strerror}") from error
+
+
+def _is_text(name: str) -> bool:
+    """Whether a position may have the name."""
+    return ":" not in name and printable(name) == name
 
 
 def _in_use(path: Path) -> bool:

@@ -1,8 +1,11 @@
+import json
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.disclosure import foreign, statement
+from spark_jobs.disclosure import cell, foreign, printable, statement
 
 
 @pytest.mark.parametrize(
@@ -80,3 +83,18 @@ def test_no_text_that_a_server_reads_as_a_literal_is_shown(parts: list[str]) -> 
 )
 def test_another_programs_message_is_shown_without_literals_and_traces(text: str, shown: str) -> None:
     assert foreign(text) == shown
+
+
+@given(st.text())
+def test_what_is_printed_moves_no_terminal_and_is_a_text(text: str) -> None:
+    shown = printable(text)
+    assert [one for one in shown if unicodedata.category(one) in ("Cc", "Cs") and one not in "\t\n"] == []
+    assert not set(shown) & set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+    assert json.loads(f'"{printable(json.dumps(text, ensure_ascii=False)[1:-1])}"') == text
+    assert len(cell(text).split("\n")) == 1
+    assert "\t" not in cell(text)
+
+
+def test_ordinary_text_is_printed_as_it_is() -> None:
+    assert printable("größer 日本 😀\n\tb") == "größer 日本 😀\n\tb"
+    assert printable("a\x1b[31mb\x9b\u202e\udcff") == "a\\u001b[31mb\\u009b\\u202e\\udcff"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.errors import DecodeError, LakeError, LostRace, TableStopped
+from spark_jobs.errors import LakeError, LostRace, TableStopped
 from spark_jobs.lake import (
     ALTERING,
     MAINTENANCE,
@@ -22,7 +22,6 @@ from spark_jobs.lake import (
     Table,
     new_batch,
     patiently,
-    raise_from_task,
     spark_type,
 )
 from spark_jobs.position import Position
@@ -155,25 +154,6 @@ def test_some_notes_stand_until_a_commit_says_otherwise(
 )
 def test_types_are_written_as_in_ddl(delta: Any, sql: str) -> None:
     assert spark_type(delta) == sql
-
-
-@pytest.mark.parametrize(
-    "text, raised",
-    [
-        ("spark_jobs.errors.DecodeError: shop: b.000001:4: bad\n\n\tat org.apache", "shop: b.000001:4: bad"),
-        ("spark_jobs.errors.DecodeError: bad\n SQLSTATE: 38000\n\tat org.apache", "bad"),
-        ("Traceback …\nspark_jobs.errors.DecodeError: two\nlines\n\n\tat x", "two\nlines"),
-        ("spark_jobs.errors.DecodeError: first\n\nspark_jobs.errors.DecodeError: last", "last"),
-    ],
-)
-def test_a_tasks_error_comes_back_as_what_it_was(text: str, raised: str) -> None:
-    with pytest.raises(DecodeError) as error:
-        raise_from_task(text)
-    assert str(error.value) == raised
-
-
-def test_a_text_without_an_error_of_ours_raises_nothing() -> None:
-    raise_from_task("java.lang.OutOfMemoryError: spark_jobs")
 
 
 def test_there_is_no_head_without_a_table(tmp_path: Path) -> None:

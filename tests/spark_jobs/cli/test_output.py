@@ -1,4 +1,6 @@
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +50,21 @@ def test_what_came_before_a_failure_is_out_before_its_message(capsysbinary: pyte
 def test_what_became_of_tables(capsys: pytest.CaptureFixture[str], outcome: Outcome, out: str, err: str) -> None:
     say_outcome("shop", outcome)
     assert tuple(capsys.readouterr()) == (out, err)
+
+
+def test_names_from_a_log_are_printed_as_they_are_but_for_what_moves_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_grid(["table", "state"], [["a.[red]b :smile: \x1b[2J\u202e\t\nc", "x"]])
+    shown = capsys.readouterr().out.splitlines()[1].rsplit(maxsplit=1)
+    assert shown == ["a.[red]b :smile: \\u001b[2J\\u202e\\u0009\\u000ac", "x"]
+
+
+def test_no_verb_prints_but_through_what_escapes() -> None:
+    folder = Path(__file__).parents[3] / "spark_jobs" / "cli"
+    allowed = ("json.dumps", "ERRORS.print(", "printable(", "class Terminal(Console)", "console.print(", "def print")
+    for file in folder.glob("*.py"):
+        code = file.read_text(encoding="utf-8")
+        plain = [line for line in code.splitlines() if re.search(r"\bprint\(|click\.echo\(|Console\(", line)]
+        left = [line for line in plain if not any(word in line for word in (*allowed, "Terminal(", "super().print("))]
+        assert left == [], file.name

@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from spark_jobs.pipeline import lake_of
 from spark_jobs.position import Position
 from spark_jobs.published import Entry
 from tests.fix_cli import SPEC, Ran, Stratalog
+from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
+from tests.segment_types import INT
 
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "tests" / "recorded"
@@ -168,3 +171,61 @@ def test_changes_of_a_table_that_is_not_there_say_which_are(
     deltalake.write_deltalake(lake.published().path, rows)
     ran = stratalog("changes", "-c", pipeline_file, "--table", "shop.u")
     assert ran == Ran(2, "", "--table: no table like shop.u; the log of shop has rows of shop.t\n")
+
+
+HOSTILE = SegmentSpec(
+    tables=[Table("shop.t\x1b[31m\u202e", key=["id"], id=INT.NOT_NULL)],
+    changes=[
+        Insert("shop.t\x1b[31m\u202e", (1,)),
+        Commit(),
+        Statement("shop", "CREATE TABLE u (id INT) /* \x1b]0;owned\x07\x9b2J \n\t */"),
+    ],
+    rotate_to="mysql-bin.\x1b[2J.000002",
+)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--summary",), ("--json",)], ids=str)
+def test_no_escape_of_a_file_reaches_the_terminal(
+    stratalog: Stratalog, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    file = tmp_path / "b\x1b[31m.000001"
+    file.write_bytes(HOSTILE.to_bytes())
+    ran = stratalog("events", file, *arguments)
+    assert ran.status == 0, ran.err
+    assert not {"\x1b", "\x07"} & set(ran.out)
+    if not arguments:
+        assert not {"\x9b", "\u202e"} & set(ran.out)
+        assert {line.count("\t") for line in ran.out.splitlines()} == {7}
+    cut = tmp_path / "c\x1b[31m.000001"
+    cut.write_bytes(HOSTILE.to_bytes()[:-9])
+    refused = stratalog("events", cut, *arguments)
+    assert refused.status == 1
+    assert refused.err.startswith("c\\u001b[31m.000001:")
+
+
+@pytest.mark.parametrize("arguments", ["events", "events --json", "events --summary", "changes"])
+def test_a_file_whose_name_is_not_utf_8_is_read(stratalog: Stratalog, tmp_path: Path, arguments: str) -> None:
+    file = tmp_path / os.fsdecode(b"b\xff.000001")
+    file.write_bytes(SPEC.to_bytes())
+    ran = stratalog(*arguments.split(), file)
+    assert (ran.status, ran.err) == (0, "")
+    assert "b\\xff.000001" in ran.out.replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize("verb", ["events", "changes"])
+def test_what_is_no_file_is_refused_by_name(stratalog: Stratalog, tmp_path: Path, verb: str) -> None:
+    fifo, folder = tmp_path / "fifo", tmp_path / "folder"
+    os.mkfifo(fifo)
+    folder.mkdir()
+    for path, kind in ((fifo, "a FIFO"), (folder, "a directory"), (Path("/dev/null"), "a device")):
+        ran = stratalog(verb, path)
+        assert (ran.status, ran.out) == (1, "")
+        assert ran.err == f"{path}: is {kind}, not a file; give binlog files, or - to read standard input\n"
+
+
+def test_a_pipe_of_the_shells_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes())
+    command = f"{sys.executable} -m spark_jobs.cli events <(cat {file})"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (ran.returncode, ran.stderr, len(ran.stdout.splitlines()) > 5) == (0, "", True)

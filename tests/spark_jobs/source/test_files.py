@@ -1,3 +1,4 @@
+import os
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace
@@ -195,3 +196,12 @@ def test_tasks_get_a_reading_that_pickles(tmp_path: Path) -> None:
     source = filled(tmp_path, "mysql-bin.000001", last=SPEC.to_bytes())
     reading = pickle.loads(pickle.dumps(source.reading()))  # noqa: S301 - our own bytes
     assert b"".join(reading(Part("mysql-bin.000001", 0, 4))[1]) == b"\xfebin"
+
+
+@pytest.mark.parametrize("name", [b"b\xff.000001", b"b:1.000001", b"b\x1b[31m.000001"])
+def test_a_log_whose_files_no_position_can_name_is_refused(tmp_path: Path, name: bytes) -> None:
+    (tmp_path / os.fsdecode(name)).write_bytes(b"\xfebin")
+    with pytest.raises(SourceError) as refused:
+        Files("shop", tmp_path).log()
+    assert "is not UTF-8, or has a colon or control characters" in str(refused.value)
+    assert str(refused.value).isprintable()
