@@ -40,7 +40,7 @@ STOPS: dict[str, tuple[tuple[str, ...], str]] = {
         ("SET SESSION time_zone = SYSTEM", "ALTER TABLE unread ADD at TIMESTAMP DEFAULT '1976-01-02 03:04:05'"),
         "is not in the log",
     ),
-    "keyed": (("ALTER TABLE keyed DROP PRIMARY KEY, ADD PRIMARY KEY (word)",), "would have to judge them"),
+    "keyed": (("ALTER TABLE keyed DROP PRIMARY KEY, ADD PRIMARY KEY (id, word)",), "ALTER TABLE at"),
     "bag": (("DELETE FROM bag WHERE id = 0",), "copies"),
 }
 """By table: statements after its rows, and why it stops."""
