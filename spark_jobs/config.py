@@ -6,13 +6,13 @@ Secrets never stand in the file: ``${NAME}`` reads the environment, and password
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -27,12 +27,14 @@ from pydantic import (
     model_validator,
 )
 
+from spark_jobs.disclosure import cell
 from spark_jobs.errors import ConfigError
 from spark_jobs.expressions import Condition
 from spark_jobs.filters import Action, ColumnRule, EventFilter, Filters, Mask, RowFilter, problem_of_events
 from spark_jobs.place import parse_place, parse_start
 from spark_jobs.routes import Route, Routes, problems_of_routes
 from spark_jobs.rules import Helpers, Pattern, Scope
+from spark_jobs.yaml_file import read
 from spark_jobs.zones import zone_of
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -103,6 +105,7 @@ def _owner(text: str) -> str:
 
 _DURATION = re.compile(r"(\d+)([dhm])")
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+_MOST_DAYS = 36500
 
 
 def _duration(value: object) -> object:
@@ -111,6 +114,9 @@ def _duration(value: object) -> object:
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if not found:
         raise ValueError("must be a number of days, hours or minutes, like 30d, 36h or 90m")
+    days = timedelta(**{_UNITS[found[2]]: 1}) / timedelta(days=1)
+    if len(found[1]) > len(str(_MOST_DAYS)) + 4 or int(found[1]) * days > _MOST_DAYS:
+        raise ValueError(f"must be at most {_MOST_DAYS}d")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
@@ -120,6 +126,20 @@ def _a_day(value: timedelta) -> timedelta:
     return value
 
 
+_NO_PATH = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def _local(value: object) -> object:
+    """A path as text or Path; the empty text would be the configuration's own folder."""
+    if isinstance(value, str):
+        if not value.strip():
+            raise ValueError("must be a path, and is empty")
+        if _NO_PATH.search(value):
+            raise ValueError("has characters that no path has")
+    return value
+
+
+LocalPath = Annotated[Path, BeforeValidator(_local)]
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
@@ -134,11 +154,11 @@ class Tls(_Model):
 
     enabled: bool = True
     """Whether the connection is encrypted at all."""
-    ca: Path | None = None
+    ca: LocalPath | None = None
     """The CA that must have signed the server's certificate; without it, those that this machine trusts."""
-    cert: Path | None = None
+    cert: LocalPath | None = None
     """A certificate that the client shows."""
-    key: Path | None = None
+    key: LocalPath | None = None
     """The key of ``cert``."""
     verify: bool = True
     """Whether the server's certificate is verified."""
@@ -202,11 +222,15 @@ def _at(text: str) -> str:
 class SchemaDump(_Model):
     """A file of CREATE TABLE statements, as ``mysqldump --no-data`` writes it, and where in the log it was taken."""
 
-    file: Path
+    file: LocalPath
     """The file. Given alone, it stands behind ``schema_dump`` itself."""
     at: Annotated[str, AfterValidator(_at)] | None = None
     """The position or GTID set at which it was taken; without it, what the dump says: ``CHANGE MASTER TO``,
     ``CHANGE REPLICATION SOURCE TO``, or else ``GTID_PURGED``."""
+
+
+ONE_ORIGIN = "needs exactly one of mysql and files"
+DUMP_OF_FILES = "schema_dump is for a source of files; a server is asked for its tables itself"
 
 
 class Source(_Model):
@@ -222,9 +246,9 @@ class Source(_Model):
     on_new_server: Literal["stop", "continue"] = "stop"
     """Where another server answers under the same name, or its file numbers began again: ``stop``, or ``continue`` in
     a new stretch of the log."""
-    files: Path | None = None
+    files: LocalPath | None = None
     """A directory of binlog files; numbers in the names give the order."""
-    archive: Path | None = None
+    archive: LocalPath | None = None
     """A directory of copies of its older binlog files: a backfill that begins before bronze does brings what bronze
     lacks from there, and only what is not there from the source itself."""
     schema_dump: SchemaDump | None = None
@@ -249,7 +273,7 @@ class Source(_Model):
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         if (self.mysql is None) == (self.files is None):
-            raise ValueError("needs exactly one of mysql and files")
+            raise ValueError(ONE_ORIGIN)
         return self
 
     @field_validator("schema_dump", mode="before")
@@ -260,7 +284,7 @@ class Source(_Model):
     @model_validator(mode="after")
     def _dump_of_files(self) -> Self:
         if self.schema_dump and self.files is None:
-            raise ValueError("schema_dump is for a source of files; a server is asked for its tables itself")
+            raise ValueError(DUMP_OF_FILES)
         return self
 
     @model_validator(mode="after")
@@ -318,8 +342,10 @@ class RouteRule(_Model):
 def _regex(text: str) -> str:
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError) as error:
         raise ValueError(f"{text!r} is no regular expression: {error}") from error
+    except RecursionError:
+        raise ValueError("nests too deep for a regular expression") from None
     return text
 
 
@@ -487,7 +513,7 @@ class OnlineDdl(_Model):
 class Reports(_Model):
     """The HTML page of each source, which Dagster's runs write anew and link to."""
 
-    to: Path | None = Path("reports")
+    to: LocalPath | None = Path("reports")
     """The folder of the pages, on the machine that runs; ``null`` writes none."""
     url: str | None = None
     """Where a web server of yours serves that folder; Dagster's links then lead there. Without it they are paths."""
@@ -504,7 +530,7 @@ class Pipeline(_Model):
     """A whole pipeline.yaml. ``path`` is the file it was read from; relative paths count from its folder."""
 
     path: Path
-    lake: str
+    lake: Annotated[str, AfterValidator(_local)]
     """Where the tables lie: a local path, or anything that Spark can write (``s3a://``, ``abfss://``, ``hdfs://``)."""
     sources: dict[str, Source] = Field(min_length=1)
     """The logs, by name; the name is part of table paths."""
@@ -580,37 +606,9 @@ class Pipeline(_Model):
         return self.path.with_suffix(".tables.json")
 
 
-_MERGE = "tag:yaml.org,2002:merge"
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML, but a key given twice is an error instead of the last one winning, and a time stays the text it is."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in some if tag != "tag:yaml.org,2002:timestamp"]
-    for first, some in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key, _ in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            raise ConfigError(f"line {key.start_mark.line + 1}: a key must be text or a number")
-        name = "<<" if key.tag == _MERGE else loader.construct_object(key)
-        if name in seen:
-            raise ConfigError(f"line {key.start_mark.line + 1}: the key {name!r} is given twice")
-        seen.add(name)
-    return loader.construct_mapping(node, deep=True)
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-
-
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
     """Reads pipeline.yaml. Raises ConfigError with every problem found, each under its key's path."""
-    return from_keys(_read(path), path, environment)
+    return from_keys(read(path), path, environment)
 
 
 def from_keys(keys: Mapping[str, Any], path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
@@ -623,30 +621,16 @@ def from_keys(keys: Mapping[str, Any], path: Path, environment: Mapping[str, str
     values = _substituted(dict(keys), "", environment, problems)
     pipeline = None
     try:
-        pipeline = Pipeline(**{**values, "path": path.resolve()})
+        pipeline = Pipeline.model_validate({**values, "path": path.resolve()})
     except ValidationError as error:
-        problems = {**_problems(error), **problems}
-    problems |= dict(_cross_problems(values))
+        problems = _joined([*_problems(error), *problems.items()])
+    problems = _joined([*problems.items(), *_cross_problems(values)])
     problems |= {key: text for key, text in _rule_problems(dict(keys), environment) if key not in problems}
     if "path" in values:  # the model's own, not a key of the file
         problems["path"] = "no such key"
     if problems or pipeline is None:
-        raise ConfigError({f"{path.name}: {key}": text for key, text in sorted(problems.items())})
+        raise ConfigError({cell(f"{path.name}: {key}"): cell(text) for key, text in sorted(problems.items())})
     return _anchored(pipeline, path.resolve().parent)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a subclass of SafeLoader
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from error
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path}: must hold keys such as lake: and sources:")
-    return raw
 
 
 def _substituted(value: Any, key: str, environment: Mapping[str, str], problems: dict[str, str]) -> Any:
@@ -660,18 +644,58 @@ def _substituted(value: Any, key: str, environment: Mapping[str, str], problems:
     missing = [name for name in _VARIABLE.findall(value) if name not in environment]
     if missing:
         problems[key] = f"the environment has no variable {', '.join(missing)}"
+    if "${" in _VARIABLE.sub("", value):
+        problems[key] = (
+            "has ${ without the name of a variable and }, as ${NAME}: letters, digits and _; text that has ${ itself "
+            "goes into a variable"
+        )
     return _VARIABLE.sub(lambda found: environment.get(found[1], ""), value)
 
 
-def _problems(error: ValidationError) -> dict[str, str]:
+def _joined(found: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """All that is wrong with each key, each said once."""
+    problems: dict[str, list[str]] = {}
+    for key, text in found:
+        texts = problems.setdefault(key, [])
+        texts += [] if text in texts else [text]
+    return {key: "; ".join(texts) for key, texts in problems.items()}
+
+
+def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
     """pydantic's findings under paths as a user writes them, without the input (it may hold a secret)."""
-    found: dict[str, str] = {}
     for problem in error.errors(include_input=False, include_url=False):
         path = [part for part in problem["loc"] if part not in (_ONE, _SEVERAL)]
         key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
         said = _WORDS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
-        found[key] = said.format(**problem.get("ctx", {})) if problem["type"] in _WORDS else said
-    return found
+        said = said.format(**problem.get("ctx", {})) if problem["type"] in _WORDS else said
+        yield key, said + (_meant(problem["loc"]) if problem["type"] == "extra_forbidden" else "")
+
+
+_ALIKE = 0.75
+"""How like a key one must be that was meant, 1 at most."""
+
+
+def _meant(path: Sequence[int | str]) -> str:
+    """A known key like the last one of the path, if there is one."""
+    kind: Any = Pipeline
+    for part in path[:-1]:
+        fields = kind.model_fields.items() if _is_model(kind) else ()
+        annotation = next((field.annotation for name, field in fields if part in (name, field.alias)), kind)
+        kind = next(filter(_is_model, _parts_of(annotation)), kind)
+    known = [field.alias or name for name, field in kind.model_fields.items() if name != "path"]
+    near = get_close_matches(str(path[-1]), known, 1, _ALIKE)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _parts_of(annotation: Any) -> Iterator[Any]:
+    """A type and the types that it is made of."""
+    yield annotation
+    for part in get_args(annotation):
+        yield from _parts_of(part)
 
 
 _WORDS = {
@@ -691,6 +715,11 @@ _WORDS = {
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
     "too_short": "must hold at least one",
+    "string_too_short": "must not be empty",
+    "int_parsing_size": "must be a number of fewer digits",
+    "finite_number": "must be a number",
+    "string_unicode": "must be text",
+    "invalid_key": "must be text",
 }
 """pydantic's kinds of errors in a user's words."""
 
@@ -701,8 +730,20 @@ def _cross_problems(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name in sources if isinstance(sources, dict) else ():
         if not _SOURCE_NAME.fullmatch(str(name)):
             yield f"sources.{name}", "a source's name is made of letters, digits and _, and begins with no digit"
+    yield from _origin_problems(sources)
     yield from _redaction_problems(sources, values.get("tables"))
     yield from _route_problems(values.get("routes"), list(sources) if isinstance(sources, dict) else [])
+
+
+def _origin_problems(sources: Any) -> Iterator[tuple[str, str]]:
+    """What a source's keys say of one another, whether or not each is right by itself."""
+    for name, source in _items(sources):
+        if isinstance(source, dict):
+            given = {key for key, value in source.items() if value is not None}
+            if ("mysql" in given) == ("files" in given):
+                yield f"sources.{name}", ONE_ORIGIN
+            if "schema_dump" in given and "files" not in given:
+                yield f"sources.{name}", DUMP_OF_FILES
 
 
 def _redaction_problems(sources: Any, tables: Any) -> Iterator[tuple[str, str]]:

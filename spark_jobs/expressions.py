@@ -83,6 +83,11 @@ Resolve = Callable[[str], Term]
 """Of a column's name in small letters, the column as a term. Raises ConfigError where there is none."""
 
 
+MOST_LEVELS = 100
+"""How deep a condition may nest; a chain of ANDs or ORs nests once a link."""
+_TOO_DEEP = f"nests more than {MOST_LEVELS} levels deep; write several rules, or IN (...) in the place of ORs"
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A checked condition. ``columns``: the names in it, in small letters."""
@@ -94,6 +99,8 @@ class Condition:
     def parse(cls, text: str) -> Self:
         """Raises ConfigError for what no row of any table could be asked."""
         tree = _tree(text)
+        if _levels(tree) > MOST_LEVELS:
+            raise ConfigError(_TOO_DEEP)
         names = frozenset(str(one.name).casefold() for one in tree.find_all(exp.Column))
         _Writer(lambda _: Term("NULL", Sort.UNKNOWN)).truth(tree)
         if not names:
@@ -110,9 +117,20 @@ def number(sql: str, digits: int, scale: int = 0) -> Term:
     return Term(f"CAST({sql} AS DECIMAL({digits},{scale}))", Sort.NUMBER, digits, scale)
 
 
+def _levels(tree: exp.Expr) -> int:
+    """How deep a tree nests."""
+    count, level = 0, [tree]
+    while level:
+        count += 1
+        level = [child for node in level for child in node.iter_expressions()]
+    return count
+
+
 def _tree(text: str) -> exp.Expr:
     try:
         trees = sqlglot.parse(text, read="mysql")
+    except RecursionError:
+        raise ConfigError(_TOO_DEEP) from None
     except SqlglotError as error:
         said = str(error).splitlines()[0].split(" Line ")[0].rstrip(".")
         raise ConfigError(f"{text!r} is no expression of MySQL: {said}") from error

@@ -1,16 +1,26 @@
+import copy
+import tempfile
+import traceback
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
 from spark_jobs import config
+from spark_jobs.cli import cli
 from spark_jobs.config import MySQL, Pipeline, Retention, RouteRule, Source, from_keys, load
+from spark_jobs.disclosure import printable
 from spark_jobs.errors import ConfigError
 from spark_jobs.routes import Destination
 
 LEAST = "lake: ./lake\nsources:\n  shop:\n    files: ./binlogs\n"
+TOO_DEEP = "nests more than 100 levels deep; write several rules, or IN (...) in the place of ORs"
 SERVER = "lake: /lake\nsources:\n  shop:\n    mysql: {user: repl, password: '${SECRET}', host: db, port: 3307}\n"
 
 
@@ -47,7 +57,7 @@ tabels: [shop.*]
         "sources.2nd": "a source's name is made of letters, digits and _, and begins with no digit",
         "sources.shop.mysql.password": "the environment has no variable SHOP_PASSWORD",
         "sources.shop.mysql.port": "must be at most 65535",
-        "tabels": "no such key",
+        "tabels": "no such key; did you mean tables?",
         "tables[1]": "'orders' is not a table pattern; write it like shop.orders or shop.*",
     }
 
@@ -109,7 +119,7 @@ def test_a_place_is_text_without_quotes_too(tmp_path: Path, start: str) -> None:
         (f"{LEAST}tables: [5]\n", {"tables[0]": "must be text"}),
         (f"{LEAST}routes: [{{from: a.b}}]\n", {"routes[0].to": "missing"}),
         (f"{LEAST}routes: [{{source: a.b, to: a.c}}]\n", {
-            "routes[0].from": "missing", "routes[0].source": "no such key"
+            "routes[0].from": "missing", "routes[0].source": "no such key; did you mean sources?"
         }),
         (f"{LEAST}routes: [{{from: a.b, to: []}}]\n", {"routes[0].to": "must hold at least one"}),
         (f"{LEAST}routes: [{{from: a.b, to: 5}}, {{from: a.c, to: [a.c, 5, a.d, 'a.*']}}]\n", {
@@ -509,3 +519,173 @@ def test_a_schema_dump_is_a_file_or_a_file_and_a_place(tmp_path: Path, said: Any
     found = from_keys(keys, tmp_path / "pipeline.yaml").sources["shop"].schema_dump
     assert found is not None
     assert (found.file, found.at) == (tmp_path / "s.sql", at)
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        (
+            "lake: x\nsources: {shop: {mysql: {user: u, passwd: '${NONE}'}}}\n",
+            {
+                "sources.shop.mysql.passwd": (
+                    "no such key; did you mean password?; the environment has no variable NONE"
+                )
+            },
+        ),
+        (
+            "lakes: x\nsources: {shop: {files: x, mysql: {port: 33:06}, schema_dmp: y}}\n",
+            {
+                "lake": "missing",
+                "lakes": "no such key; did you mean lake?",
+                "sources.shop": "needs exactly one of mysql and files",
+                "sources.shop.mysql.port": "must be a number",
+                "sources.shop.mysql.user": "missing",
+                "sources.shop.schema_dmp": "no such key; did you mean schema_dump?",
+            },
+        ),
+        (f"{LEAST}on: 5\n5: a\nnull: b\n", dict.fromkeys(("5", "null", "on"), "no such key")),
+        (
+            f"{LEAST}retention: {{bronze: 99999999999d, margin: {'9' * 5000}m}}\nmax_lag: 40000d\n",
+            dict.fromkeys(("max_lag", "retention.bronze", "retention.margin"), "must be at most 36500d"),
+        ),
+        (
+            "lake: ' '\nsources: {shop: {files: '', archive: \"a\\0\"}}\n",
+            {
+                "lake": "must be a path, and is empty",
+                "sources.shop.archive": "has characters that no path has",
+                "sources.shop.files": "must be a path, and is empty",
+            },
+        ),
+        (
+            f"{LEAST}row_filters: {{a: {{tables: [a.b], insert-value-expr: '{'(' * 3000}a{')' * 3000} = 1'}}}}\n",
+            {"row_filters.a.insert-value-expr": TOO_DEEP},
+        ),
+        (
+            f"{LEAST}row_filters: {{a: {{tables: [a.b], insert-value-expr: '{' AND '.join(['a = 1'] * 3000)}'}}}}\n",
+            {"row_filters.a.insert-value-expr": TOO_DEEP},
+        ),
+        (
+            f"{LEAST}row_filters: {{a: {{tables: [a.b], insert-value-expr: 'a = {'- ' * 3000}1'}}}}\n",
+            {"row_filters.a.insert-value-expr": TOO_DEEP},
+        ),
+        (
+            f"{LEAST}filters: {{a: {{tables: [a.b], sql-pattern: ['{'(' * 3000}{')' * 3000}']}}}}\n",
+            {"filters.a.sql-pattern[0]": "nests too deep for a regular expression"},
+        ),
+    ],
+)
+def test_what_ended_in_a_trace_or_came_later_is_a_problem_like_others(
+    tmp_path: Path, text: str, found: dict[str, str]
+) -> None:
+    assert problems(tmp_path, text) == found
+
+
+@pytest.mark.parametrize("text", ["${SHOP-PASSWORD}", "${X:-default}", "${}", "a ${ b", "${A}${"])
+def test_a_variable_that_is_none_is_no_text(tmp_path: Path, text: str) -> None:
+    file = f"lake: x\nsources: {{shop: {{mysql: {{user: u, password: '{text}'}}}}}}\n"
+    assert problems(tmp_path, file, A="a") == {
+        "sources.shop.mysql.password": (
+            "has ${ without the name of a variable and }, as ${NAME}: letters, digits and _; text that has ${ itself "
+            "goes into a variable"
+        )
+    }
+    held = load(written(tmp_path, "lake: x\nsources: {shop: {mysql: {user: u, password: '${A}'}}}\n"), {"A": text})
+    assert held.sources["shop"].servers[0].password.get_secret_value() == text
+
+
+VALID: dict[str, Any] = {
+    "lake": "./lake",
+    "sources": {
+        "shop": {
+            "mysql": {"user": "repl", "password": "${SECRET}", "port": 3306, "tls": {"verify": False}},
+            "endpoints": [{"host": "a"}, {"host": "b", "port": 3307}],
+            "choose": "hash",
+            "start": "mysql-bin.000042:1337",
+            "system_time_zone": "Europe/Berlin",
+            "redact": ["shop.secrets"],
+        },
+        "files": {"files": "./binlogs", "archive": "./old", "start": "latest"},
+    },
+    "tables": ["shop.*", "!shop.audit_*", "!shop.secrets"],
+    "routes": [{"from": "shop_*.orders_*", "to": ["shop.orders", "{schema}.{1}"], "sources": ["*"], "keys": "shared"}],
+    "filters": {"a": {"tables": ["shop.t"], "events": ["drop table"], "sql-pattern": ["^DROP"], "action": "ignore"}},
+    "row_filters": {"b": {"tables": ["shop.u"], "update-new-value-expr": "a IN (1, 2) AND NOT b LIKE 'x%'"}},
+    "columns": {"c": {"tables": ["shop.v"], "exclude": ["x"], "mask": {"y": {"hash": "${SECRET}"}}}},
+    "spark": {"master": "local[2]", "conf": {"spark.x": "1"}},
+    "retention": {"bronze": "30d", "margin": "90m", "versions": "7d", "margin_bytes": 5, "fold": True},
+    "online_ddl": {"follow": ["gh-ost"], "real": ["shop._x_gho"]},
+    "reports": {"to": None, "url": "https://x"},
+    "owners": ["team:data"],
+    "max_lag": "36h",
+    "verify": True,
+}
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.integers(-(10**400), 10**400), st.floats(), st.text(max_size=9),
+    st.sampled_from(
+        ["33:06", "0123", "yes", "${X-Y}", "${", "${NONE}", "9" * 5000, "99999999999d", "(" * 2000, "- " * 900 + "1",
+         "a = 1 AND " * 900 + "a = 1", "a.1:" + "9" * 5000, "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59",
+         "*.*", "!", "a{99999999999}", "\0", "\x1b[31m", "\u202e", "1-1-" + "9" * 30, "x" * 9000, "+99:99", "a\nb",
+         "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-" + "9" * 99, "{9}.{0}", "{1}.{nope}", "{" * 99, "a." + "?" * 99]
+    ),
+)  # fmt: skip
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    """The valid document with some values, keys and bytes changed."""
+    whole = copy.deepcopy(VALID)
+    for _ in range(draw(st.integers(1, 4))):
+        inner: Any = whole
+        while True:
+            at = draw(st.sampled_from(list(inner) if isinstance(inner, dict) else list(range(len(inner)))))
+            if isinstance(inner[at], dict | list) and inner[at] and draw(st.booleans()):
+                inner = inner[at]
+                continue
+            break
+        match draw(st.sampled_from(["value", "key", "gone", "wrapped"])):
+            case "value":
+                inner[at] = draw(TREES)
+            case "key" if isinstance(inner, dict):
+                inner[draw(st.one_of(SCALARS, st.just(f"{at}s")))] = inner[at]
+            case "wrapped":
+                inner[at] = [inner[at]]
+            case _ if len(inner) > 1:
+                del inner[at]
+    text: str = yaml.safe_dump(whole, allow_unicode=draw(st.booleans()), default_flow_style=draw(st.booleans()))
+    if draw(st.booleans()):
+        place = draw(st.integers(0, len(text)))
+        text = (
+            text[:place]
+            + draw(st.sampled_from(["&a ", "*a ", "!!int ", "<<: ", "'", "[", "}", ": ", "\n", "- "]))
+            + text[place:]
+        )
+    return text
+
+
+def test_the_document_that_is_changed_is_valid(tmp_path: Path) -> None:
+    assert load(written(tmp_path, yaml.safe_dump(VALID)), {"SECRET": "geheim"}).verify
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(mutated())
+def test_any_document_is_right_or_refused_with_a_line_a_problem(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        path = Path(folder) / "pipeline.yaml"
+        path.write_text(text, encoding="utf-8", errors="replace")
+        patched.setenv("SECRET", "geheim")
+        ran = CliRunner().invoke(cli, ["check", "-c", str(path)])
+        if isinstance(ran.exception, ConfigError):
+            said = "\n".join(printable(line) for line in str(ran.exception).split("\n"))
+            count = len(ran.exception.problems)
+            assert len(said.split("\n")) == count, said
+            assert all(line.startswith((f"{path}", "pipeline.yaml", "sources")) for line in said.split("\n")), said
+            assert "geheim" not in said
+        else:
+            assert ran.exception is None, "".join(traceback.format_exception(ran.exception)[-8:])
+            assert ran.exit_code == 0
