@@ -18,6 +18,7 @@ from spark_jobs.log_gaps import remarks_on
 from spark_jobs.rules import Pattern
 from spark_jobs.source.dump import DumpReading
 from spark_jobs.source.server import Server
+from spark_jobs.sql import identifier
 
 _VARIABLES = (
     *("version", "version_comment", "server_id", "server_uuid"),
@@ -362,5 +363,5 @@ def _object(pattern: Pattern) -> str:
     """What a GRANT is on that shows the tables of a pattern: one table, or a schema's."""
     if set(pattern.schema) & set("*?"):
         return "*.*"
-    schema, table = (part.replace("`", "``") for part in (pattern.schema, pattern.table))
-    return f"`{schema}`.*" if set(pattern.table) & set("*?") else f"`{schema}`.`{table}`"
+    schema = identifier(pattern.schema)
+    return f"{schema}.*" if set(pattern.table) & set("*?") else f"{schema}.{identifier(pattern.table)}"

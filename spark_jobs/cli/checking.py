@@ -76,12 +76,12 @@ def _print_section(section: "Section") -> None:
     echo(f"{section.about}:")
     longest = max((len(one.name) for one in section.checks if len(one.name) <= _NAME), default=0)
     for one in section.checks:
-        head = f"  {click.style(f'{one.status:<7}', fg=_COLOURS[one.status])}  {one.name:<{longest}}  "
+        head = f"  {one.status:<7}  {printable(one.name):<{longest}}  "
         margin = " " * (13 + longest)
         value, *rest = _lines(one.value, width - len(margin)) if len(one.name) <= longest else [""]
         if len(one.name) > longest:
             rest = _lines(one.value, width - len(margin))
-        click.echo((head + value).rstrip())
+        echo((head + value).rstrip(), colour=_COLOURS[one.status])
         for line in [*rest, *_lines(one.remedy, width - len(margin))]:
             echo(margin + line)
 

@@ -48,9 +48,10 @@ class _Printable(logging.Formatter):
 ERRORS = Terminal(stderr=True)
 
 
-def echo(text: object, *, err: bool = False) -> None:
+def echo(text: object, *, err: bool = False, colour: str | None = None) -> None:
     """A line for people: of a verb's results, or on standard error."""
-    click.echo(printable(str(text)), err=err)
+    shown = printable(str(text))
+    click.echo(click.style(shown, fg=colour) if colour else shown, err=err)
 
 
 config_option = click.option(

@@ -19,7 +19,7 @@ from spark_jobs.rules import SYSTEM_SCHEMAS
 from spark_jobs.schema.foreign_keys import ForeignKey, declared_keys
 from spark_jobs.source.connection import error_number
 from spark_jobs.source.server import Server
-from spark_jobs.sql import literal
+from spark_jobs.sql import identifier, literal
 
 _NOT_SHOWN = {1142, 1146}
 """Numbers of a server's errors: command denied, no such table."""
@@ -131,9 +131,9 @@ def _declared(row: Mapping[str, Any]) -> tuple[TableName, ForeignKey]:
 
 def _shown(source: Server, connection: Any, table: Mapping[str, Any]) -> list[tuple[TableName, ForeignKey]]:
     """The foreign keys of a table, by SHOW CREATE TABLE; none of one that is gone or that the user may not read."""
-    schema, name = (table[one].replace("`", "``") for one in ("schema", "table"))
+    name = f"{identifier(table['schema'])}.{identifier(table['table'])}"
     try:
-        (row,) = source.ask(connection, f"SHOW CREATE TABLE `{schema}`.`{name}`")
+        (row,) = source.ask(connection, f"SHOW CREATE TABLE {name}")
     except SourceError as error:
         if error_number(error.__cause__) in _NOT_SHOWN:
             return []

@@ -135,7 +135,7 @@ def _answer(error: BaseException, said: str) -> str:
     if isinstance(origin, ssl.SSLError):
         return f" answered: {said}"
     if number in _UNREACHED or isinstance(error, OSError):
-        why = origin.strerror if isinstance(origin, OSError) and origin.strerror else str(origin) or said
+        why = origin.strerror if isinstance(origin, OSError) and origin.strerror else said
         return f" cannot be reached: {why}"
     if number in _BROKEN:
         return f": {said}"

@@ -83,7 +83,7 @@ class Endpoints:
             except AnotherLog:
                 raise
             except SourceError as error:
-                reason = str(error).removeprefix(f"{self.name}: ")
+                reason = str(error).removeprefix(f"{self.name}: ").removeprefix(f"{source.endpoint} ")
                 self._note(source, reason)
                 failures.append(f"{source.endpoint}: {reason}")
                 log.warning("%s: endpoint %s is passed over: %s", self.name, source.endpoint, reason)

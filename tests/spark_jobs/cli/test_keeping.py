@@ -36,7 +36,7 @@ def test_an_event_is_passed_over_only_when_told_yes(
     about = ("skip", "-c", pipeline_file, "--source", "shop", "--at", "mysql-bin.000001:99")
     ran = stratalog(*about, "--table", "shop.t")
     assert (ran.status, ran.out) == (0, "shop: would pass over shop.t: mysql-bin.000001:99 (Write_rows event)\n")
-    assert ran.err == "shop.t had stopped: shop.t: a damaged value\nnothing is changed yet; --yes does it\n"
+    assert ran.err == "shop.t had stopped: a damaged value\nnothing is changed yet; --yes does it\n"
     ran = stratalog(*about, "--undo")
     assert (ran.status, ran.out) == (0, "shop: would take back shop.t: mysql-bin.000001:99 (Write_rows event)\n")
     assert asked == [("shop", "mysql-bin.000001:99", "shop.t"), ("shop", "mysql-bin.000001:99", None)]
@@ -95,7 +95,7 @@ def test_a_table_is_reset_only_when_told_yes(
     ]
     assert ran.err.splitlines() == [
         "shop.t will lack some: 2 of its rows were loaded",
-        "shop.t had stopped: shop.t: a damaged value",
+        "shop.t had stopped: a damaged value",
         "nothing is changed yet; --yes does it",
     ]
     ran = stratalog(*about, "--drop-older-rows", "--yes")

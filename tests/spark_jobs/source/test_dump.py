@@ -213,7 +213,7 @@ def test_another_file_of_the_name_after_a_lost_connection_is_refused(connections
 
 def test_tries_are_bounded(connections: list[Any]) -> None:
     connections += [pymysql.OperationalError(2003, "Connection refused")] * 20
-    with pytest.raises(SourceError, match=r"answered: Connection refused; tried 6 times$"):
+    with pytest.raises(SourceError, match=r"cannot be reached: Connection refused; tried 6 times$"):
         read(READING, Part("bin.000001", 0, 1000))
     assert len(connections) == 14
 
