@@ -229,6 +229,8 @@ def parsed_tables(text: str) -> set[str] | None:
     if isinstance(tree, exp.Command):
         return None
     whole = tree.this if isinstance(tree, exp.Insert) else tree
+    if any(table.name.upper() in ("LOW_PRIORITY", "IGNORE", "QUICK") for table in whole.find_all(exp.Table)):
+        return None  # sqlglot takes a modifier for the table and the table for its alias
     return {f"{table.db or 'db'}.{table.name}".casefold() for table in whole.find_all(exp.Table)}
 
 
