@@ -302,6 +302,8 @@ def binlog_filters(view: ServerView) -> Iterator[Check]:
 
 def unlogged_changes(view: ServerView) -> Iterator[Check]:
     """What the server declares of tables in scope that its log does not tell."""
+    if not view.logs or not view.may_monitor:
+        return
     remarks = remarks_on(view.pipeline, view.server)
     for remark in remarks:
         yield warning("unlogged changes", remark, "what this means for the table: docs/limits.md")
