@@ -620,6 +620,10 @@ class _Course:
         """Whether a statement changes the table, or is passed over. Raises TableStopped for what is not handled."""
         if said.position in self.skips:
             return not self._is_before_rows(said)
+        if said.statement.effect is Effect.CREATES and said.statement.writes_rows and self._is_about(said):
+            raise self._refused(
+                said, "fills the table in statement format, which says what was asked, not what happened"
+            )
         if self._is_early(said):
             return True
         match said.statement.effect:

@@ -24,7 +24,7 @@ from spark_jobs.boundaries import is_inside
 from spark_jobs.compact import Compacted, Window, Work, compact
 from spark_jobs.config import Pipeline
 from spark_jobs.course import COMPLETE, Beginning, Ended, Rules, Standing, Turn, first_rows, place_of_rows, reached
-from spark_jobs.errors import ConfigError, LakeError, LostRace, StratalogError, TableStopped, about
+from spark_jobs.errors import ConfigError, LakeError, LostRace, SourceError, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.filters import Filters, TableFilters
 from spark_jobs.lake import Checkpoint, Head, Lake, Table, patiently
@@ -137,11 +137,20 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
 
     def from_endpoint(source: Source) -> Extracted:
         shares = pipeline.routing.shares(name)
-        reading = reading_of(lake, source, pipeline.sources[name].schema_dump, on_server_default)
-        declared = new_facts(lake, source)
+        unreadable: Exception | None = None
+        reading = declared = None
+        try:
+            reading = reading_of(lake, source, pipeline.sources[name].schema_dump, on_server_default)
+            declared = new_facts(lake, source)
+        except SourceError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a definition is like: raised once the log is in bronze
+            unreadable = error
         now = source.now() if shares and until is None else None
         settings = pipeline.sources[name]
         done = extract(brief, lake, source, settings.start, until, Redaction.of(settings.redact))
+        if unreadable:
+            raise unreadable
         follow(brief, lake, name, reading, declared)
         if shares:
             try:
@@ -580,7 +589,16 @@ class Planner:
 
     def _with_new(self, entries: list[Entry], found: Survey) -> list[Entry]:
         known = {entry.name for entry in entries}
-        new = [name for name in sorted(self._names(found)) if (name.schema, name.table) not in known]
+        named = self._names(found)
+        # A table may have rows by statements alone: it has to stop, and so has to be known. Some servers store names in
+        # small letters, and log statements as they were typed.
+        alike = {str(TableName(*name)).casefold() for name in known} | {str(name).casefold() for name in named}
+        named |= {
+            name
+            for name in found.written()
+            if self.pipeline.scope.holds(name.schema, name.table) and str(name).casefold() not in alike
+        }
+        new = [name for name in sorted(named) if (name.schema, name.table) not in known]
         for name in new:
             why = self.pipeline.scope.why_helper(name.schema, name.table)
             if why:

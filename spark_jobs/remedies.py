@@ -49,7 +49,8 @@ KINDS: tuple[Kind, ...] = (
         "(docs/howto/schema-change.md#a-type-that-does-not-hold-every-value)",
     ),
     Kind(
-        r"\b(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b[^:]* at \S+ changes the table, which is not applied",
+        r"\b(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b[^:]* at \S+ changes the table, which is not applied|"
+        r" at \S+ (?:fills the table|changes rows|runs a routine, logged) in statement format",
         "SET GLOBAL binlog_format = 'ROW', then pass the statement over: stratalog skip --source {source} --at {at} "
         "--table {table}; stratalog verify names the rows that lack it "
         "(docs/howto/broken-table.md#one-event-stops-the-table-and-can-be-done-without)",

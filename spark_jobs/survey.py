@@ -5,6 +5,7 @@ Two small queries over metadata columns answer for all tables of a source at onc
 """
 
 import logging
+import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from spark_jobs.boundaries import cut
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.lake import Table
 from spark_jobs.position import Position, Range
+from spark_jobs.schema.alter import target
 from spark_jobs.schema.renames import may_rename, renamed
 from spark_jobs.schema.statements import Effect, Statement, judge
 from spark_jobs.xa import NO_XA, OF_XA, Xa, committed, effective
@@ -84,6 +86,22 @@ class Survey:
     has_xa: bool = False
     xa: Xa = NO_XA
     before: tuple[Said, ...] = ()
+    temporary: frozenset[tuple[str, str]] = frozenset()
+    """Temporary tables, in small letters, that statements of the range make."""
+
+    def written(self) -> set[TableName]:
+        """The tables whose rows statements change by themselves, in the letters of the statement or of their CREATE.
+
+        Of a statement that does not tell its tables, those that the range creates and that it may be about.
+        """
+        made = [name for said in self.statements if said.statement.effect is Effect.CREATES for name in _made(said)]
+        found: set[TableName] = set()
+        for statement in (said.statement for said in self.statements if said.statement.writes_rows):
+            if statement.writes is None:
+                found |= {name for name in made if statement.names(name.schema, name.table)}
+            else:
+                found |= {TableName(*name) for name in statement.writes}
+        return {name for name in found if (name.schema.casefold(), name.table.casefold()) not in self.temporary}
 
     def about(self, name: TableName, since: Position) -> list[Said]:
         """The statements from a position on that name a table, in order; without those about indexes alone."""
@@ -111,7 +129,7 @@ def survey(slices: DataFrame) -> Survey:
     """
     spans, has_xa = _spans(slices)
     definitions: dict[TableName, list[tuple[Position, TableDefinition]]] = {}
-    statements = []
+    statements, temporary = [], set[tuple[str, str]]()
     for row in notable(slices):
         at = Position(row["file"], row["start"], row["stretch"])
         if row["maps"]:
@@ -121,12 +139,29 @@ def survey(slices: DataFrame) -> Survey:
             stop, database = replace(at, offset=row["stop"]), row["database"] or ""
             session = read_session(row["begin"])
             said = judge(row["statement"], database, session)
+            temporary |= _temporary(row["statement"], database, session)
             begun = replace(at, offset=row["transaction_start"])
             statements.append(Said(at, said, stop, database, row["committed_at"], session, begun))
 
     tables = {name: replace(seen, definitions=tuple(definitions.get(name, ()))) for name, seen in spans.items()}
     meaningful = tuple(said for said in statements if said.statement.effect is not Effect.NONE)
-    return Survey(tables, meaningful, has_xa)
+    return Survey(tables, meaningful, has_xa, temporary=frozenset(temporary))
+
+
+_TEMPORARY = re.compile(r"\s*(CREATE(?:\s+OR\s+REPLACE)?\s+)TEMPORARY\s+(?=TABLE\b)", re.IGNORECASE)
+
+
+def _temporary(text: str, database: str, session: Session) -> frozenset[tuple[str, str]]:
+    """The temporary table that a statement makes: only sessions in statement format log that."""
+    found = _TEMPORARY.match(text)
+    return (judge(found[1] + text[found.end() :], database, session).tables or frozenset()) if found else frozenset()
+
+
+def _made(said: Said) -> list[TableName]:
+    """The table that a CREATE TABLE makes; none where that cannot be read, which its course says."""
+    with suppress(DecodeError, IndexError):
+        return [target(said.statement.plain, said.database)]
+    return []
 
 
 def look(

@@ -17,6 +17,7 @@ from spark_jobs.errors import Unsupported
 from spark_jobs.schema.declared import Declared, Word, converted, declared, words_of
 from spark_jobs.schema.default_values import Fill, fill_of, with_default
 from spark_jobs.schema.definitions import PRIMARY
+from spark_jobs.schema.readable import readable
 
 FIRST = ""
 """Place of a column that comes before all others."""
@@ -144,6 +145,7 @@ _WHOLE = {"ORDER", "PARTITION", "REORGANIZE", "COALESCE", "REMOVE", "ANALYZE", "
 """What begins with these goes on to the statement's end, and leaves rows and columns as they are."""
 
 
+@readable
 def operations(text: str) -> list[Operation]:
     """What an ALTER TABLE does to columns and keys; empty where only options and the like change.
 
@@ -158,6 +160,7 @@ def operations(text: str) -> list[Operation]:
     return found
 
 
+@readable
 def new_name(text: str) -> RenameTable | None:
     """The name that an ALTER TABLE gives its table, whatever else it does; None where it gives none."""
     for part in parts(_after_name(words_of(text))):
@@ -167,11 +170,13 @@ def new_name(text: str) -> RenameTable | None:
     return None
 
 
+@readable
 def target(text: str, database: str) -> TableName:
     """The table that a CREATE TABLE, ALTER TABLE or TRUNCATE is about: the first that it names. Raises Unsupported."""
     return _named(words_of(text), database)[0]
 
 
+@readable
 def dropped(text: str, database: str) -> list[TableName]:
     """The tables of a DROP TABLE. Raises Unsupported."""
     return _named(words_of(text), database)
@@ -188,6 +193,7 @@ def _named(words: list[Word], database: str) -> list[TableName]:
     return found
 
 
+@readable
 def created(name: TableName, text: str) -> TableDefinition | None:
     """What a CREATE TABLE defines; None for what takes its columns from another table. Raises Unsupported."""
     words = _behind_name(words_of(text))
@@ -438,6 +444,7 @@ def _placed(words: list[Word]) -> tuple[list[Word], str | None]:
     return words, None
 
 
+@readable
 def keeps_columns(text: str) -> bool:
     """Whether an ALTER TABLE is about rows alone: of a partition, or a tablespace. Raises Unsupported."""
     heads = [" ".join(word.text.upper() for word in part[:2]) for part in parts(_after_name(words_of(text)))]
@@ -450,6 +457,7 @@ _OF_ROWS = {
 }
 
 
+@readable
 def index_made(text: str, database: str) -> tuple[TableName, AddUnique | DropIndex | None]:
     """The table of a CREATE INDEX or DROP INDEX, and what that does; None for an index that is not unique.
 
@@ -471,6 +479,7 @@ def index_made(text: str, database: str) -> tuple[TableName, AddUnique | DropInd
     return name, AddUnique(words[index + 1].text, one.columns)
 
 
+@readable
 def index_dropped(text: str) -> DropIndex | None:
     """Which index a DROP INDEX drops; None for another statement. Raises Unsupported where it cannot be read."""
     words = words_of(text)
@@ -505,6 +514,7 @@ class _Slot:
     after: str | None = None
 
 
+@readable
 def moved(before: TableDefinition, found: Sequence[Operation], moment: Moment | None = None) -> Moved:
     """The definition after the operations of one statement, with where its columns come from.
 
@@ -523,6 +533,7 @@ def moved(before: TableDefinition, found: Sequence[Operation], moment: Moment | 
     return Moved(definition, origins, fills, is_open)
 
 
+@readable
 def altered(before: TableDefinition, found: Sequence[Operation]) -> TableDefinition:
     """The definition after the operations of one statement, whatever they do to rows and keys.
 
@@ -601,6 +612,7 @@ def _first_key(found: Sequence[Operation], slots: Sequence["_Slot"], columns: Se
     return {"key": (), "index": None}
 
 
+@readable
 def drops_key(before: TableDefinition, dropped: DropIndex) -> bool:
     """Whether the index that goes is, or may be, the one by which rows are told apart.
 

@@ -24,6 +24,7 @@ from spark_jobs.errors import NamesUnknown, TableStopped, Unsupported
 from spark_jobs.position import Position
 from spark_jobs.rules import SYSTEM_SCHEMAS
 from spark_jobs.schema.labels import with_labels
+from spark_jobs.schema.readable import readable
 from spark_jobs.source.server import Server
 from spark_jobs.sql import identifier, literal
 
@@ -95,7 +96,11 @@ def ask(
     is_mariadb = _is_mariadb(variables)
 
     def finish(column: Column, row: dict[str, Any]) -> Column:
-        return replace(default_of(column, row, is_mariadb), invisible="INVISIBLE" in (row["extra"] or "").upper())
+        try:
+            known = readable(default_of)(column, row, is_mariadb)
+        except Unsupported:  # whoever meets a row without a value says that its default is not known
+            known = replace(column, default=None, computed=False)
+        return replace(known, invisible="INVISIBLE" in (row["extra"] or "").upper())
 
     return tuple(_from_server(source, connection, finish))
 

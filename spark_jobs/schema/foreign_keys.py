@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from spark_jobs.binlog import TableName
 from spark_jobs.schema.alter import qualified
 from spark_jobs.schema.declared import Word, words_of
+from spark_jobs.schema.readable import readable
 
 _CASCADING = ("CASCADE", "SET NULL", "SET DEFAULT")
 _WITH_KEYS = ("INNODB", "NDB", "NDBCLUSTER", "XTRADB")
@@ -47,6 +48,7 @@ class ForeignKey:
         return " ".join(f"{event} {rule}" for event, rule in both if rule in _CASCADING)
 
 
+@readable
 def declared_keys(text: str, database: str) -> list[ForeignKey]:
     """The foreign keys that a CREATE TABLE or ALTER TABLE adds. Raises Unsupported, IndexError."""
     words = words_of(text)
@@ -55,6 +57,7 @@ def declared_keys(text: str, database: str) -> list[ForeignKey]:
     return [_key(words, at, database) for at, word in enumerate(words) if word.among("REFERENCES")]
 
 
+@readable
 def dropped_keys(text: str) -> list[str]:
     """The names of the constraints that an ALTER TABLE drops. Raises Unsupported."""
     return list(_dropped(words_of(text)))

@@ -30,6 +30,7 @@ from spark_jobs.schema.alter import (
 )
 from spark_jobs.schema.compare import differences, with_timestamps_of
 from spark_jobs.schema.definitions import PRIMARY, fitted, listed
+from spark_jobs.schema.readable import readable
 
 Openness = Literal["", "open", "strict"]
 """Of a column: all of it is told; its name alone is; its name, by a statement of a strict session."""
@@ -59,12 +60,14 @@ class Earlier:
         return not any(self.openness)
 
 
+@readable
 def told(definition: TableDefinition) -> Earlier:
     """A definition of which every column is known."""
     openness: list[Openness] = ["" for _ in definition.columns]
     return Earlier(definition, tuple(openness))
 
 
+@readable
 def inverted(candidates: Sequence[Earlier], found: Sequence[Operation], session: Session) -> list[Earlier]:
     """What a table may have been before the operations of one statement, that left it as one of the candidates.
 
@@ -95,6 +98,7 @@ def _inverted(after: Earlier, found: Sequence[Operation], session: Session) -> l
     return right
 
 
+@readable
 def settled(candidates: Sequence[Earlier], logged: TableDefinition) -> Earlier:
     """The one definition that rows were logged with. Raises Unsupported where none fits them, or several do."""
     right, reasons = [], []

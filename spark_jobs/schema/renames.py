@@ -13,9 +13,11 @@ from spark_jobs.binlog import TableName
 from spark_jobs.errors import Unsupported
 from spark_jobs.schema.alter import new_name, parts, qualified, target
 from spark_jobs.schema.declared import Word, words_of
+from spark_jobs.schema.readable import readable
 from spark_jobs.schema.statements import Statement
 
 
+@readable
 def renamed(text: str, database: str) -> dict[TableName, TableName | None]:
     """By each name that a statement takes or gives: what the table was called before that has it behind the statement.
 
@@ -35,6 +37,7 @@ def may_rename(statement: Statement) -> bool:
     return statement.verb.startswith(("RENAME", "ALTER")) and "RENAME" in statement.text.upper()
 
 
+@readable
 def like(text: str, database: str) -> TableName | None:
     """The table whose columns and keys a CREATE TABLE … LIKE takes; None for another statement. Raises Unsupported."""
     words = words_of(text)

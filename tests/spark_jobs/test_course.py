@@ -1007,8 +1007,8 @@ def test_rules_are_not_about_columns_without_names() -> None:
             steps(maps=((100, BARE),), standing=standing, rules=rules)
 
 
-def test_a_table_made_in_the_log_waits_for_what_the_server_says() -> None:
-    with pytest.raises(NamesUnknown):
+def test_a_table_that_a_statement_makes_and_fills_stops() -> None:
+    with pytest.raises(TableStopped, match="fills the table in statement format"):
         steps((50, "CREATE TABLE t AS SELECT * FROM u"), maps=((100, BARE),), rules=NUMBERED)
 
 
