@@ -12,10 +12,14 @@ from functools import cached_property
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.checks import Check, ok, problem, run_checks, warning
 from spark_jobs.config import Pipeline
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake import Lake
+from spark_jobs.pipeline import lake_of
 from spark_jobs.route_check import problems_of_tables
 from spark_jobs.routes import Name
 from spark_jobs.rule_check import problems_of_rules
 from spark_jobs.rules import Pattern
+from spark_jobs.silver import refused_names
 
 _SHOWN = 5
 
@@ -93,6 +97,35 @@ def primary_keys(view: TablesView) -> Iterator[Check]:
         )
 
 
+def names(view: TablesView) -> Iterator[Check]:
+    """Names that the lake has no place for: of schemas and tables as folders, of columns in Spark and Delta."""
+    lake = lake_of(view.pipeline)
+    refused = [
+        (f"{source}: {definition.name}", why)
+        for source, definition in view.in_scope
+        for why in _refusals(lake, source, definition)
+    ]
+    for table, why in refused[:_MOST]:
+        yield problem(f"names of {table}", why, _LEAVE_OUT)
+    if refused[_MOST:]:
+        yield problem("names", f"{len(refused) - _MOST} more are refused", _LEAVE_OUT)
+    if view.in_scope and not refused:
+        yield ok("names", "the lake has a place for every table and column")
+
+
+def _refusals(lake: Lake, source: str, definition: TableDefinition) -> Iterator[str]:
+    try:
+        lake.silver(source, definition.name.schema, definition.name.table)
+    except TableStopped as error:
+        yield str(error)
+    yield from refused_names(definition)
+
+
+_MOST = 20
+"""Tables whose names are refused, of which each is listed."""
+_LEAVE_OUT = "or leave the table out, by a pattern of tables: that begins with !; a run stops it"
+
+
 def rules(view: TablesView) -> Iterator[Check]:
     """Rules about columns and values that tables do not have."""
     pipeline = view.pipeline
@@ -113,7 +146,7 @@ def routes(view: TablesView) -> Iterator[Check]:
         yield ok("routes", "fit the tables")
 
 
-CHECKS: tuple[Callable[[TablesView], Iterator[Check]], ...] = (patterns, in_scope, primary_keys, rules, routes)
+CHECKS: tuple[Callable[[TablesView], Iterator[Check]], ...] = (patterns, in_scope, names, primary_keys, rules, routes)
 
 
 def why_nothing_in_scope(pipeline: Pipeline, names: Iterable[Name]) -> str | None:

@@ -46,7 +46,7 @@ def test_endpoints_are_checked_each_and_their_source_once(
     assert list(found) == [first, second, "sources.shop", "lake", "tables"]
     assert found[first] == found[second]
     assert found["sources.shop"] == ["start position"]
-    assert found["tables"] == [f"tables: {database.name}.*", "tables in scope", "primary keys"]
+    assert found["tables"] == [f"tables: {database.name}.*", "tables in scope", "names", "primary keys"]
     found = check(endpoints[0], {"host": "127.0.0.1", "port": 1})
     assert found["sources.shop (127.0.0.1:1)"] == ["connection"]
     assert "tables" not in found

@@ -78,3 +78,26 @@ def test_a_run_without_a_table_in_scope_is_told_why(tmp_path: Path) -> None:
     )
     assert why_nothing_in_scope(one, []) is None, "a log without rows"
     assert why_nothing_in_scope(pipeline(tmp_path, "['shop.*']"), [("shop", "orders")]) is None
+
+
+@pytest.mark.parametrize(
+    "table_name, columns, why",
+    [
+        ("a/b", ("id",), "has no place in the lake"),
+        ("t", ("id", "_metadata"), "column _metadata has the name of a column that Spark adds"),
+        ("t", ("s", "\u017f"), "its columns s and \u017f have one name to Spark"),
+        ("t", ("id", "_window"), "column _window has the name of one that is added"),
+    ],
+)
+def test_names_that_a_run_refuses_are_problems(
+    tmp_path: Path, table_name: str, columns: tuple[str, ...], why: str
+) -> None:
+    definition = TableDefinition(TableName("shop", table_name), tuple(Column(one, 3, 0) for one in columns), (0,))
+    view = TablesView(pipeline(tmp_path, "['shop.*']"), {"shop": [definition]}, {}, is_complete=True)
+    (found,) = (one for one in check_tables(view) if one.name.startswith("names of"))
+    assert (found.name, found.status) == (f"names of shop: shop.{table_name}", "problem")
+    assert why in found.value
+
+
+def test_names_that_the_lake_has_a_place_for_are_fine(tmp_path: Path) -> None:
+    assert check(pipeline(tmp_path, "['shop.*']"))["names"].status == "ok"
