@@ -15,7 +15,7 @@ from spark_jobs.checks.grants import Grants
 from spark_jobs.config import Pipeline
 from spark_jobs.errors import SourceError
 from spark_jobs.log_gaps import remarks_on
-from spark_jobs.rules import Pattern
+from spark_jobs.rules import SYSTEM_SCHEMAS, Pattern
 from spark_jobs.source.dump import DumpReading
 from spark_jobs.source.server import Server
 from spark_jobs.sql import identifier
@@ -287,12 +287,19 @@ def binlog_filters(view: ServerView) -> Iterator[Check]:
     left_out = set(filter(None, listed["binlog-ignore-db"].split(",")))
     patterns = [pattern for pattern, is_wanted in view.pipeline.scope.rules if is_wanted]
     named = {pattern.schema for pattern in patterns if not set(pattern.schema) & set("*?")}
-    lost = sorted(named & left_out | (named - logged if logged else set()))
+    lost = sorted(named & left_out | (named - logged if logged else set())) or [
+        f"{row['name']}.{row['table']}"
+        for row in view.ask(_ASK_TABLES)
+        if row["name"] not in SYSTEM_SCHEMAS
+        and view.pipeline.scope.holds(row["name"], row["table"])
+        and (row["name"] not in logged if logged else row["name"] in left_out)
+    ]
     if lost:
         yield problem(
             "binlog filters",
             found,
-            f"changes in {', '.join(lost)} are not logged: take the filter out of the server's options",
+            f"changes in {', '.join(lost[:_SHOWN])}{' …' if lost[_SHOWN:] else ''} are not logged: take the filter out "
+            "of the server's options, or leave the tables out (tables:)",
         )
     else:
         yield warning(
@@ -309,6 +316,13 @@ def unlogged_changes(view: ServerView) -> Iterator[Check]:
         yield warning("unlogged changes", remark, "what this means for the table: docs/limits.md")
     if not remarks:
         yield ok("unlogged changes", "none: no cascading foreign key, no system-versioned table")
+
+
+_SHOWN = 5
+_ASK_TABLES = """
+SELECT TABLE_SCHEMA name, TABLE_NAME `table` FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW'
+ORDER BY TABLE_SCHEMA, TABLE_NAME
+"""
 
 
 def log_stream(view: ServerView) -> Iterator[Check]:

@@ -142,6 +142,12 @@ def test_a_log_that_is_kept_for_less_than_the_margin_is_a_problem(tmp_path: Path
         assert check(tmp_path, server, **keys)["log retention"].value == "expire_logs_days: 3 days"
 
 
+def execute(server: MySQLServer, *statements: str) -> None:
+    with server.connect() as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
 @pytest.mark.parametrize(
     "option, tables, status",
     [
@@ -156,7 +162,12 @@ def test_schemas_that_the_server_does_not_log_are_named(
 ) -> None:
     with MySQLServer(tmp_path / "server", {option: "shop"}) as server:
         found = check(tmp_path, server, tables=tables)["binlog filters"]
+        for schema in ("shop", "other"):
+            execute(server, f"CREATE DATABASE {schema}", f"CREATE TABLE {schema}.t (id INT PRIMARY KEY)")
+        of_all = check(tmp_path, server, tables=["*.*"])["binlog filters"]
     assert (found.status, found.value) == (status, f"{option}=shop")
+    lost = "shop.t" if option == "binlog-ignore-db" else "other.t"
+    assert (of_all.status, of_all.remedy.startswith(f"changes in {lost} are not logged")) == ("problem", True)
 
 
 def test_a_server_without_a_log_is_one_problem(tmp_path: Path) -> None:
