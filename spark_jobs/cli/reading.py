@@ -64,15 +64,21 @@ def _listing(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool)
             cells = [event.offset, event.type, event.server_id, event.stop, event.transaction, event.table, event.note]
             yield "\t".join(["" if one is None else cell(str(one)) for one in (_name(file), *cells)]) + "\n"
     if tables and not found:
-        raise _no_table(tables, "the files have", met)
+        _warn_of_no_table(tables, "the files have", met)
 
 
-def _no_table(tables: tuple[str, ...], where: str, names: Iterable[str]) -> ConfigError:
-    """For --table that matches none of the names that there are."""
+def _warn_of_no_table(tables: tuple[str, ...], where: str, names: Iterable[str]) -> None:
+    """Files may have nothing of a table: that is no wrong use, unlike a name that no table of a lake has."""
+    text = f"warning: --table: {_no_table(tables, where, names)}"
+    ERRORS.print(text, style="yellow", markup=False, highlight=False)
+
+
+def _no_table(tables: tuple[str, ...], where: str, names: Iterable[str]) -> str:
+    """That --table matches none of the names that there are."""
     listed = sorted(names)
     more = f" and {len(listed) - _SHOWN} more" if listed[_SHOWN:] else ""
     said = ", ".join(listed[:_SHOWN]) + more if listed else "none"
-    return ConfigError({"--table": f"no table like {', '.join(tables)}; {where} {said}"})
+    return f"no table like {', '.join(tables)}; {where} {said}"
 
 
 _SHOWN = 10
@@ -145,7 +151,7 @@ def changes(
 
         print_pieces(changes_of_files(((_name(file), chunks_of(file)) for file in files), noted))
         if tables and not any(map(wanted, met)):
-            raise _no_table(tables, "the files have rows of", map(str, met))
+            _warn_of_no_table(tables, "the files have rows of", map(str, met))
     else:
         assert path is not None
         print_pieces(_bronze_changes(path, source, start, stop, (tables, wanted), changes_of_bronze))
@@ -171,7 +177,7 @@ def _bronze_changes(
     head, surveyed = lake.bronze(names[0]).head(), published.surveyed(lake, names[0])
     is_listed = head and head.position and surveyed and surveyed >= head.position
     if tables and is_listed and not any(map(wanted, known)):
-        raise _no_table(tables, f"the log of {names[0]} has rows of", map(str, known))
+        raise ConfigError({"--table": _no_table(tables, f"the log of {names[0]} has rows of", map(str, known))})
     with spark_of(pipeline) as spark:
         yield from read(spark, lake, names[0], start, stop, wanted)
 
