@@ -659,7 +659,7 @@ def _piped(verb: str, chunks: Iterator[bytes], *options: str) -> tuple[bytes, in
         out, said = process.stdout.read(), process.stderr.read()
         feeder.join()
     assert process.returncode == 0, said
-    return out, int(said)
+    return out, int(said.splitlines()[-1])
 
 
 def _feed(pipe: IO[bytes], chunks: Iterator[bytes]) -> None:
