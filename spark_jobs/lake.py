@@ -216,7 +216,13 @@ class Table:
 
     def columns(self) -> dict[str, str]:
         """Name and Spark type (as in DDL, upper case) of every column; empty where there is no table."""
+        return self.columns_at(None)
+
+    def columns_at(self, version: int | None) -> dict[str, str]:
+        """The same of a Delta version; None is the newest."""
         opened = self._open()
+        if opened is not None and version is not None:
+            opened.load_as_version(version)
         return (
             {} if opened is None else {f.name: spark_type(json.loads(f.type.to_json())) for f in opened.schema().fields}
         )

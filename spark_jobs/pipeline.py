@@ -27,7 +27,7 @@ from spark_jobs.course import COMPLETE, Beginning, Ended, Rules, Standing, Turn,
 from spark_jobs.errors import ConfigError, LakeError, LostRace, SourceError, StratalogError, TableStopped, about
 from spark_jobs.extract import Extracted, extract
 from spark_jobs.filters import Filters, TableFilters
-from spark_jobs.lake import Checkpoint, Head, Lake, Table, patiently
+from spark_jobs.lake import ALTERING, MAINTENANCE, Checkpoint, Head, Lake, Table, patiently
 from spark_jobs.log_gaps import NO_GAPS, Gaps, before_gap, gaps_of
 from spark_jobs.merge import Merged, merge
 from spark_jobs.merge import Work as MergeWork
@@ -235,6 +235,10 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     ]
     stopped_into: dict[TableInto, str] = {}
     brought = _at_one_version({one.name: one for one in each_table(deliveries, Delivery.bring, stopped_into)})
+    for one in brought.values():
+        if one.stopped:
+            stopped_into[one.name] = advised(one.stopped, table=one.name[0])
+            log.error("%s", stopped_into[one.name])
     for origin, why in _by_table(stopped_into).items():
         stopped[origin] = f"{stopped[origin]}\n{why}" if origin in stopped else why
     arrivals = _Arrivals(lake, legs, brought, stopped_into, stopped)
@@ -617,6 +621,8 @@ class Brought:
     merged: Merged | None
     unseen: int | None = None
     """Keys that downstream lacks because no row image of theirs was whole."""
+    stopped: StratalogError | None = None
+    """Why the merge stopped, where it holds what silver had before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -643,11 +649,15 @@ class Delivery:
         if not self.is_one_of_several:
             return self._bring()
         try:
-            return self._bring()
+            brought = self._bring()
         except StratalogError as error:
-            where = f"{self.source}: {self.origin}"
-            said = str(error).removeprefix(f"{where}: ")
-            raise type(error)(f"{where} into {self.into}: {said}") from error
+            raise self._named(error) from error
+        return replace(brought, stopped=self._named(brought.stopped)) if brought.stopped else brought
+
+    def _named(self, error: StratalogError) -> StratalogError:
+        """The error, which says into which of several downstream tables."""
+        where = f"{self.source}: {self.origin}"
+        return type(error)(f"{where} into {self.into}: {str(error).removeprefix(f'{where}: ')}")
 
     def _bring(self) -> Brought:
         into = downstream_of(self.lake, self.source, self.origin, self.into)
@@ -662,18 +672,47 @@ class Delivery:
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
             return Brought(self.name, into, None, None, None)
-        columns = silver.stored_columns(origin, pinned)
         if isinstance(into, PartTable) and silver.is_numbered(pinned):
             raise TableStopped(
                 "its columns have no names (on_unnamed: number), and a table of several goes by names; route it to a "
                 "table of its own"
             )
-        work = MergeWork(self.source, self.origin, columns, origin, pinned, into, self.again)
-        merged = merge_shared(self.spark, self.lake, work) if isinstance(into, SharedPart) else merge(self.spark, work)
+        stopped: TableStopped | None = None
+        try:
+            merged = self._merged(origin, pinned, into)
+        except TableStopped as error:
+            merged, stopped = self._merged_before(origin, pinned, into), error
+            if merged is None:
+                raise
         head = merged.head if merged else into.head()
         unseen = head.checkpoint.notes.get(UNSEEN) if head and head.checkpoint else None
         merged = replace(merged, into=str(self.into)) if merged and self.is_one_of_several else merged
-        return Brought(self.name, into, pinned, head, merged, unseen)
+        return Brought(self.name, into, pinned, head, merged, unseen, stopped)
+
+    def _merged(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
+        columns = silver.stored_columns(origin, pinned)
+        work = MergeWork(self.source, self.origin, columns, origin, pinned, into, self.again)
+        return merge_shared(self.spark, self.lake, work) if isinstance(into, SharedPart) else merge(self.spark, work)
+
+    def _merged_before(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
+        """The last merge of what silver had before a merge of all stopped; None where none of it can be merged.
+
+        One commit of silver after the other: how many of them a run makes must not decide what is downstream. Where
+        keys are shared, other sources decide what may be merged, and nothing is.
+        """
+        if isinstance(into, SharedPart):
+            return None
+        head = into.head()
+        known = int(head.checkpoint.notes["silver_version"]) if head and head.checkpoint else -1
+        merged: Merged | None = None
+        for version, checkpoint in reversed(origin.since(known)):
+            if version >= pinned.version or checkpoint.kind in (ALTERING, MAINTENANCE):
+                continue
+            try:
+                merged = self._merged(origin, Head(version, pinned.counter, checkpoint), into) or merged
+            except TableStopped:  # why, the merge of all has said
+                break
+        return merged
 
 
 def filters_of(filters: Filters, source: str, name: TableName) -> TableFilters:
@@ -764,7 +803,8 @@ class _Arrivals:
 def _reached(target: Target, entry: Entry, one: Brought | None) -> Target:
     if one is None or one.downstream is None:
         return target
-    return replace(target, merged=entry.position, version=one.downstream.version, keys_never_whole=one.unseen)
+    merged = str(one.downstream.position) if one.stopped else entry.position
+    return replace(target, merged=merged, version=one.downstream.version, keys_never_whole=one.unseen)
 
 
 def each_table(work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[Any, str]) -> list[Result]:

@@ -226,10 +226,10 @@ def folded(head: Head | None) -> Position | None:
 
 
 def stored_columns(table: Table, head: Head) -> Columns:
-    """The columns of a silver table as it is; its commits name the key."""
+    """The columns of a silver table at a head; its commits name the key."""
     key = tuple(head.checkpoint.notes["key"]) if head.checkpoint else ()
     taken = [*ADDED, ABSENT] if key else [*ADDED, ABSENT, COPIES]
-    there = table.columns()
+    there = table.columns_at(head.version)
     return Columns({name: kind for name, kind in there.items() if name not in taken}, key, ABSENT in there)
 
 

@@ -12,7 +12,8 @@ from spark_jobs.config import Pipeline
 from spark_jobs.lake import Table
 from spark_jobs.parts import PARTS
 from spark_jobs.pipeline import Outcome, lake_of
-from spark_jobs.published import consistent
+from spark_jobs.position import Position
+from spark_jobs.published import consistent, read
 from spark_jobs.verify import verify_source
 from tests.fix_pipeline import SOURCE, Shop
 
@@ -81,6 +82,32 @@ def parts(table: Table) -> dict[str, dict[str, Any]]:
     return {f"{one['schema']}.{one['table']}": one for one in head.checkpoint.notes[PARTS]}
 
 
+def require_contradictions_stop(shards: Shards) -> None:
+    """What contradicts stops its shard, with both definitions and all that came before; the others go on."""
+    shop, names = shards.shop, shards.names
+    shards.execute(
+        "INSERT INTO {0} VALUES (87,'before',1)",
+        "ALTER TABLE {0} ADD COLUMN note DATE",
+        "INSERT INTO {0} VALUES (88,'stops',1,NULL)",
+        "UPDATE {1} SET name = 'goes on' WHERE id = 1",
+    )
+    stopped = shards.run().stopped
+    (reason,) = stopped.values()
+    assert list(stopped) == [TableName(*names[0].split("."))]
+    assert "note DATE" in reason
+    assert "note STRING" in reason
+    assert shards.merged.read(shop.spark).where("name = 'goes on'").count() == 1
+    assert shards.merged.read(shop.spark).where("name = 'stops'").count() == 0
+    assert shards.merged.read(shop.spark).where("name = 'before'").count() == 1, "what came before is there"
+    (entry,) = (one for one in read(lake_of(shards.pipeline), SOURCE) if one.state == "stopped")
+    assert Position.parse(str(entry.merged)) < Position.parse(str(entry.position)), "silver goes on"
+    version = shards.merged.head()
+    assert shards.run().stopped == stopped
+    assert shards.merged.head() == version, "the next run stops there again and writes nothing"
+    shards.execute("ALTER TABLE {0} DROP COLUMN note")
+    assert shards.run().stopped == {}
+
+
 def test_four_shards_over_two_schemas(shards: Shards) -> None:
     shop, names = shards.shop, shards.names
     shards.execute(*(CREATE.format(name) for name in names))
@@ -119,21 +146,7 @@ def test_four_shards_over_two_schemas(shards: Shards) -> None:
     others = tuple(f"{name}.note" for name in (names[0], names[3]))
     shards.require_same("id", "name", "total", "note", without=others)
 
-    # What contradicts stops its shard, with both definitions; the others go on.
-    shards.execute(
-        "ALTER TABLE {0} ADD COLUMN note DATE",
-        "INSERT INTO {0} VALUES (88,'stops',1,NULL)",
-        "UPDATE {1} SET name = 'goes on' WHERE id = 1",
-    )
-    stopped = shards.run().stopped
-    (reason,) = stopped.values()
-    assert list(stopped) == [TableName(*names[0].split("."))]
-    assert "note DATE" in reason
-    assert "note STRING" in reason
-    assert shards.merged.read(shop.spark).where("name = 'goes on'").count() == 1
-    assert shards.merged.read(shop.spark).where("name = 'stops'").count() == 0
-    shards.execute("ALTER TABLE {0} DROP COLUMN note")
-    assert shards.run().stopped == {}
+    require_contradictions_stop(shards)
     shards.require_same("id", "name", "total", "note", without=others)
 
     # A column renamed in one, then gone from all that had it.
