@@ -56,7 +56,7 @@ from spark_jobs.source import Source
 from spark_jobs.source.chunks import Key, KeyRange, key_of, ranges
 from spark_jobs.source.selected import Selecting, as_selected
 from spark_jobs.source.server import Server
-from spark_jobs.sql import literal, server_text
+from spark_jobs.sql import is_table, literal
 from spark_jobs.staging import LOADED, READ, READING, Progress
 from spark_jobs.survey import look
 
@@ -347,7 +347,8 @@ class _Work:
         else:
             with self.server.connect() as connection:
                 read_from = self.anchor.place(self.server.end(connection))
-                asked = f"SELECT TABLE_ROWS found FROM information_schema.TABLES WHERE {_is_table(one.name)}"
+                where = is_table(one.name.schema, one.name.table)
+                asked = f"SELECT TABLE_ROWS found FROM information_schema.TABLES WHERE {where}"
                 estimate = next((row["found"] for row in self.server.ask(connection, asked)), None)
             begun = Progress(READING, one.since, read_from, one.definition, self.chunk_rows, estimate)
             session, properties = session_over(self.spark, 0), silver.properties(one.table)
@@ -576,10 +577,6 @@ def columns_of(definition: TableDefinition) -> dict[str, str]:
 
 def _ddl(definition: TableDefinition) -> str:
     return sql.columns(columns_of(definition))
-
-
-def _is_table(name: TableName) -> str:
-    return f"TABLE_SCHEMA = {server_text(name.schema)} AND TABLE_NAME = {server_text(name.table)}"
 
 
 def _checkpoint(table: Table) -> Checkpoint:

@@ -51,3 +51,14 @@ def with_rows(before: str, after: str) -> str:
 def server_text(text: str) -> str:
     """A text as a literal of MySQL and MariaDB in UTF-8, whatever the session's character set and ``sql_mode`` are."""
     return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
+
+
+def is_table(schema: str, table: str) -> str:
+    """A condition on information_schema of MySQL and MariaDB: rows of exactly this table.
+
+    By bytes, since servers compare names there by a collation to which `ta` and `tä` may be one; by that too, as
+    servers open by it no more tables than they must.
+    """
+    named = f"TABLE_SCHEMA = {server_text(schema)} AND TABLE_NAME = {server_text(table)}"
+    exact = ((column, text.encode().hex()) for column, text in (("TABLE_SCHEMA", schema), ("TABLE_NAME", table)))
+    return " AND ".join([named, *(f"CAST({column} AS BINARY) = x'{digits}'" for column, digits in exact)])

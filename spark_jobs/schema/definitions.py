@@ -371,15 +371,16 @@ def from_json(text: str) -> TableDefinition:
 
 _OF_USERS = f"CAST({{}}.TABLE_SCHEMA AS BINARY) NOT IN ({', '.join(map(literal, SYSTEM_SCHEMAS))})"
 """By bytes: where letters' case counts, a schema `Sys` is a user's."""
+_ASK_TABLES = f"""
+SELECT t.TABLE_SCHEMA `schema`, t.TABLE_NAME `table` FROM information_schema.TABLES t
+WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND {_OF_USERS.format("t")}
+"""
 _ASK_COLUMNS = f"""
 SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA_TYPE kind, c.COLUMN_TYPE declared,
        c.CHARACTER_OCTET_LENGTH octets, c.NUMERIC_PRECISION digits, c.NUMERIC_SCALE scale,
        c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, c.COLLATION_NAME collation, c.COLUMN_DEFAULT fallback,
        c.EXTRA extra
 FROM information_schema.COLUMNS c
-JOIN information_schema.TABLES t
-  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
-  AND t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE')
 WHERE {_OF_USERS.format("c")}
 ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
 """
@@ -393,40 +394,52 @@ _COLLATIONS, _FULL_COLLATIONS = (
 )
 """MariaDB from 10.10 on has collations for several character sets; COLLATIONS has only the name that they share."""
 _ASK_KEYS = f"""
-SELECT s.TABLE_SCHEMA `schema`, s.TABLE_NAME `table`, s.INDEX_NAME `index`, s.COLUMN_NAME name,
-       s.INDEX_NAME = 'PRIMARY' OR (s.SUB_PART IS NULL AND c.IS_NULLABLE = 'NO' AND c.EXTRA NOT LIKE '%VIRTUAL%') told
+SELECT s.TABLE_SCHEMA `schema`, s.TABLE_NAME `table`, s.INDEX_NAME `index`, s.COLUMN_NAME name, s.SUB_PART part
 FROM information_schema.STATISTICS s
-LEFT JOIN information_schema.COLUMNS c
-  ON c.TABLE_SCHEMA = s.TABLE_SCHEMA AND c.TABLE_NAME = s.TABLE_NAME AND c.COLUMN_NAME = s.COLUMN_NAME
 WHERE s.NON_UNIQUE = 0 AND {_OF_USERS.format("s")}
 ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
 """
-"""``told``: whether the column in the index tells rows apart; an expression in an index has no column at all."""
+"""Nothing is joined by name: MySQL 5.7 and MariaDB compare names in information_schema by a collation to which `ta` and
+`tä` are one table."""
 
 
 def _from_server(
     source: Server, connection: Any, finish: Finish = lambda column, _: column
 ) -> Iterator[TableDefinition]:
+    tables = _by_table(source.ask(connection, _ASK_TABLES))
     columns = _by_table(source.ask(connection, _ASK_COLUMNS))
     asked = _FULL_COLLATIONS if source.ask(connection, _ASK_FULL_NAMES) else _COLLATIONS
     collations = {row["name"]: row["id"] for row in source.ask(connection, asked)}
     keys = _by_table(source.ask(connection, _ASK_KEYS))
     for name, rows in columns.items():
+        if name not in tables:  # a view
+            continue
         found = tuple(finish(column_of_row(row, collations), row) for row in rows)
-        usable = _usable(keys.get(name, ()))
+        usable = _usable(keys.get(name, ()), {row["name"] for row in rows if _is_stored(row)})
         index = next(iter(usable), None) if len(usable) < 2 else _first_index(source, connection, name, usable)
         names = [row["name"] for row in rows]
         key = tuple(names.index(part) for part in usable[index]) if index else ()
         yield TableDefinition(name, found, key, index)
 
 
-def _usable(rows: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
-    """The columns of each unique index by which a table's rows can be told apart; the primary key alone, if there."""
+def _is_stored(row: Mapping[str, Any]) -> bool:
+    """Whether every row has a value of the column in its image."""
+    return row["nullable"] == "NO" and "VIRTUAL" not in (row["extra"] or "").upper()
+
+
+def _usable(rows: Iterable[dict[str, Any]], stored: Container[str]) -> dict[str, list[str]]:
+    """The columns of each unique index by which a table's rows can be told apart; the primary key alone, if there.
+
+    An expression in an index has no column, a part of a column only tells the rows of a primary key apart.
+    """
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         parts.setdefault(row["index"], []).append(row)
-    told = {index: listed for index, listed in parts.items() if all(row["told"] for row in listed)}
-    found = {index: [row["name"] for row in listed] for index, listed in told.items()}
+    found = {
+        index: [row["name"] for row in listed]
+        for index, listed in parts.items()
+        if index == PRIMARY or all(row["part"] is None and row["name"] in stored for row in listed)
+    }
     return {PRIMARY: found[PRIMARY]} if PRIMARY in found else found
 
 

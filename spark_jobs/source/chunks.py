@@ -25,7 +25,7 @@ from pymysql.cursors import Cursor
 
 from spark_jobs.disclosure import foreign
 from spark_jobs.errors import SourceError
-from spark_jobs.sql import identifier
+from spark_jobs.sql import identifier, is_table
 
 Boundary = tuple[str, ...]
 """One text for each column of the key."""
@@ -119,11 +119,11 @@ def key_of(connection: Connection, schema: str, name: str, columns: tuple[str, .
 
     Raises SourceError where the server has no such table, column or key.
     """
-    rows = _ask(connection, _ASK_COLUMNS, [schema, name])
+    rows = _ask(connection, _ASK_COLUMNS.format(is_table(schema, name)), [])
     known = {column: KeyColumn(column, kind.lower(), charset) for column, kind, charset in rows}
     if not known:
         raise SourceError(f"the server has no table {schema}.{name}, or the user may not see it")
-    wanted = columns or tuple(column for (column,) in _ask(connection, _ASK_KEY, [schema, name]))
+    wanted = columns or tuple(column for (column,) in _ask(connection, _ASK_KEY.format(is_table(schema, name)), []))
     if not wanted:
         raise SourceError(f"{schema}.{name} has no primary key to walk along")
     missing = [column for column in wanted if column not in known]
@@ -138,12 +138,10 @@ def in_text(statement: str) -> str:
 
 
 _ASK_COLUMNS = """
-SELECT COLUMN_NAME, DATA_TYPE, CHARACTER_SET_NAME FROM information_schema.COLUMNS
-WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION
+SELECT COLUMN_NAME, DATA_TYPE, CHARACTER_SET_NAME FROM information_schema.COLUMNS WHERE {} ORDER BY ORDINAL_POSITION
 """
 _ASK_KEY = """
-SELECT COLUMN_NAME FROM information_schema.STATISTICS
-WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX
+SELECT COLUMN_NAME FROM information_schema.STATISTICS WHERE {} AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX
 """
 
 

@@ -22,7 +22,7 @@ from spark_jobs.position import Position
 from spark_jobs.source.chunks import Boundary, Key, KeyRange, in_text, key_of, ranges
 from spark_jobs.source.connection import refusal
 from spark_jobs.source.server import Server
-from spark_jobs.sql import identifier
+from spark_jobs.sql import identifier, is_table
 from spark_jobs.verify.layout import Layout
 from spark_jobs.verify.sides import DIGESTS, Buckets, Values
 
@@ -42,11 +42,11 @@ _AT_ONCE = 200
 
 _ASK_COLUMNS = (
     "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, DATETIME_PRECISION "
-    "FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
+    "FROM information_schema.COLUMNS WHERE {} ORDER BY ORDINAL_POSITION"
 )
 _COLUMN = ("name", "kind", "declared", "charset", "fraction")
 _ASK_TABLES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"
-_ASK_SIZE = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_ASK_SIZE = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE {}"
 
 
 class Session:
@@ -88,7 +88,8 @@ class Session:
 
     def columns(self, schema: str, table: str) -> list[dict[str, Any]]:
         """As ``layout`` wants them; none where there is no such table."""
-        return [dict(zip(_COLUMN, row, strict=True)) for row in self.rows(_ASK_COLUMNS, (schema, table))]
+        rows = self.rows(_ASK_COLUMNS.format(is_table(schema, table)))
+        return [dict(zip(_COLUMN, row, strict=True)) for row in rows]
 
     def key(self, layout: Layout) -> Key:
         """A table's key as the server compares it."""
@@ -100,7 +101,7 @@ class Session:
 
     def estimate(self, schema: str, table: str) -> int:
         """About how many rows a table has, as the server's statistics say."""
-        found = self.rows(_ASK_SIZE, (schema, table))
+        found = self.rows(_ASK_SIZE.format(is_table(schema, table)))
         return int(found[0][0] or 0) if found else 0
 
     def count(self, schema: str, table: str) -> int:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.session import own_session
-from spark_jobs.sql import columns, delta, encoded, identifier, literal, server_text, with_rows
+from spark_jobs.sql import columns, delta, encoded, identifier, is_table, literal, server_text, with_rows
 from tests.fix_mysql import Database
 from tests.hostile import TEXTS, VALUES
 
@@ -178,3 +178,10 @@ def test_a_column_is_asked_for_by_its_quoted_name() -> None:
                     wrong.append(name)
     own = {"spark_jobs/clock.py", "spark_jobs/undecided.py", "spark_jobs/xa.py"}  # of bronze and tables beside it
     assert set(wrong) == own
+
+
+def test_a_table_of_information_schema_is_named_by_bytes() -> None:
+    assert is_table("shop", "tä") == (
+        "TABLE_SCHEMA = _utf8mb4 x'73686f70' AND TABLE_NAME = _utf8mb4 x'74c3a4' "
+        "AND CAST(TABLE_SCHEMA AS BINARY) = x'73686f70' AND CAST(TABLE_NAME AS BINARY) = x'74c3a4'"
+    )

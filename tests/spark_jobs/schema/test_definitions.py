@@ -24,7 +24,11 @@ from spark_jobs.schema.definitions import (
     numbered,
     to_json,
 )
+from spark_jobs.source.chunks import key_of
 from spark_jobs.source.server import Server
+from spark_jobs.verify.server_rows import Session
+from tests.fix_mysql import database_of
+from tests.fix_servers import Servers
 
 TYPES = [
     *(f"{kind}{sign}" for kind in ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT") for sign in ("", " UNSIGNED")),
@@ -214,6 +218,52 @@ def test_views_and_system_schemas_are_no_tables(server: MySQLServer, cursor: Cur
     source = source_of(server)
     with source.connect() as connection:
         assert {str(one.name) for one in definitions._from_server(source, connection)} == {"d.t"}
+
+
+ALIKE = {
+    "ta": (["id", "a", "é"], ("id",)),
+    "tä": (["e", "id", "strasse", "Ä"], ("strasse", "e")),
+    "TA": (["straße"], ("straße",)),
+    "strasse": (["n"], ("n",)),
+    "straße": (["m", "É", "n"], ()),
+    "TÄ": (["id", "A"], ("A",)),
+}
+"""Tables whose names, and whose columns, are equal to the collation of information_schema: their columns and key."""
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("name", ["mysql-5.7", "mysql-8.0", "mariadb-11.4"])
+def test_tables_whose_names_a_collation_folds_are_told_apart(servers: Servers, name: str) -> None:
+    with database_of(servers.get(name)) as database, database.server.connect(charset="utf8mb4") as connection:
+        other = database.name.upper()
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {other}")
+            cursor.execute(f"CREATE TABLE {other}.ta (other INT)")
+            connection.select_db(database.name)
+            for table, (columns, key) in ALIKE.items():
+                listed = ", ".join(f"`{one}` INT{' NOT NULL' * (one in key)}" for one in columns)
+                keyed = f", UNIQUE ({', '.join(f'`{one}`' for one in key)})" if key else ", UNIQUE (`É`)"
+                cursor.execute(f"CREATE TABLE `{table}` ({listed}{keyed})")
+        source = source_of(database.server)
+        try:
+            with source.connect() as asking:
+                variables = source.variables(asking)
+                known = ask(source, asking, variables, on_server_default)
+                walked = {one: key_of(asking, database.name, one, key) for one, (_, key) in ALIKE.items() if key}
+            with Session(source) as session:
+                shown = {one: [row["name"] for row in session.columns(database.name, one)] for one in ALIKE}
+        finally:
+            database.execute(f"DROP DATABASE {other}")
+        own = [one for one in known if one.name.schema == database.name]
+        names = {one.name.table: one.column_names() for one in own}
+        keys = {one.name.table: tuple(names[one.name.table][at] for at in one.key or ()) for one in own}
+        assert len(own) == len(ALIKE)
+        assert {one: (names[one], keys[one]) for one in names} == ALIKE
+        assert [one.column_names() for one in known if one.name.schema == other] == [["other"]]
+        assert {one: tuple(part.name for part in key.columns) for one, key in walked.items()} == {
+            one: key for one, (_, key) in ALIKE.items() if key
+        }
+        assert shown == {one: columns for one, (columns, _) in ALIKE.items()}
 
 
 def told(server: MySQLServer) -> dict[str, TableDefinition]:
