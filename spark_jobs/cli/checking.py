@@ -4,7 +4,6 @@ Put here: their options, and how findings are said. Not here: what is checked (s
 and how (spark_jobs/verify).
 """
 
-import json
 import shutil
 import sys
 import textwrap
@@ -14,7 +13,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, each_source, echo, source_option, tables_option
+from spark_jobs.cli.group import (
+    ERRORS,
+    chosen,
+    cli,
+    config_option,
+    each_source,
+    echo,
+    echo_json,
+    source_option,
+    tables_option,
+)
 from spark_jobs.cli.output import print_grid
 from spark_jobs.config import Pipeline, load
 from spark_jobs.disclosure import printable
@@ -50,7 +59,7 @@ def check(path: Path, *, connect: bool, as_json: bool) -> None:
     if as_json:
         results = [{"about": section.about} | one.to_json() for section in sections for one in section.checks]
         said = {"problems": counts["problem"], "warnings": counts["warning"], "checks": results}
-        click.echo(json.dumps(said, indent=2, ensure_ascii=False))
+        echo_json(said, indent=2)
     elif not counts["problem"]:
         echo(f"{path}: no problems found" + (f", {_count(counts, 'warning')}" if counts["warning"] else ""))
     if counts["problem"]:
@@ -143,7 +152,7 @@ def verify(path: Path, source: str | None, tables: tuple[str, ...], *, values: b
         for verdict in verify_source(spark, pipeline, name, wanted):
             verdicts.append(verdict)
             if as_json:
-                click.echo(json.dumps(verdict.to_json(), ensure_ascii=False))
+                echo_json(verdict.to_json())
         seen.extend(verdicts)
         wrong.extend(verdict for verdict in verdicts if not verdict.is_right)
         if not as_json:

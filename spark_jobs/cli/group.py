@@ -4,9 +4,9 @@ Put here: what several verbs stand on, when the Spark session begins and ends, a
 the others. Not here: a verb, or what it prints (output.py).
 """
 
+import json
 import logging
 import os
-import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,6 +17,7 @@ import click
 from rich.console import Console
 from rich.logging import RichHandler
 
+from spark_jobs.cli.streams import discard, has_left, writing
 from spark_jobs.config import Pipeline, load
 from spark_jobs.disclosure import printable
 from spark_jobs.engine_errors import translated
@@ -39,6 +40,20 @@ class Terminal(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **options)
 
+    def _write_buffer(self) -> None:
+        with writing(self.file):
+            super()._write_buffer()
+
+
+class _Lines(logging.StreamHandler[Any]):
+    """A line a message, to standard error."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that logging gives it
+        if isinstance(sys.exception(), OSError):
+            discard(self.stream)
+        else:
+            super().handleError(record)
+
 
 class _Printable(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
@@ -51,7 +66,14 @@ ERRORS = Terminal(stderr=True)
 def echo(text: object, *, err: bool = False, colour: str | None = None) -> None:
     """A line for people: of a verb's results, or on standard error."""
     shown = printable(str(text))
-    click.echo(click.style(shown, fg=colour) if colour else shown, err=err)
+    with writing(sys.stderr if err else sys.stdout):
+        click.echo(click.style(shown, fg=colour) if colour else shown, err=err)
+
+
+def echo_json(value: Any, *, indent: int | None = None, ensure_ascii: bool = False) -> None:
+    """A verb's result as JSON, on a line of its own where it is not indented."""
+    with writing(sys.stdout):
+        click.echo(json.dumps(value, indent=indent, ensure_ascii=ensure_ascii))
 
 
 config_option = click.option(
@@ -73,21 +95,25 @@ def tables_option(only: str = "Only this table") -> Callable[[Verb], Verb]:
 
 
 class _Verbs(click.Group):
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with _reader_may_leave():
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _reader_may_leave():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            if not _nobody_reads(sys.stdout.fileno()):  # click would end without a word
-                raise StratalogError(f"a connection was closed by its other side: {error}; run it again") from error
-            # The reader of our output has had enough, which click would call a failure.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(0)
 
 
-def _nobody_reads(pipe: int) -> bool:
-    asked = select.poll()
-    asked.register(pipe, 0)
-    return any(event & select.POLLERR for _, event in asked.poll(0))
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Ends a stream of text, or a page of help, with its reader: done, exit status 0."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if not has_left(sys.stdout):  # click would end without a word
+            raise StratalogError(f"a connection was closed by its other side: {error}; run it again") from error
+        discard(sys.stdout)
+        raise click.exceptions.Exit(0) from None
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -96,7 +122,7 @@ def _nobody_reads(pipe: int) -> bool:
 def cli(*, verbose: bool) -> None:
     """Binary logs of MySQL and MariaDB into Delta tables: bronze, silver, downstream."""
     rich = RichHandler(console=ERRORS, show_path=False, markup=False, highlighter=None)
-    plain = logging.StreamHandler()  # a file or a pipe gets a line a message, however long
+    plain = _Lines()  # a file or a pipe gets a line a message, however long
     handler, text = (rich, "%(message)s") if ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")
     handler.setFormatter(_Printable(text, "%H:%M:%S"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

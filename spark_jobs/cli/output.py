@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table as Grid
 
 from spark_jobs.cli.group import ERRORS, Terminal, echo
+from spark_jobs.cli.streams import streaming
 from spark_jobs.disclosure import cell
 
 if TYPE_CHECKING:
@@ -85,8 +86,10 @@ def or_unknown(value: float | None) -> str:
 
 
 def print_pieces(pieces: Iterable[str]) -> None:
-    """Text to standard output, many pieces at a time; what came before a failure is out before its message."""
-    out = sys.stdout.buffer
+    """Text to standard output, many pieces at a time; what came before a failure is out before its message.
+
+    Raises BrokenPipeError where the reader has left, and StratalogError where the output cannot be written otherwise.
+    """
     waiting: list[bytes] = []
     size = 0
     try:
@@ -94,8 +97,13 @@ def print_pieces(pieces: Iterable[str]) -> None:
             waiting.append(piece.encode(errors="backslashreplace"))  # a file may be called by what is no UTF-8
             size += len(waiting[-1])
             if size > _CHUNK >> 4:
-                out.write(b"".join(waiting))
+                _write(waiting)
                 waiting, size = [], 0
     finally:
-        out.write(b"".join(waiting))
-        out.flush()
+        _write(waiting)
+
+
+def _write(pieces: list[bytes]) -> None:
+    with streaming(sys.stdout):
+        sys.stdout.buffer.write(b"".join(pieces))
+        sys.stdout.buffer.flush()

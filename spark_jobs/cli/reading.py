@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, echo, spark_of, tables_option
+from spark_jobs.cli.group import ERRORS, chosen, cli, config_option, echo, echo_json, spark_of, tables_option
 from spark_jobs.cli.output import _CHUNK, print_grid, print_pieces
 from spark_jobs.config import Pipeline, load
 from spark_jobs.disclosure import cell
@@ -94,7 +94,7 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
     for file in files:
         found = summarize(chunks_of(file), _name(file))
         if as_json:
-            click.echo(json.dumps({"file": _name(file)} | asdict(found), ensure_ascii=False))
+            echo_json({"file": _name(file)} | asdict(found))
         else:
             rows = [[one.type, one.treatment, str(one.events), str(one.bytes)] for one in found.types]
             print_grid([_name(file), "treatment", "events", "bytes"], [
@@ -241,7 +241,7 @@ def schema(
         raise ConfigError(f"--table: the schema history of {names[0]} has no table like {', '.join(tables)}")
     if as_json:
         for line in shown.as_json(history=history):
-            click.echo(json.dumps(line, ensure_ascii=False))
+            echo_json(line)
     elif history:
         for one in shown.histories():
             print_grid([one.title, "told by", "committed", "what it changed"], one.rows)

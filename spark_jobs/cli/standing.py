@@ -4,7 +4,6 @@ Put here: a source's state in a reader's words. Not here: what is asked and meas
 page (spark_jobs/report.py).
 """
 
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -14,7 +13,7 @@ import click
 from rich.filesize import decimal
 from rich.text import Text
 
-from spark_jobs.cli.group import Terminal, chosen, cli, config_option, echo, source_option
+from spark_jobs.cli.group import Terminal, chosen, cli, config_option, echo, echo_json, source_option
 from spark_jobs.cli.output import _WIDE, print_grid
 from spark_jobs.config import load
 from spark_jobs.errors import ConfigError, under
@@ -51,7 +50,7 @@ def status(path: Path, source: str | None, *, everything: bool, as_json: bool) -
         sources = {
             one.source: one.to_json() | {"alarms": [alarm.to_json() for alarm in raised[one.source]]} for one in found
         }
-        click.echo(json.dumps({"sources": sources}, indent=2))
+        echo_json({"sources": sources}, indent=2, ensure_ascii=True)
     else:
         for one in found:
             say_status(one, everything=everything)
