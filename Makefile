@@ -134,7 +134,7 @@ java:
 	  echo "Java 17 or newer is needed, and $$java is $${version:-of an unknown version}: install a JDK 17, and put it on the PATH or name it by JAVA_HOME." >&2; exit 1; }
 
 delta classes mysql servers: $(RUN)
-	@$(PY) -m spark_jobs.provision $@
+	@$(PY) -m spark_jobs.runtime.provision $@
 
 $(VENV):
 	@set -e; for python in python3.11 python3.12 python3.13 python3; do \

@@ -1,7 +1,7 @@
 """Doing a range of the log again, from the UI: chosen files of a source as an asset, or places as steps of a job.
 
 Put here: the files that are partitions and when they are registered, both steps, and what they say. Not here: what is
-done (spark_jobs/backfill.py), or the job that the steps stand in (dagster_project/jobs.py).
+done (spark_jobs/pipeline/backfill.py), or the job that the steps stand in (dagster_project/jobs.py).
 
 The live assets have no partitions. Those of ``backfill/<source>`` are the binlog files that bronze holds, and before
 them those of the source's archive that follow each other up to there; one counts as made since it was done again.
@@ -20,18 +20,18 @@ import dagster as dg
 from assets import checkpoint
 from assets.checkpoint import Metadata
 from assets.downstream import merged_tables
-from assets.lineage import Lineage, silver_key
+from assets.keys import Lineage, silver_key
 from assets.particulars import particulars_of
 from assets.steps import FROM_TAG, RETRY, SOURCE_TAG, TO_TAG, Done, Sessions, failing
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, SourceError
-from spark_jobs.position import FIRST_EVENT, Position, Range
+from spark_jobs.log.position import FIRST_EVENT, Position, Range
 
 if TYPE_CHECKING:  # these import pyspark
-    from spark_jobs.backfill import Redone, Request
-    from spark_jobs.earlier import Fetched
-    from spark_jobs.log_files import BinlogFile
-    from spark_jobs.pipeline import Outcome
+    from spark_jobs.bronze.files import BinlogFile
+    from spark_jobs.pipeline.backfill import Redone, Request
+    from spark_jobs.pipeline.restore import Fetched
+    from spark_jobs.pipeline.run import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +87,8 @@ def register_files(instance: dg.DagsterInstance, pipeline: Pipeline, source: str
     New ones at the end are added; where older ones came or some went, all are registered again, because the order of
     partitions is that of their registration. Reads of bronze no more than what lies outside the known files.
     """
-    from spark_jobs.log_files import held_files
-    from spark_jobs.pipeline import lake_of
+    from spark_jobs.bronze.files import held_files
+    from spark_jobs.pipeline.run import lake_of
 
     table = lake_of(pipeline).bronze(source)
     head = table.head()
@@ -113,7 +113,7 @@ def _archived(
     pipeline: Pipeline, source: str, oldest: "BinlogFile", known: "Sequence[BinlogFile]" = ()
 ) -> "list[BinlogFile]":
     """The files that the archive has of the log before bronze; those known where it cannot be listed just now."""
-    from spark_jobs.log_files import archived_before
+    from spark_jobs.bronze.files import archived_before
     from spark_jobs.source.files import Files
 
     folder = pipeline.sources[source].archive
@@ -142,21 +142,21 @@ def register_again(instance: dg.DagsterInstance, source: str, held: "Sequence[Bi
 
 def _reaches(known: "list[BinlogFile]", at: Any) -> bool:
     """Whether the known files are those from bronze's oldest to the one that it ends in."""
-    from spark_jobs.log_files import BinlogFile
+    from spark_jobs.bronze.files import BinlogFile
 
     return (known[0], known[-1]) == (_oldest(at), BinlogFile.of(at.position))
 
 
 def _oldest(at: Any) -> "BinlogFile":
-    from spark_jobs import bronze
-    from spark_jobs.log_files import BinlogFile
+    from spark_jobs.bronze import table as bronze
+    from spark_jobs.bronze.files import BinlogFile
 
     return BinlogFile.of(bronze.oldest(at))
 
 
 def _parsed(keys: Sequence[str]) -> "list[BinlogFile]":
     """Raises ConfigError for a partition that is no file."""
-    from spark_jobs.log_files import BinlogFile
+    from spark_jobs.bronze.files import BinlogFile
 
     return [BinlogFile.parse(key) for key in keys]
 
@@ -198,7 +198,7 @@ def backfill_asset(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.Assets
     def backfill(
         context: dg.AssetExecutionContext, spark: dg.ResourceParam[Sessions]
     ) -> Iterator[dg.MaterializeResult[None]]:
-        from spark_jobs.backfill import Request
+        from spark_jobs.pipeline.backfill import Request
 
         with failing():
             files, wanted = _chosen(context, pipeline, source)
@@ -216,9 +216,9 @@ def _chosen(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) 
     Raises LakeError for an empty bronze, ConfigError for files that are not there, or with others between them; then
     they are registered anew, since nothing but an old list makes a hole.
     """
-    from spark_jobs.bronze import Held
-    from spark_jobs.log_files import end_of, held_files, range_of, require_whole
-    from spark_jobs.pipeline import lake_of
+    from spark_jobs.bronze.files import end_of, held_files, range_of, require_whole
+    from spark_jobs.bronze.table import Held
+    from spark_jobs.pipeline.run import lake_of
 
     held = Held.of(lake_of(pipeline), source)
     oldest = _oldest(held.checkpoint)
@@ -311,14 +311,14 @@ def range_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
 
 
 def _request(config: Mapping[str, Any], only: str = "") -> "Request":
-    from spark_jobs.backfill import Request
+    from spark_jobs.pipeline.backfill import Request
 
     return Request(config.get("source", only), config["from"].strip(), config["to"].strip(), **_choice(config))
 
 
 def _choice(config: Mapping[str, Any]) -> dict[str, Any]:
     """What both forms have in common; a run's configuration leaves out what it takes as it is."""
-    from spark_jobs.backfill import LAYERS
+    from spark_jobs.pipeline.backfill import LAYERS
 
     archive = config.get("archive", "").strip()
     return {
@@ -340,7 +340,7 @@ class _Backfill:
 
     def run(self, spark: Sessions) -> "_Backfill":
         """Logs every table as it is done, then publishes the materializations of those that changed."""
-        from spark_jobs.backfill import backfill_source
+        from spark_jobs.pipeline.backfill import backfill_source
 
         request = self._request
         tags = {SOURCE_TAG: request.source, FROM_TAG: str(self._wanted.start), TO_TAG: str(self._wanted.stop)}
@@ -410,7 +410,7 @@ class _Backfill:
 
     def _publish(self, outcome: "Outcome") -> None:
         """The materializations of tables whose rows changed; their positions are what they were."""
-        from spark_jobs.pipeline import lake_of
+        from spark_jobs.pipeline.run import lake_of
 
         lake, source = lake_of(self._pipeline), self._request.source
         particulars = particulars_of(self._pipeline, source)

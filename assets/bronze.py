@@ -1,6 +1,6 @@
 """Bronze: the log of one source, byte for byte. One asset a source.
 
-Put here: the step that extracts. Not here: how a log is read (spark_jobs/extract.py).
+Put here: the step that extracts. Not here: how a log is read (spark_jobs/bronze/extract.py).
 """
 
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.backfill import register_files
-from assets.lineage import Lineage
+from assets.keys import Lineage
 from assets.steps import (
     FROM_TAG,
     HANDED_ON,
@@ -26,13 +26,13 @@ from assets.steps import (
     materialized,
     mended,
 )
-from spark_jobs.backlog import backlog, settled
-from spark_jobs.config import Pipeline
-from spark_jobs.failures import noted
-from spark_jobs.position import Range
+from spark_jobs.config.model import Pipeline
+from spark_jobs.log.position import Range
+from spark_jobs.operations.backlog import backlog, settled
+from spark_jobs.operations.failures import noted
 
 if TYPE_CHECKING:  # imports pyspark
-    from spark_jobs.lake import Head
+    from spark_jobs.lake.table import Head
 
 BRONZE = "bronze"
 LOG = "log"
@@ -77,7 +77,7 @@ def extract_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
 
 def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Lineage, spark: Sessions | None) -> Events:
     """Extracts where there is a session to do it with; otherwise Dagster's copy is all that may need mending."""
-    from spark_jobs.pipeline import extract_source, lake_of
+    from spark_jobs.pipeline.run import extract_source, lake_of
 
     key, table = lineage.bronze, lake_of(pipeline).bronze(lineage.source)
     with failing(), noted(pipeline.path, lineage.source, is_last=False):
@@ -115,6 +115,6 @@ def _version(head: "Head | None") -> str | None:
 
     Were it the position, every table that a run has nothing new for would stand as unsynced in the UI until it has.
     """
-    from spark_jobs import bronze
+    from spark_jobs.bronze import table as bronze
 
     return str(bronze.begin(head.checkpoint)) if head and head.checkpoint else None

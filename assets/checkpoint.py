@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.lineage import silver_key
+from assets.keys import silver_key
 from spark_jobs.errors import ConfigError
-from spark_jobs.kept import from_notes, names_of
-from spark_jobs.position import Position, Range
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.retired_columns import from_notes, names_of
 
 if TYPE_CHECKING:  # these import pyspark
-    from spark_jobs.backlog import Backlog
-    from spark_jobs.compact import Compacted
-    from spark_jobs.extract import Extracted
-    from spark_jobs.lake import Head, Table
-    from spark_jobs.margin import Margin
-    from spark_jobs.merge import Merged
-    from spark_jobs.schema_audit import SchemaAudit
-    from spark_jobs.stretches import Stretch
+    from spark_jobs.bronze.extract import Extracted
+    from spark_jobs.bronze.log_index import Stretch
+    from spark_jobs.checks.schema_drift import SchemaAudit
+    from spark_jobs.downstream.merge import Merged
+    from spark_jobs.lake.table import Head, Table
+    from spark_jobs.operations.backlog import Backlog
+    from spark_jobs.silver.compact import Compacted
+    from spark_jobs.source.retention_margin import Margin
 
 START = "binlog/start"
 END = "binlog/end"

@@ -1,6 +1,6 @@
 """Downstream: the source's tables, merged. One asset a table that rows are routed to, one step a source.
 
-Put here: the step that merges. Not here: how a table is merged (spark_jobs/merge.py).
+Put here: the step that merges. Not here: how a table is merged (spark_jobs/downstream/merge.py).
 """
 
 from functools import partial
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets import checkpoint
-from assets.lineage import Lineage, Name, downstream_key
+from assets.keys import Lineage, Name, downstream_key
 from assets.particulars import particulars_of
 from assets.silver import stopped
 from assets.steps import (
@@ -25,16 +25,16 @@ from assets.steps import (
     hand_on,
     table_outputs,
 )
-from spark_jobs.config import Pipeline
-from spark_jobs.failures import noted
+from spark_jobs.config.model import Pipeline
+from spark_jobs.operations.failures import noted
 
 if TYPE_CHECKING:  # these import pyspark
     from datetime import datetime
 
-    from spark_jobs.lake import Head
-    from spark_jobs.merge import Merged
-    from spark_jobs.pipeline import Outcome
-    from spark_jobs.routes import Destination
+    from spark_jobs.config.routes import Destination
+    from spark_jobs.downstream.merge import Merged
+    from spark_jobs.lake.table import Head
+    from spark_jobs.pipeline.run import Outcome
 
 MERGED = "merged"
 """Output: the Outcome of compaction and merges, None where there was nothing to do."""
@@ -54,8 +54,8 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
     def merge(
         context: dg.OpExecutionContext, idle: bool | None, compacted: Any, spark: dg.ResourceParam[Sessions]
     ) -> Events:
-        from spark_jobs.parts import SourceTable
-        from spark_jobs.pipeline import lake_of, merge_source
+        from spark_jobs.downstream.multi_source import SourceTable
+        from spark_jobs.pipeline.run import lake_of, merge_source
 
         lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.downstream)
         with failing(), noted(pipeline.path, source, is_last=False):
@@ -94,8 +94,8 @@ def merged_tables(
 
     A table of several stands with the first source that has a part in it: its position is that one's.
     """
-    from spark_jobs.parts import SourceTable
-    from spark_jobs.pipeline import lake_of
+    from spark_jobs.downstream.multi_source import SourceTable
+    from spark_jobs.pipeline.run import lake_of
 
     found: dict[dg.AssetKey, Done] = {}
     lake, particulars = lake_of(pipeline), particulars_of(pipeline, source)
@@ -122,14 +122,14 @@ def merged_tables(
 
 
 def _destination(pipeline: Pipeline, source: str, merged: "Merged") -> "Destination":
-    from spark_jobs.lake import downstream_name
+    from spark_jobs.lake.table import downstream_name
 
     into, name = downstream_name(merged.target), merged.name
     return next(one for one in pipeline.routing.of(source, name.schema, name.table) if one.name == into)
 
 
 def _first_source(pipeline: Pipeline, head: "Head") -> str:
-    from spark_jobs.parts import parts_of
+    from spark_jobs.downstream.multi_source import parts_of
 
     there = {part.owner[0] for part in parts_of(head.checkpoint)}
     return next((source for source in pipeline.sources if source in there), "")
@@ -137,8 +137,8 @@ def _first_source(pipeline: Pipeline, head: "Head") -> str:
 
 def _settled(pipeline: Pipeline, into: "Destination", source: str, outcome: "Outcome") -> "datetime | None":
     """Up to when a table has all that its sources wrote, where these have keys in common; None for another one."""
-    from spark_jobs.pipeline import lake_of
-    from spark_jobs.watermark import watermark
+    from spark_jobs.downstream.watermark import watermark
+    from spark_jobs.pipeline.run import lake_of
 
     return watermark(pipeline, lake_of(pipeline), into.name, {source: outcome.entries}) if into.is_shared else None
 
@@ -148,15 +148,15 @@ def _watermarks(pipeline: Pipeline, into: Name, head: "Head", outcome: "Outcome"
 
     What is published says so of tables without news, and the parts of those that were merged since.
     """
-    from spark_jobs import published
-    from spark_jobs.parts import parts_of
-    from spark_jobs.pipeline import lake_of
-    from spark_jobs.position import Position
+    from spark_jobs.downstream import publication
+    from spark_jobs.downstream.multi_source import parts_of
+    from spark_jobs.log.position import Position
+    from spark_jobs.pipeline.run import lake_of
 
     parts = {part.owner: part.position for part in parts_of(head.checkpoint)}
     own, lake, found = {entry.source for entry in outcome.entries}, lake_of(pipeline), {}
     for source in pipeline.sources:
-        entries = outcome.entries if source in own else published.read(lake, source)
+        entries = outcome.entries if source in own else publication.read(lake, source)
         there = [one for one in entries if into in {to.name for to in pipeline.routing.of(source, *one.name)}]
         merged = [(one.name, Position.parse(at)) for one in there if (at := one.reached(into))]
         reached = [max(at, parts.get((source, *name), at)) for name, at in merged]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from assets import checkpoint
 from assets.checkpoint import Metadata
-from spark_jobs.config import Pipeline
-from spark_jobs.position import Range
+from spark_jobs.config.model import Pipeline
+from spark_jobs.log.position import Range
 
 if TYPE_CHECKING:  # imports pyspark
     from spark_jobs.binlog import TableName
@@ -24,13 +24,14 @@ Particulars = Callable[["TableName", Range], Metadata]
 
 def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     """Of a source's tables as the lake is now. Bronze is read once a range, without a JVM."""
-    from spark_jobs import bronze, skips
-    from spark_jobs.log_gaps import cascades
-    from spark_jobs.pipeline import lake_of
+    from spark_jobs.bronze import table as bronze
+    from spark_jobs.pipeline.log_gaps import cascades
+    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.silver import quarantine
 
     lake = lake_of(pipeline)
     held = bronze.Held.any(lake, source)
-    passed_over = Counter(one.name for one in skips.read(lake, source))
+    passed_over = Counter(one.name for one in quarantine.read(lake, source))
 
     @cache
     def last_gtid(done: Range) -> str | None:

@@ -1,7 +1,7 @@
 """Published: which version of which table holds which position. One asset a source, at the end of its chain.
 
 Put here: the step that publishes a run's outcome, and fails it where tables have stopped. Not here: how the published
-table is written (spark_jobs/published.py).
+table is written (spark_jobs/downstream/publication.py).
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.checkpoint import Metadata
-from assets.lineage import Lineage
+from assets.keys import Lineage
 from assets.report import refresh
 from assets.steps import RETRY, Done, Events, Sessions, compared, failing, materialized
-from spark_jobs.backlog import published_position
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import under
-from spark_jobs.failures import noted
-from spark_jobs.position import Position
+from spark_jobs.log.position import Position
+from spark_jobs.operations.backlog import published_position
+from spark_jobs.operations.failures import noted
 
 if TYPE_CHECKING:  # these import pyspark
-    from spark_jobs.pipeline import Outcome
-    from spark_jobs.published import Entry
-    from spark_jobs.schema_audit import SchemaAudit
+    from spark_jobs.checks.schema_drift import SchemaAudit
+    from spark_jobs.downstream.publication import Entry
+    from spark_jobs.pipeline.run import Outcome
 
 PUBLISHED = "published"
 STOPPED_TAG = "stratalog/stopped_tables"
@@ -98,31 +98,31 @@ def fail(context: dg.OpExecutionContext, stopped: "Sequence[Entry]") -> None:
 
 
 def _entries(pipeline: Pipeline, source: str) -> "list[Entry]":
-    from spark_jobs import published
-    from spark_jobs.pipeline import lake_of
+    from spark_jobs.downstream import publication
+    from spark_jobs.pipeline.run import lake_of
 
-    return published.read(lake_of(pipeline), source)
+    return publication.read(lake_of(pipeline), source)
 
 
 def _published(pipeline: Pipeline, source: str, spark: Sessions, outcome: "Outcome") -> "list[Entry]":
-    from spark_jobs.pipeline import publish
+    from spark_jobs.pipeline.run import publish
 
     publish(spark.session(), pipeline, source, outcome)
     return _entries(pipeline, source)
 
 
 def _schema(pipeline: Pipeline, source: str) -> "SchemaAudit | None":
-    from spark_jobs.schema_audit import audit_after_run
+    from spark_jobs.checks.schema_drift import audit_after_run
 
     return audit_after_run(pipeline, source)
 
 
 def _skipped(pipeline: Pipeline, source: str) -> list[str]:
     """The events that are passed over."""
-    from spark_jobs import skips
-    from spark_jobs.pipeline import lake_of
+    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.silver import quarantine
 
-    return [str(one) for one in skips.read(lake_of(pipeline), source)]
+    return [str(one) for one in quarantine.read(lake_of(pipeline), source)]
 
 
 def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | None", skipped: list[str]) -> Metadata:

@@ -1,6 +1,6 @@
 """The HTML page of a source: written anew by runs with news, and linked to from Dagster.
 
-Put here: when it is written, and the link. Not here: what is on it (spark_jobs/report.py).
+Put here: when it is written, and the link. Not here: what is on it (spark_jobs/operations/report.py).
 
 Dagster's pages open links to the web alone, not to files: without ``reports.url`` the link is a path, to be copied.
 """
@@ -10,7 +10,7 @@ import time
 import dagster as dg
 
 from assets.checkpoint import Metadata
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
 
 REPORT = "source/report"
@@ -28,8 +28,8 @@ def link(pipeline: Pipeline, source: str) -> Metadata:
 
 def refresh(context: dg.OpExecutionContext, pipeline: Pipeline, source: str) -> Metadata:
     """Writes the page anew; the link to it. Where it cannot be, the run's log says why, and the run goes on."""
-    from spark_jobs.pipeline import lake_of
-    from spark_jobs.report import write
+    from spark_jobs.operations.report import write
+    from spark_jobs.pipeline.run import lake_of
 
     if pipeline.reports.to is None:
         return {}

@@ -1,6 +1,6 @@
 """Silver: the net change of every key, a table for each of the source's. One asset a table, one step a source.
 
-Put here: the step that compacts. Not here: how a window is compacted (spark_jobs/compact.py).
+Put here: the step that compacts. Not here: how a window is compacted (spark_jobs/silver/compact.py).
 """
 
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import checkpoint
-from assets.lineage import Lineage, Name, silver_key
+from assets.keys import Lineage, Name, silver_key
 from assets.particulars import particulars_of
 from assets.steps import (
     HANDED_ON,
@@ -23,11 +23,11 @@ from assets.steps import (
     hand_on,
     table_outputs,
 )
-from spark_jobs.config import Pipeline
-from spark_jobs.failures import noted
+from spark_jobs.config.model import Pipeline
+from spark_jobs.operations.failures import noted
 
 if TYPE_CHECKING:  # imports pyspark
-    from spark_jobs.pipeline import Outcome
+    from spark_jobs.pipeline.run import Outcome
 
 COMPACTED = "compacted"
 """Output: the Outcome of compaction, None where there was nothing to do."""
@@ -45,7 +45,7 @@ def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
         pool=pool,
     )
     def compact(context: dg.OpExecutionContext, idle: bool | None, spark: dg.ResourceParam[Sessions]) -> Events:
-        from spark_jobs.pipeline import compact_source, lake_of
+        from spark_jobs.pipeline.run import compact_source, lake_of
 
         lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.silver)
         with failing(), noted(pipeline.path, source, is_last=False):
@@ -67,7 +67,7 @@ def stopped(outcome: "Outcome | None") -> dict[Name, str]:
 
 
 def _done(pipeline: Pipeline, source: str, outcome: "Outcome | None") -> dict[dg.AssetKey, Done]:
-    from spark_jobs.pipeline import lake_of
+    from spark_jobs.pipeline.run import lake_of
 
     if not (outcome and outcome.compacted):
         return {}

@@ -12,18 +12,18 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.checkpoint import Comparison, Metadata
-from assets.lineage import GOES_ON, Lineage, Name, TableAsset
-from spark_jobs.backlog import heads
-from spark_jobs.engine_errors import explained, is_of_spark
+from assets.keys import GOES_ON, Lineage, Name, TableAsset
 from spark_jobs.errors import AnotherLog, ConfigError, DecodeError, StratalogError, TableStopped
-from spark_jobs.position import Position
-from spark_jobs.remedies import advised
+from spark_jobs.log.position import Position
+from spark_jobs.operations.backlog import heads
+from spark_jobs.runtime.engine_errors import explained, is_of_spark
+from spark_jobs.text.remedies import advised
 
 if TYPE_CHECKING:  # these import pyspark
     from pyspark.sql import SparkSession
 
     from spark_jobs.binlog import TableName
-    from spark_jobs.lake import Head, Table
+    from spark_jobs.lake.table import Head, Table
 
 HANDED_ON = "handed_on"
 """Key of the IO manager that carries a step's outcome to the next one of the same run."""

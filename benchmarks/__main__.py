@@ -13,9 +13,9 @@ from pathlib import Path
 from benchmarks import catchup, decoding, folding, hot, readers, start, tables
 from benchmarks.logs import Log, write
 from benchmarks.told import say
-from spark_jobs.config import Spark
+from spark_jobs.config.model import Spark
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.session import spark_session
+from spark_jobs.runtime.spark_session import spark_session
 
 Reader = Callable[[Log], tuple[int, float]]
 PARTS = ("decode", "start", "whole", "catchup", "hot", "fold", "tables")

@@ -21,13 +21,13 @@ from pyspark.sql import SparkSession
 from benchmarks import logs
 from benchmarks.told import say
 from spark_jobs.binlog import Slicer
-from spark_jobs.config import MySQL, Spark
+from spark_jobs.bronze.extract import extract
+from spark_jobs.config.model import MySQL, Spark
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.extract import extract
-from spark_jobs.lake import Lake
-from spark_jobs.session import session_over, spark_session
-from spark_jobs.source import Log, Part
-from spark_jobs.source.dump import DumpReading
+from spark_jobs.lake.table import Lake
+from spark_jobs.runtime.spark_session import session_over, spark_session
+from spark_jobs.source.binlog_dump import DumpReading
+from spark_jobs.source.protocol import Log, Part
 from spark_jobs.source.server import Server
 from tests.servers import tool_of
 

@@ -28,7 +28,7 @@ from benchmarks.shapes import Log
 from benchmarks.told import say
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import StratalogError
-from spark_jobs.provision import Artifact, jars
+from spark_jobs.runtime.provision import Artifact, jars
 from tests.servers import build_of
 
 ROUNDS = 15

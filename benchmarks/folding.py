@@ -4,7 +4,7 @@ A run takes in a small described log, so that every table of the lake is there; 
 would have appended them, written without a log: a file and a commit each. Bronze says that all but the last tenth of
 their log is gone.
 
-Put here: the measurement. Not here: what a fold does (spark_jobs/fold.py).
+Put here: the measurement. Not here: what a fold does (spark_jobs/operations/fold_windows.py).
 """
 
 import shutil
@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from benchmarks.told import say
-from spark_jobs import published
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline, load
-from spark_jobs.fold import fold
-from spark_jobs.lake import APPLICATION, Checkpoint, Table, new_batch
-from spark_jobs.pipeline import lake_of, merge_source, publish, run_source
-from spark_jobs.position import FIRST_EVENT, Position
+from spark_jobs.config.model import Pipeline, load
+from spark_jobs.downstream import publication
+from spark_jobs.lake.table import APPLICATION, Checkpoint, Table, new_batch
+from spark_jobs.log.position import FIRST_EVENT, Position
+from spark_jobs.operations.fold_windows import fold
+from spark_jobs.pipeline.run import lake_of, merge_source, publish, run_source
 from tests.segment_spec import Commit, Insert, SegmentSpec
 from tests.segment_spec import Table as SpecTable
 from tests.segment_types import INT, VARCHAR
@@ -52,7 +52,7 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
     _forget(spark, pipeline)
     silver = lake_of(pipeline).silver(SOURCE, NAME.schema, NAME.table)
     lines = [_line("as runs left it", spark, pipeline, silver)]
-    (entry,) = published.read(lake_of(pipeline), SOURCE)
+    (entry,) = publication.read(lake_of(pipeline), SOURCE)
     say("folding")
     done, seconds = _timed(lambda: fold(spark, lake_of(pipeline), entry))
     assert done
@@ -147,11 +147,11 @@ def _forget(spark: SparkSession, pipeline: Pipeline) -> None:
     assert head.checkpoint is not None
     notes = head.checkpoint.notes | {"oldest": str(_begin(2 + WINDOWS * 9 // 10))}
     table.append(table.read(spark).where("false"), head, Checkpoint(end, new_batch(), notes=notes))
-    entries = published.read(lake, SOURCE)
+    entries = publication.read(lake, SOURCE)
     silver = lake.silver(SOURCE, NAME.schema, NAME.table).head()
     assert silver is not None
     moved = [replace(one, position=str(end), surveyed=str(end), silver_version=silver.version) for one in entries]
-    published.write(spark, lake, SOURCE, moved, end)
+    publication.write(spark, lake, SOURCE, moved, end)
 
 
 def _line(what: str, spark: SparkSession, pipeline: Pipeline, silver: Table) -> str:

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from benchmarks.logs import SCHEMA
 from benchmarks.told import say
-from spark_jobs import compact
-from spark_jobs.config import Pipeline, load
+from spark_jobs.config.model import Pipeline, load
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.pipeline import compact_source, extract_source, lake_of
+from spark_jobs.pipeline.run import compact_source, extract_source, lake_of
+from spark_jobs.silver import compact
 
 ROUNDS = 3
 _SHAPES = {"uniform": "{spread}", "one key of half of all changes": "IF(n % 2, 0, {spread})"}

@@ -15,10 +15,10 @@ import dagster as dg
 
 from assets.backfill import file_partitions, register_files
 from dagster_project.build import build_defs
-from spark_jobs import seen
-from spark_jobs.config import Pipeline, load
-from spark_jobs.pipeline import extract_source
-from spark_jobs.session import spark_session
+from spark_jobs.config import known_tables
+from spark_jobs.config.model import Pipeline, load
+from spark_jobs.pipeline.run import extract_source
+from spark_jobs.runtime.spark_session import spark_session
 from tests.browser.eyes import Eyes, browser
 from tests.dev_server import ROOT, development_server, environment
 from tests.segment_spec import Insert, SegmentSpec, Table
@@ -117,7 +117,7 @@ def written(folder: Path, tables: int, files: int) -> Pipeline:
     path = folder / "pipeline.yaml"
     path.write_text('lake: ./lake\nsources: {shop: {files: ./binlogs}}\ntables: ["shop.*"]\n')
     pipeline = load(path)
-    seen.add(pipeline.tables_file, {("shop", "shop", f"table_{number:04d}") for number in range(tables)})
+    known_tables.add(pipeline.tables_file, {("shop", "shop", f"table_{number:04d}") for number in range(tables)})
     return pipeline
 
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import dagster as dg
 
-from assets.audit import audit_checks
 from assets.backfill import backfill_asset
-from assets.lineage import lineages
-from assets.source import origin_asset, pool, source_assets
+from assets.chain import origin_asset, pool, source_assets
+from assets.checks.equals_source import verify_checks
+from assets.checks.integrity import audit_checks
+from assets.keys import lineages
 from assets.steps import HANDED_ON
-from assets.verify import verify_checks
 from dagster_project.jobs import all_sources, audit, backfill_range, load_tables, maintenance, one_source, verification
 from dagster_project.resources import GivenSparkSessions, HandedOn, SparkSessions
 from dagster_project.schedules import audit_schedule, maintenance_schedule, schedules, verify_schedule
 from dagster_project.sensors import binlog_sensor
-from spark_jobs import seen
-from spark_jobs.config import Pipeline, load
+from spark_jobs.config import known_tables
+from spark_jobs.config.model import Pipeline, load
 
 
 def build_defs(
@@ -37,7 +37,7 @@ def build_defs(
     it to the other definitions that these are merged with.
     """
     pipeline = config if isinstance(config, Pipeline) else load(config)
-    graph = lineages(pipeline, seen.read(pipeline.tables_file))
+    graph = lineages(pipeline, known_tables.read(pipeline.tables_file))
     everything, by_source = all_sources(graph), [one_source(lineage) for lineage in graph]
     upkeep = maintenance(pipeline, graph)
     loads = [load_tables(pipeline, lineage) for lineage in graph if pipeline.sources[lineage.source].mysql]

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.audit import audit_keys
 from assets.backfill import branch, check_step, range_step
-from assets.lineage import Lineage
-from assets.load import load_step
-from assets.maintenance import maintain_step
-from assets.source import pool
+from assets.chain import pool
+from assets.checks.equals_source import check_keys
+from assets.checks.integrity import audit_keys
+from assets.keys import Lineage
 from assets.steps import SOURCE_TAG
-from assets.verify import check_keys
-from spark_jobs.config import Pipeline
+from dagster_project.ops.load import load_step
+from dagster_project.ops.maintenance import maintain_step
+from spark_jobs.config.model import Pipeline
 
 if TYPE_CHECKING:  # Dagster has no public name for what define_asset_job returns
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition

@@ -1,6 +1,6 @@
 """What steps are given by a run: its Spark session, and what the step before handed on.
 
-Put here: resources and IO managers. Not here: how a session is configured (spark_jobs/session.py).
+Put here: resources and IO managers. Not here: how a session is configured (spark_jobs/runtime/spark_session.py).
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from spark_jobs.config import Spark, load
+from spark_jobs.config.model import Spark, load
 
 if TYPE_CHECKING:  # half a second that a run with nothing to do need not spend
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ class SparkSessions(dg.ConfigurableResource[Any]):
 
     def session(self) -> "SparkSession":
         """Raises ConfigError where Spark cannot start."""
-        from spark_jobs.session import spark_session
+        from spark_jobs.runtime.spark_session import spark_session
 
         return spark_session(load(Path(self.configuration)).spark)
 
@@ -39,7 +39,7 @@ class GivenSparkSessions:
 
     def session(self) -> "SparkSession":
         """Raises ConfigError where Spark cannot start."""
-        from spark_jobs.session import spark_session
+        from spark_jobs.runtime.spark_session import spark_session
 
         return spark_session(self._settings)
 

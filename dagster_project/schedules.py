@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.lineage import Lineage
+from assets.keys import Lineage
 from dagster_project.jobs import ALL, AUDIT, MAINTENANCE, VERIFY
-from dagster_project.runs import jobs_of, under_way
+from dagster_project.run_history import jobs_of, under_way
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets.backfill import register_files
-from assets.lineage import Lineage
+from assets.keys import Lineage
 from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG
-from dagster_project.runs import jobs_of, under_way, wait_after_failures
-from spark_jobs.backlog import Backlog, backlog
-from spark_jobs.config import Pipeline
+from dagster_project.run_history import jobs_of, under_way, wait_after_failures
+from spark_jobs.config.model import Pipeline
+from spark_jobs.operations.backlog import Backlog, backlog
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition

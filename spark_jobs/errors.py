@@ -77,7 +77,7 @@ class PartialImage(Unsupported):
 class TableStopped(StratalogError):
     """One table cannot go on from a position of its log; its tables hold everything before that.
 
-    at: the position (spark_jobs.position.Position) in the process that raises; None where the text alone names it.
+    at: the position (spark_jobs.log.position.Position) in the process that raises; None where the text alone names it.
     """
 
     def __init__(self, message: str = "", at: object = None) -> None:

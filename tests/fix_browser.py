@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_jobs import seen
+from spark_jobs.config import known_tables
 from spark_jobs.demo.folder import SOURCE, DemoFolder
 from spark_jobs.demo.recorded import EXPECTED, recorded_files
 from spark_jobs.demo.shop import SCHEMA
@@ -55,7 +55,9 @@ def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     for file in recorded_files():
         shutil.copy(file, folder.binlogs)
     # As after the first run of all, so that the first definitions that are loaded show every table.
-    seen.add(folder.path / "pipeline.tables.json", {(SOURCE, SCHEMA, file.stem) for file in EXPECTED.glob("*.parquet")})
+    known_tables.add(
+        folder.path / "pipeline.tables.json", {(SOURCE, SCHEMA, file.stem) for file in EXPECTED.glob("*.parquet")}
+    )
     variables = environment(folder.config, folder.dagster)
     with browser(base / "profile") as driver, development_server(variables, base / "dev.log") as served:
         sync = ["dagster", "job", "execute", "-m", "dagster_project.definitions", "-j", "sync"]

@@ -12,15 +12,15 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs import bronze
-from spark_jobs.config import Pipeline, load
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.gtid_state import held_gtids
+from spark_jobs.bronze.log_index import stretches
+from spark_jobs.config.model import Pipeline, load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError
-from spark_jobs.gtid import DomainGtids, MysqlGtids
-from spark_jobs.held import held_gtids
-from spark_jobs.lake import Checkpoint, Head
-from spark_jobs.pipeline import lake_of, run_source
-from spark_jobs.stretches import stretches
+from spark_jobs.lake.table import Checkpoint, Head
+from spark_jobs.log.gtid import DomainGtids, MysqlGtids
+from spark_jobs.pipeline.run import lake_of, run_source
 from tests.fix_pipeline import rows
 from tests.servers import build_of
 

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import merge
-from spark_jobs.config import Pipeline, load
-from spark_jobs.extract import Extracted
-from spark_jobs.pipeline import Outcome, lake_of, run_source
-from spark_jobs.position import Position
+from spark_jobs.bronze.extract import Extracted
+from spark_jobs.config.model import Pipeline, load
+from spark_jobs.downstream import merge
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.run import Outcome, lake_of, run_source
 from tests.fix_mysql import Database
 
 SOURCE = "shop"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.config import Spark
-from spark_jobs.session import JAVA_OPTIONS, spark_session
+from spark_jobs.config.model import Spark
+from spark_jobs.runtime.spark_session import JAVA_OPTIONS, spark_session
 
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 """For the JVM: the light compiler alone, with room for all of Spark's code (its default of 48 MB fills up)."""

@@ -10,13 +10,13 @@ import deltalake
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction
 
-from spark_jobs import bronze
-from spark_jobs.extract import Plan, slicing_task
-from spark_jobs.follow import Onward, beginning, onward
-from spark_jobs.gtid import MysqlGtids
-from spark_jobs.lake import Head, Table
-from spark_jobs.source import Log, Source, Switch
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.extract import Plan, slicing_task
+from spark_jobs.bronze.resume import Onward, beginning, onward
+from spark_jobs.lake.table import Head, Table
+from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.source.files import Files
+from spark_jobs.source.protocol import Log, Source, Switch
 from tests.segment_spec import MAGIC, Commit, Insert, SegmentSpec, reframed
 from tests.segment_spec import Table as SpecTable
 from tests.segment_types import INT

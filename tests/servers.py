@@ -1,8 +1,8 @@
 """The servers that tests know, as data. Put here: how each is found and started. Not here: fixtures (fix_servers.py).
 
-Three are fetched like the demo's (spark_jobs/provision.py). The others are taken from folders that STRATALOG_SERVERS
-names, each the root of an installed or merely unpacked server, and from the programs on the PATH. A folder is run with
-its own shared libraries, the C library included where it has one.
+Three are fetched like the demo's (spark_jobs/runtime/provision.py). The others are taken from folders that
+STRATALOG_SERVERS names, each the root of an installed or merely unpacked server, and from the programs on the PATH. A
+folder is run with its own shared libraries, the C library included where it has one.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from spark_jobs.demo.server import MYSQL_8_0, Build
 from spark_jobs.errors import ConfigError
-from spark_jobs.provision import MARIADB_11_4, MYSQL_5_7, server_dist
+from spark_jobs.runtime.provision import MARIADB_11_4, MYSQL_5_7, server_dist
 
 FOLDERS = "STRATALOG_SERVERS"
 FETCHED = ("mysql-5.7", "mysql-8.0", "mariadb-11.4")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.binlog.transactions import SLICE_SCHEMA, Slicer
+from spark_jobs.binlog.slices.slicer import SLICE_SCHEMA, Slicer
 from tests.segment_spec import SegmentSpec, Table, chunked
 from tests.segment_types import BIGINT, INT, VARCHAR
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import zstandard
 
-from spark_jobs.binlog.table import Column, TableDefinition
+from spark_jobs.binlog.events.table_map import Column, TableDefinition
 from tests.binary_json import text as json_text
 
 ROW_EVENTS = {30: 1, 31: 2, 32: 3, 23: 1, 24: 2, 25: 3, 39: 2}

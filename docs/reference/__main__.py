@@ -1,6 +1,6 @@
 """Writes the pages of this folder: ``make docs``, or ``python -m docs.reference``.
 
-configuration.md comes from the models of spark_jobs/config.py, cli.md from the commands of spark_jobs/cli.
+configuration.md comes from the models of spark_jobs/config/model.py, cli.md from the commands of spark_jobs/cli.
 
 Put here: how they become pages. Not here: a word about a key or an option; that stands where it is defined.
 """
@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from spark_jobs.cli import cli
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
 
 FOLDER = Path(__file__).parent
 _MADE = "<!-- Made by `make docs` from {}: change it there. -->"
@@ -47,7 +47,7 @@ def configuration(model: type[BaseModel]) -> str:
     lines = [
         "# Keys of pipeline.yaml",
         "",
-        _MADE.format("spark_jobs/config.py"),
+        _MADE.format("spark_jobs/config/model.py"),
         "",
         "What they are for, and how they go together: [configuration](../configuration.md). Durations are a number and",
         "`d`, `h` or `m`: `30d`, `36h`, `90m`. `NAME` is a name that you choose.",

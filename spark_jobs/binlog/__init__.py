@@ -7,20 +7,20 @@ FORMAT.md beside this file gives the layouts as offset tables.
 Put here: what callers outside this package import. Not here: any code.
 """
 
-from spark_jobs.binlog.commits import Commits, FileHead, read_commits, read_head
-from spark_jobs.binlog.definitions import Definitions, definitions_of
-from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
-from spark_jobs.binlog.events import Event, Summary, TypeCount, list_events, summarize
-from spark_jobs.binlog.file_decoder import FileDecoder
-from spark_jobs.binlog.format_description import MAGIC, FormatDescription, check_magic
-from spark_jobs.binlog.passing_over import EventAt, events_of, passed_over
-from spark_jobs.binlog.query import Moment, Session, read_session, read_session_variables
-from spark_jobs.binlog.redaction import NOT_JUDGED, Rule, same_but_redacted
-from spark_jobs.binlog.rows import Changes, Decoder, Presence
-from spark_jobs.binlog.table import Column, TableDefinition, TableName, parse_table_map, same_layout
-from spark_jobs.binlog.transactions import REDACTED, SLICE_SCHEMA, Slicer
+from spark_jobs.binlog.events.format_description import MAGIC, FormatDescription, check_magic
+from spark_jobs.binlog.events.query_event import Moment, Session, read_session, read_session_variables
+from spark_jobs.binlog.events.redaction import NOT_JUDGED, Rule, same_but_redacted
+from spark_jobs.binlog.events.skip import EventAt, events_of, passed_over
+from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName, parse_table_map, same_layout
+from spark_jobs.binlog.events.types import EVENT_TYPES, EventType
+from spark_jobs.binlog.events.xa import XaStep, xa_step
+from spark_jobs.binlog.rows.decoder import Changes, Decoder, Presence
+from spark_jobs.binlog.rows.file_decoder import FileDecoder
+from spark_jobs.binlog.slices.definitions import Definitions, definitions_of
+from spark_jobs.binlog.slices.listing import Event, Summary, TypeCount, list_events, summarize
+from spark_jobs.binlog.slices.slicer import REDACTED, SLICE_SCHEMA, Slicer
+from spark_jobs.binlog.slices.transaction_index import Commits, FileHead, read_commits, read_head
 from spark_jobs.binlog.types import OLD_TWINS
-from spark_jobs.binlog.xa import XaStep, xa_step
 
 __all__ = [
     "EVENT_TYPES",

@@ -303,7 +303,7 @@ ones = _ones()
 
 
 def _run_generated() -> Any:
-    """An intrinsic ``run_generated(address, …)``: calls a function of eight words and no result (generated.py)."""
+    """An intrinsic ``run_generated(address, …)``: calls a function of eight words and no result (rows/codegen.py)."""
 
     @intrinsic
     def run(
@@ -706,7 +706,7 @@ def _separate(place: Any, after: int) -> None:
 
 # ---- the scan: one walk over event headers ------------------------------------------------------------------------
 
-# What an event means for the walk. binlog/event_types.py gives every type code one of these.
+# What an event means for the walk. binlog/events/types.py gives every type code one of these.
 (
     UNKNOWN,  # no type of this number is known
     STOPS,  # known, and it cannot be passed over
@@ -803,7 +803,7 @@ _IGNORABLE = np.uint8(28)
 _LAST_PLAIN = np.uint8(32)
 CHOSEN_ANY_TABLE, CHOSEN_PACKED, CHOSEN_BLANKED, CHOSEN_UNDECIDED = 1, 2, 4, 8
 """A payload; a row event that is not plain; one whose content was left out; a transaction of XA or with a ROLLBACK."""
-_BLANKED = 11  # bytes of a blanked row event's body at least: id 6, flags 2, the type that it was, RD (redaction.py)
+_BLANKED = 11  # bytes of a blanked row event's body at least: id 6, flags 2, the type it was, RD (events/redaction.py)
 
 Q_OTHER, Q_BEGIN, Q_COMMIT, Q_ROLLBACK, Q_SAVEPOINT, Q_XA_START, Q_XA_END, Q_XA, Q_ROLLBACK_TO = range(9)
 
@@ -1459,8 +1459,8 @@ def cut(
 
 
 # ---- the dump: packets of the replication protocol become the bytes of a file --------------------------------------
-# source/dump.py reads a connection in large pieces, which begin and end anywhere; this loop takes off what is not the
-# file's: packet heads, and events that the server makes up for the connection.
+# source/binlog_dump.py reads a connection in large pieces, which begin and end anywhere; this loop takes off what is
+# not the file's: packet heads, and events that the server makes up for the connection.
 
 # Cells of a dump's state (int64), kept from one piece to the next.
 D_POSITION = 0  # file offset of the next byte that is kept
@@ -1618,7 +1618,8 @@ def unpack_dump(source: int, size: int, target: int, room: int, state: Array) ->
 
 
 # ---- packed events: the heads of payloads, and rows walked without being decoded -----------------------------------
-# binlog/payload.py and binlog/plain_rows.py turn packed events into plain ones in memory; these loops help them.
+# binlog/events/transaction_payload.py and binlog/rows/row_events.py turn packed events into plain ones in memory; these
+# loops help them.
 
 PH_OFFSET = 0  # of the payload, from the event's header on
 PH_SIZE = 1  # bytes of the payload
@@ -2069,7 +2070,7 @@ R_CELLS = 8
     B_ORDINALS,
     B_COMMITTED,
     B_SOURCES,  # the row's event; 0 where nobody asks for it
-    B_ROW_CODE,  # addresses of code generated for the table (generated.py), 0 where there is none
+    B_ROW_CODE,  # addresses of code generated for the table (binlog/rows/codegen.py), 0 where there is none
     B_UPDATE_CODE,
     B_TAKES_PARTIAL,  # 1: images without all columns are read; a column that is left out counts as null
     B_PARTIAL,  # 1 once a row of the block has such an image

@@ -6,7 +6,7 @@ raises is a problem under the function's name.
 
 Put here: the shape of a result, and how checks are run. Not here: checks, each in the module of what it looks at
 (server.py, files.py, lake.py, tables.py), which of them a configuration needs (checklist.py), or how they are printed
-(spark_jobs/cli/checking.py).
+(spark_jobs/cli/check.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -6,23 +6,23 @@ Put here: which sections there are, in which order. Not here: a check itself (se
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from spark_jobs import published
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.checks import Check, Section, failed, ok
 from spark_jobs.checks.files import check_files
 from spark_jobs.checks.lake import check_lake
 from spark_jobs.checks.server import check_server
 from spark_jobs.checks.tables import TablesView, check_tables
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.routes import Name
+from spark_jobs.ddl.definitions import on_server
+from spark_jobs.downstream import publication
 from spark_jobs.errors import StratalogError
-from spark_jobs.pipeline import lake_of
-from spark_jobs.routes import Name
-from spark_jobs.schema.definitions import on_server
-from spark_jobs.source import Source
+from spark_jobs.operations.status import require_readable
+from spark_jobs.pipeline.run import lake_of
 from spark_jobs.source.files import Files
 from spark_jobs.source.open import open_sources
+from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
-from spark_jobs.status import require_readable
 
 
 @dataclass
@@ -75,7 +75,7 @@ def _whole(
     if any(check.status == "problem" for check in before):
         return
     try:
-        tables.in_lake[name] = {entry.name for entry in published.read(lake_of(pipeline), name)}
+        tables.in_lake[name] = {entry.name for entry in publication.read(lake_of(pipeline), name)}
         reached = require_readable(pipeline, lake_of(pipeline), name)
         yield ok("start position", reached or f"{pipeline.sources[name].start}: found, bronze is empty")
     except StratalogError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from spark_jobs.checks import Check, ok, problem, run_checks
-from spark_jobs.position import file_number
+from spark_jobs.log.position import file_number
 from spark_jobs.source.files import Files
 
 _SHOWN = 3

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from spark_jobs.rules import Pattern
+from spark_jobs.config.table_patterns import Pattern
 
 _PART = r"`(?:[^`]|``)*`|\*"
 _GRANT = re.compile(rf"GRANT (.+?) ON (?:TABLE )?({_PART})\.({_PART}) TO ", re.IGNORECASE | re.DOTALL)

@@ -1,6 +1,6 @@
 """Checks of the lake: whether it can be made and written.
 
-Put here: trying that without leaving anything. Not here: what a run writes (spark_jobs/lake.py).
+Put here: trying that without leaving anything. Not here: what a run writes (spark_jobs/lake/table.py).
 """
 
 import uuid
@@ -10,7 +10,7 @@ from pathlib import Path
 from deltalake.fs import DeltaStorageHandler
 
 from spark_jobs.checks import Check, ok, problem, run_checks, warning
-from spark_jobs.lake import object_store
+from spark_jobs.lake.table import object_store
 
 _STORES = ("s3://", "abfss://", "abfs://", "az://", "gs://")
 """Object stores that are written without Spark."""

@@ -12,13 +12,13 @@ from typing import Any
 
 from spark_jobs.checks import Check, failed, ok, problem, run_checks, warning
 from spark_jobs.checks.grants import Grants
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS, Pattern
 from spark_jobs.errors import SourceError
-from spark_jobs.log_gaps import remarks_on
-from spark_jobs.rules import SYSTEM_SCHEMAS, Pattern
-from spark_jobs.source.dump import DumpReading
+from spark_jobs.pipeline.log_gaps import remarks_on
+from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.server import Server
-from spark_jobs.sql import identifier
+from spark_jobs.text.sql import identifier
 
 _VARIABLES = (
     *("version", "version_comment", "server_id", "server_uuid"),

@@ -1,7 +1,7 @@
 """Checks of the tables in scope: those that servers have now, and those that the lake has.
 
 Put here: what is asked of table definitions and of the patterns of ``tables:``. Not here: what rules and routes are
-checked for (rule_check.py, route_check.py), which are asked from here.
+checked for (filters.py, routes.py), which are asked from here.
 """
 
 import difflib
@@ -11,15 +11,15 @@ from functools import cached_property
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.checks import Check, ok, problem, run_checks, warning
-from spark_jobs.config import Pipeline
+from spark_jobs.checks.filters import problems_of_rules
+from spark_jobs.checks.routes import problems_of_tables
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.routes import Name
+from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import Lake
-from spark_jobs.pipeline import lake_of
-from spark_jobs.route_check import problems_of_tables
-from spark_jobs.routes import Name
-from spark_jobs.rule_check import problems_of_rules
-from spark_jobs.rules import Pattern
-from spark_jobs.silver import refused_names
+from spark_jobs.lake.table import Lake
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.silver.table import refused_names
 
 _SHOWN = 5
 

@@ -9,12 +9,14 @@ import sys
 
 import click
 
-from spark_jobs.cli import checking, keeping, reading, running, standing
-from spark_jobs.cli.group import ERRORS, cli
+from spark_jobs.cli import check as check_verbs
+from spark_jobs.cli import ingest, inspect, operate
+from spark_jobs.cli import status as status_verbs
+from spark_jobs.cli.app import ERRORS, cli
 from spark_jobs.errors import StratalogError
-from spark_jobs.remedies import advised
+from spark_jobs.text.remedies import advised
 
-__all__ = ["checking", "cli", "keeping", "main", "reading", "running", "standing"]
+__all__ = ["check_verbs", "cli", "ingest", "inspect", "main", "operate", "status_verbs"]
 
 
 def main() -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table as Grid
 
-from spark_jobs.cli.group import ERRORS, Terminal, echo
+from spark_jobs.cli.app import ERRORS, Terminal, echo
 from spark_jobs.cli.streams import streaming
-from spark_jobs.disclosure import cell
+from spark_jobs.text.disclosure import cell
 
 if TYPE_CHECKING:
-    from spark_jobs.pipeline import Outcome
+    from spark_jobs.pipeline.run import Outcome
 
 
 _WIDE = 10_000

@@ -1,6 +1,6 @@
 """Standard output and standard error of the command: readers that leave, and output that cannot be written.
 
-Put here: what a failed write means. Not here: what is printed (output.py), or the exit status of work (group.py).
+Put here: what a failed write means. Not here: what is printed (output.py), or the exit status of work (app.py).
 
 A reader that closes the pipe (``| head -1``) is no failure, and changes nothing of what a verb does: the rest of the
 output is discarded, and the exit status is that of the work. A stream of text (``print_pieces``) ends with its reader.

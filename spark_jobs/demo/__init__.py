@@ -1,5 +1,5 @@
 """The main job, whole, on a real MySQL server that comes along or on recorded binlogs.
 
 Put here: what the demo shows and the server it shows it on. Not here: the work itself, which the demo asks of
-pipeline.py like everybody else.
+pipeline/run.py like everybody else.
 """

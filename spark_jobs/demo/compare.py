@@ -1,7 +1,7 @@
 """Rows of a table as they should be, and as the lake has them: every row, every column, both ways.
 
 Put here: pairing rows by key and finding what differs, for the recording. Not here: where expected rows come from
-(expected.py), or comparing with a live server (spark_jobs/verify).
+(server_rows.py), or comparing with a live server (spark_jobs/verify).
 
 Values are equal when they are equal in their type: decimals with their scale, moments to the microsecond, bytes as
 bytes, floats exactly. Nothing is rounded or trimmed first.
@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from spark_jobs.demo.expected import RAW, raw_text
+from spark_jobs.demo.server_rows import RAW, raw_text
 from spark_jobs.errors import LakeError
-from spark_jobs.lake import Table
-from spark_jobs.sql import identifier
+from spark_jobs.lake.table import Table
+from spark_jobs.text.sql import identifier
 
 _ADDED = "_"
 """What the names of columns begin with that the lake adds."""
@@ -48,7 +48,7 @@ class Comparison:
 def lake_rows(spark: SparkSession, table: Table, wanted: pa.Schema) -> pa.Table:
     """All rows of a downstream table, none where it does not exist.
 
-    ``wanted`` ends in ``_raw``, whose maps become JSON as in expected.py. Raises LakeError where
+    ``wanted`` ends in ``_raw``, whose maps become JSON as in server_rows.py. Raises LakeError where
     the columns are not as wanted.
     """
     head = table.head()

@@ -1,6 +1,6 @@
 """The demo on a real MySQL server of its own, which others write to while the pipeline runs.
 
-Put here: the order of events. Not here: what is written (shop.py, writers.py), a run (runs.py), the folder (folder.py).
+Put here: the order of events. Not here: what is written (shop.py, writers.py), a run (run_totals.py), the folder (folder.py).
 """
 
 import os
@@ -14,23 +14,23 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline, load
+from spark_jobs.config.model import Pipeline, load
 from spark_jobs.demo.compare import SHOWN, Comparison
-from spark_jobs.demo.exported import export_beside
+from spark_jobs.demo.export_check import export_beside
 from spark_jobs.demo.folder import PASSWORD, SOURCE, DemoFolder
-from spark_jobs.interrupt import interruptible
+from spark_jobs.runtime.interrupt import interruptible
 from spark_jobs.demo.progress import step
 from spark_jobs.demo.report import Report
-from spark_jobs.demo.runs import Totals, run
+from spark_jobs.demo.run_totals import Totals, run
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.demo.session import brief_session
 from spark_jobs.demo.shop import create, fill
 from spark_jobs.demo.warm import compile_decoder
 from spark_jobs.demo.writers import Traffic, Writers, change, rotate
 from spark_jobs.errors import ConfigError, LakeError
-from spark_jobs.pipeline import lake_of
-from spark_jobs.provision import MYSQL, delta_jars, mysql_dist
-from spark_jobs.verify import Verdict, verify_source
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.runtime.provision import MYSQL, delta_jars, mysql_dist
+from spark_jobs.checks.verify import Verdict, verify_source
 
 LEAST_ROWS = 500
 _TRAFFIC = 300

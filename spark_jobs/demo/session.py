@@ -5,8 +5,8 @@ Put here: what a session that lives for a minute does otherwise. Not here: what 
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.config import Pipeline
-from spark_jobs.session import spark_session
+from spark_jobs.config.model import Pipeline
+from spark_jobs.runtime.spark_session import spark_session
 
 _BRIEF = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseParallelGC"
 """For the JVM: compiling once and lightly; compiling hot code again takes more of a minute than it gives back.

@@ -3,7 +3,7 @@
 Source: client/mysqldump.cc of MySQL and MariaDB; the MySQL manual, "Comments" and "mysql Client Commands" (delimiter).
 
 Put here: cutting the text into statements, and what the session is that each of them is said in. Not here: what a
-statement does to a table (tracking.py), or where in a source's log the dump lies (dumped.py).
+statement does to a table (tracker.py), or where in a source's log the dump lies (dump.py).
 """
 
 import re
@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from spark_jobs.binlog import Session, TableDefinition, TableName
+from spark_jobs.ddl.alter import default_charset, dropped, index_made, target
+from spark_jobs.ddl.classify import Effect, Statement, judge
+from spark_jobs.ddl.columns import Word, converted, words_of
+from spark_jobs.ddl.log_gaps import Ddl, LogGap, log_gaps
+from spark_jobs.ddl.renames import like
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, StratalogError, Unsupported
-from spark_jobs.gtid import Gtids, parse_gtids
-from spark_jobs.position import Position
-from spark_jobs.schema.alter import default_charset, dropped, index_made, target
-from spark_jobs.schema.declared import Word, converted, words_of
-from spark_jobs.schema.log_gaps import Ddl, LogGap, log_gaps
-from spark_jobs.schema.renames import like
-from spark_jobs.schema.statements import Effect, Statement, judge
-from spark_jobs.schema.tracking import Stated, TableVersion, Tracker
+from spark_jobs.log.gtid import Gtids, parse_gtids
+from spark_jobs.log.position import Position
+from spark_jobs.schema.tracker import Stated, TableVersion, Tracker
 
 
 @dataclass(frozen=True, slots=True)

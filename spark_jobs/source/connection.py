@@ -1,6 +1,7 @@
 """Connecting to a server: options, TLS, and what its refusals mean.
 
-Put here: what every connection to a server shares. Not here: what is asked of it (server.py) or its dump (dump.py).
+Put here: what every connection to a server shares. Not here: what is asked of it (server.py) or its dump
+(binlog_dump.py).
 """
 
 import re
@@ -10,9 +11,9 @@ from typing import Any
 import pymysql
 from pymysql.cursors import DictCursor
 
-from spark_jobs.config import MySQL, Tls
-from spark_jobs.disclosure import foreign
+from spark_jobs.config.model import MySQL, Tls
 from spark_jobs.errors import SourceError, about
+from spark_jobs.text.disclosure import foreign
 
 _HINTS = {
     1045: "check the user or password of {user!r}",

@@ -8,7 +8,7 @@ What was found is kept in a small file beside pipeline.yaml, for the next run an
 it every endpoint counts as available.
 
 Put here: strategies, and health from run to run. Not here: what a server is asked (server.py), or whether another log
-may be taken up (follow.py).
+may be taken up (bronze/resume.py).
 """
 
 import json
@@ -22,10 +22,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from spark_jobs import config
+from spark_jobs.config import model as config
 from spark_jobs.errors import AnotherLog, SourceError
-from spark_jobs.source import Source
 from spark_jobs.source.open import open_sources
+from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
 
 log = logging.getLogger(__name__)

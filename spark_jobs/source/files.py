@@ -12,11 +12,21 @@ from functools import lru_cache
 from pathlib import Path
 
 from spark_jobs.binlog import FormatDescription, check_magic
-from spark_jobs.disclosure import printable
 from spark_jobs.errors import DecodeError, SourceError, Truncated
-from spark_jobs.gtid import MysqlGtids
-from spark_jobs.position import FIRST_EVENT, Position, file_number
-from spark_jobs.source import ALONE, TWO_WAYS, Log, LogFile, Part, Reading, Switch, last_boundary, require_contiguous
+from spark_jobs.log.gtid import MysqlGtids
+from spark_jobs.log.position import FIRST_EVENT, Position, file_number
+from spark_jobs.source.protocol import (
+    ALONE,
+    TWO_WAYS,
+    Log,
+    LogFile,
+    Part,
+    Reading,
+    Switch,
+    last_boundary,
+    require_contiguous,
+)
+from spark_jobs.text.disclosure import printable
 
 CHUNK = 4 << 20
 _NAME = re.compile(r"(.+)\.(\d{6,})")

@@ -4,9 +4,9 @@ Put here: the choice between kinds of sources. Not here: what any of them does (
 several endpoints is read (endpoints.py).
 """
 
-from spark_jobs import config
-from spark_jobs.source import Source, Switch
+from spark_jobs.config import model as config
 from spark_jobs.source.files import Files
+from spark_jobs.source.protocol import Source, Switch
 from spark_jobs.source.server import Server
 
 

@@ -1,7 +1,7 @@
 """A live MySQL or MariaDB server, as a source.
 
 Put here: what is asked of a server by SQL. Not here: how it is connected to (connection.py), reading its dump
-(dump.py), or what the bytes mean (binlog/).
+(binlog_dump.py), or what the bytes mean (binlog/).
 """
 
 from datetime import UTC, datetime
@@ -10,13 +10,13 @@ from typing import Any
 import pymysql
 from pymysql.cursors import DictCursor
 
-from spark_jobs.config import MySQL
+from spark_jobs.config.model import MySQL
 from spark_jobs.errors import SourceError
-from spark_jobs.gtid import MysqlGtids
-from spark_jobs.position import FIRST_EVENT, Position, file_number
-from spark_jobs.source import ALONE, TWO_WAYS, Log, LogFile, Reading, Switch, require_contiguous
+from spark_jobs.log.gtid import MysqlGtids
+from spark_jobs.log.position import FIRST_EVENT, Position, file_number
+from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.connection import connect, error_number, refusal
-from spark_jobs.source.dump import DumpReading
+from spark_jobs.source.protocol import ALONE, TWO_WAYS, Log, LogFile, Reading, Switch, require_contiguous
 
 _NO_SUCH_COMMAND = 1064
 _NO_LOG = "the server writes no binary log; start it with log_bin"

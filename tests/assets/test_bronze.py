@@ -1,4 +1,4 @@
-"""The extracting step where there is no lake and no Spark; with both it is tested in test_source.py."""
+"""The extracting step where there is no lake and no Spark; with both it is tested in test_chain.py."""
 
 from pathlib import Path
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from assets import checkpoint
 from assets.checkpoint import Comparison
 from spark_jobs.binlog import TableName
-from spark_jobs.compact import Compacted
-from spark_jobs.extract import Extracted
-from spark_jobs.kept import KEPT, Kept
-from spark_jobs.lake import Checkpoint, Head, Lake
-from spark_jobs.margin import Margin
-from spark_jobs.merge import Merged
-from spark_jobs.position import Position, Range
-from spark_jobs.stretches import Stretch
+from spark_jobs.bronze.extract import Extracted
+from spark_jobs.bronze.log_index import Stretch
+from spark_jobs.downstream.merge import Merged
+from spark_jobs.lake.table import Checkpoint, Head, Lake
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.compact import Compacted
+from spark_jobs.silver.retired_columns import KEPT, Kept
+from spark_jobs.source.retention_margin import Margin
 
 KEY = dg.AssetKey(["bronze", "shop"])
 EARLY, LATE = Position("mysql-bin.000001", 1337), Position("mysql-bin.000002", 4)

@@ -1,4 +1,4 @@
-"""Routes decide whose asset a merge is told under; merging itself is tested in test_source.py."""
+"""Routes decide whose asset a merge is told under; merging itself is tested in test_chain.py."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assets.downstream import _stopped
-from assets.lineage import Lineage, TableAsset, downstream_key
-from spark_jobs import backlog as standing
+from assets.keys import Lineage, TableAsset, downstream_key
 from spark_jobs.binlog import TableName
-from spark_jobs.pipeline import Outcome
+from spark_jobs.operations import backlog as standing
+from spark_jobs.pipeline.run import Outcome
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Insert
 

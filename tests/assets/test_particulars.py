@@ -6,10 +6,10 @@ import pyarrow as pa
 
 from assets.particulars import particulars_of
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline, load
-from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Position, Range
-from spark_jobs.skips import Skip
+from spark_jobs.config.model import Pipeline, load
+from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.silver.quarantine import Skip
 from spark_jobs.source.files import Files
 from tests.gtid_logs import gtids, land, write_log
 

@@ -1,10 +1,10 @@
-"""What the last step says of a run, and that stopped tables fail it. Its writing is tested in test_source.py."""
+"""What the last step says of a run, and that stopped tables fail it. Its writing is tested in test_chain.py."""
 
 import dagster as dg
 import pytest
 
 from assets.published import fail
-from spark_jobs.published import Entry
+from spark_jobs.downstream.publication import Entry
 
 pytestmark = pytest.mark.dagster
 

@@ -1,4 +1,4 @@
-"""Where a source's page is written, and what Dagster links to. That runs write it is tested in test_source.py."""
+"""Where a source's page is written, and what Dagster links to. That runs write it is tested in test_chain.py."""
 
 from pathlib import Path
 

@@ -1,10 +1,10 @@
-"""What the compacting step takes out of an outcome; the step itself is tested in test_source.py."""
+"""What the compacting step takes out of an outcome; the step itself is tested in test_chain.py."""
 
 import pytest
 
 from assets.silver import stopped
 from spark_jobs.binlog import TableName
-from spark_jobs.pipeline import Outcome
+from spark_jobs.pipeline.run import Outcome
 
 
 @pytest.mark.parametrize(

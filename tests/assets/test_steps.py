@@ -6,10 +6,10 @@ from typing import cast
 import dagster as dg
 import pytest
 
-from assets.lineage import lineages
+from assets.keys import lineages
 from assets.steps import Chosen, chosen, failing
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline, Source
+from spark_jobs.config.model import Pipeline, Source
 from spark_jobs.errors import (
     ConfigError,
     DecodeError,
@@ -20,7 +20,7 @@ from spark_jobs.errors import (
     TableStopped,
     Truncated,
 )
-from spark_jobs.remedies import advised
+from spark_jobs.text.remedies import advised
 
 PIPELINE = Pipeline(path=Path("pipeline.yaml"), lake="lake", sources={"shop": Source(files=Path("binlogs"))})
 (LINEAGE,) = lineages(PIPELINE, [("shop", "shop", "orders"), ("shop", "shop", "lines")])

@@ -22,15 +22,15 @@ from dagster._core.execution.backfill import PartitionBackfill
 from pyspark.sql import SparkSession
 
 from dagster_project.build import build_defs
-from spark_jobs import seen
-from spark_jobs.audit import breaks
-from spark_jobs.backlog import published_position
-from spark_jobs.config import Pipeline, load
+from spark_jobs.checks.integrity import breaks
+from spark_jobs.config import known_tables
+from spark_jobs.config.model import Pipeline, load
 from spark_jobs.demo.folder import SOURCE, DemoFolder
 from spark_jobs.demo.recorded import EXPECTED, compare_with_recording, recorded_files
 from spark_jobs.demo.shop import SCHEMA
-from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Position
+from spark_jobs.log.position import Position
+from spark_jobs.operations.backlog import published_position
+from spark_jobs.pipeline.run import lake_of
 from tests.dev_server import ROOT, environment, wait_for
 from tests.fix_browser import BRIEF
 
@@ -86,7 +86,7 @@ def source(path: Path) -> Iterator[tuple[DemoFolder, Pipeline, dg.DagsterInstanc
     spark = yaml.safe_dump({"spark": {"conf": BRIEF}})
     folder.config.write_text(f"{folder.config.read_text()}\n{spark}")
     (folder.dagster / "dagster.yaml").write_text(yaml.safe_dump(SETTINGS))
-    seen.add(folder.path / "pipeline.tables.json", {(SOURCE, SCHEMA, table) for table in TABLES})
+    known_tables.add(folder.path / "pipeline.tables.json", {(SOURCE, SCHEMA, table) for table in TABLES})
     with dg.DagsterInstance.from_config(str(folder.dagster)) as instance:
         yield folder, load(folder.config), instance
 

@@ -7,8 +7,8 @@ import dagster as dg
 import pytest
 
 from dagster_project.resources import GivenSparkSessions, HandedOn, SparkSessions
-from spark_jobs import session
-from spark_jobs.config import Spark
+from spark_jobs.config.model import Spark
+from spark_jobs.runtime import spark_session
 
 pytestmark = pytest.mark.dagster
 
@@ -17,7 +17,7 @@ def test_a_session_has_the_configuration_s_settings(tmp_path: Path, monkeypatch:
     path = tmp_path / "pipeline.yaml"
     path.write_text("lake: ./lake\nsources: {shop: {files: .}}\nspark: {master: spark://there, conf: {key: secret}}\n")
     asked: list[Spark] = []
-    monkeypatch.setattr(session, "spark_session", asked.append)
+    monkeypatch.setattr(spark_session, "spark_session", asked.append)
     resource = SparkSessions(configuration=str(path))
     resource.session()
     assert asked == [Spark(master="spark://there", conf={"key": "secret"})]
@@ -26,7 +26,7 @@ def test_a_session_has_the_configuration_s_settings(tmp_path: Path, monkeypatch:
 
 def test_settings_that_are_given_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Spark] = []
-    monkeypatch.setattr(session, "spark_session", asked.append)
+    monkeypatch.setattr(spark_session, "spark_session", asked.append)
     settings = Spark(remote="sc://there", conf={"key": "secret"})
     GivenSparkSessions(settings).session()
     assert asked == [settings]

@@ -10,9 +10,9 @@ import pytest
 
 from dagster_project import sensors
 from dagster_project.sensors import request_tags
-from spark_jobs.backlog import Backlog
 from spark_jobs.errors import SourceError
-from spark_jobs.position import Position
+from spark_jobs.log.position import Position
+from spark_jobs.operations.backlog import Backlog
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Insert
 

@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import SecretStr
 
 from spark_jobs.binlog import TableDefinition
-from spark_jobs.binlog.events import list_events
-from spark_jobs.changes import Complete, as_logged, changes_of_files, wanted_tables
-from spark_jobs.config import MySQL
+from spark_jobs.binlog.slices.listing import list_events
+from spark_jobs.changes.feed import Complete, as_logged, changes_of_files, wanted_tables
+from spark_jobs.config.model import MySQL
+from spark_jobs.ddl import definitions
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.position import Position
-from spark_jobs.schema import definitions
+from spark_jobs.log.position import Position
 from spark_jobs.source.server import Server
 from tests.differential.kinds import EVERYTHING, Dialect
 from tests.differential.replica import Replica, Row, text_of

@@ -18,7 +18,7 @@ from random import Random, SystemRandom
 
 import pytest
 
-from spark_jobs.changes import changes_of_files, wanted_tables
+from spark_jobs.changes.feed import changes_of_files, wanted_tables
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import DecodeError, Unsupported
 from tests.differential.comparison import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.binlog.event_types import type_name
-from spark_jobs.binlog.events import list_events
+from spark_jobs.binlog.events.types import type_name
+from spark_jobs.binlog.slices.listing import list_events
 from tests.differential.comparison import assert_same_events
 from tests.servers import FOLDERS, SERVERS, tool_of
 

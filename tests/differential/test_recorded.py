@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import TableDefinition
-from spark_jobs.binlog.events import list_events
-from spark_jobs.changes import changes_of_files, wanted_tables
+from spark_jobs.binlog.slices.listing import list_events
+from spark_jobs.changes.feed import changes_of_files, wanted_tables
 from tests.differential.comparison import assert_same, assert_same_events
 from tests.differential.kinds import same_json
 from tests.differential.replica import Replica, Row

@@ -39,7 +39,7 @@ def test_what_it_compiles_is_kept_where_its_user_may_write() -> None:
     variables = dict(re.findall(r"(\w+)=(\S+)", " ".join(said("ENV"))))
     cache = variables["STRATALOG_CACHE"]
     assert Path(variables["NUMBA_CACHE_DIR"]).is_relative_to(cache)
-    (made,) = (line for line in said("RUN") if "spark_jobs.provision" in line)
+    (made,) = (line for line in said("RUN") if "spark_jobs.runtime.provision" in line)
     steps = [step.strip() for step in made.split("&&")]
     demo = next(at for at, step in enumerate(steps) if step.startswith("stratalog demo"))
     assert demo < steps.index(f"chown -R stratalog {cache}")

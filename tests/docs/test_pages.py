@@ -15,8 +15,8 @@ from dagster._core.instance.config import dagster_instance_config
 
 from dagster_project.build import build_defs
 from spark_jobs.cli import cli
-from spark_jobs.config import from_keys, load
-from spark_jobs.place import parse_place
+from spark_jobs.config.model import from_keys, load
+from spark_jobs.log.location import parse_place
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from docs.reference.__main__ import commands, configuration, pages
-from spark_jobs import config
-from spark_jobs.config import Duration
+from spark_jobs.config import model as config
+from spark_jobs.config.model import Duration
 
 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)

@@ -22,17 +22,18 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import file_decoder, memory
-from spark_jobs.binlog.definitions import definitions_of
-from spark_jobs.binlog.events import list_events, summarize
-from spark_jobs.binlog.file_decoder import FileDecoder
-from spark_jobs.binlog.framing import FormatDescription, TableMaps, open_slice
-from spark_jobs.binlog.rows import Changes, Decoder
-from spark_jobs.binlog.table import TableDefinition, TableName, parse_table_map
-from spark_jobs.binlog.transactions import Slicer
+from spark_jobs.binlog import memory
+from spark_jobs.binlog.events.scanner import FormatDescription, TableMaps, open_slice
+from spark_jobs.binlog.events.table_map import TableDefinition, TableName, parse_table_map
+from spark_jobs.binlog.events.xa import xa_step
+from spark_jobs.binlog.rows import file_decoder
+from spark_jobs.binlog.rows.decoder import Changes, Decoder
+from spark_jobs.binlog.rows.file_decoder import FileDecoder
+from spark_jobs.binlog.slices.definitions import definitions_of
+from spark_jobs.binlog.slices.listing import list_events, summarize
+from spark_jobs.binlog.slices.slicer import Slicer
 from spark_jobs.binlog.types.base import BadValue, Filled
-from spark_jobs.binlog.types.documents import JSON
-from spark_jobs.binlog.xa import xa_step
+from spark_jobs.binlog.types.json import JSON
 from spark_jobs.errors import DecodeError
 from tests import slow_decoder
 from tests.segment_spec import chunked

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.binlog.transactions import Slicer
+from spark_jobs.binlog.slices.slicer import Slicer
 from tests import segment_types as types
 from tests.segment_spec import (
     Change,

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from spark_jobs.cli import main
-from spark_jobs.config import load
-from spark_jobs.session import spark_session
+from spark_jobs.config.model import load
+from spark_jobs.runtime.spark_session import spark_session
 
 
 def begin(folder: Path, words: list[str]) -> None:

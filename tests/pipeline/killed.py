@@ -14,12 +14,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_jobs import lake
-from spark_jobs.config import load
-from spark_jobs.lake import Checkpoint, Head, Table
-from spark_jobs.maintenance import maintain_source
-from spark_jobs.pipeline import run_source
-from spark_jobs.session import spark_session
+from spark_jobs.config.model import load
+from spark_jobs.lake import table as lake
+from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.operations.maintenance import maintain_source
+from spark_jobs.pipeline.run import run_source
+from spark_jobs.runtime.spark_session import spark_session
 
 
 def main(path: str, layer: str, moment: str, verb: str = "run") -> None:

@@ -6,11 +6,11 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs.config import Pipeline, load
+from spark_jobs.bronze.export import export
+from spark_jobs.config.model import Pipeline, load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError
-from spark_jobs.export import export
-from spark_jobs.pipeline import extract_source, lake_of
+from spark_jobs.pipeline.run import extract_source, lake_of
 from tests.proxy import Proxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

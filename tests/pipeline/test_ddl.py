@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.backfill import backfill_source
-from spark_jobs.config import MySQL
-from spark_jobs.lake import Checkpoint, Head, Table
-from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Position, Range
+from spark_jobs.config.model import MySQL
+from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.run import lake_of
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same

@@ -7,17 +7,17 @@ from datetime import timedelta
 
 import pytest
 
-from spark_jobs import bronze
-from spark_jobs.audit import breaks
-from spark_jobs.backfill import Manner, Request, backfill, backfill_source
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline
-from spark_jobs.earlier import Fetched, fetch
+from spark_jobs.bronze import table as bronze
+from spark_jobs.checks.integrity import breaks
+from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import LakeError
-from spark_jobs.lake import Checkpoint, Head
-from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Position, Range
-from spark_jobs.retention import gc_source
+from spark_jobs.lake.table import Checkpoint, Head
+from spark_jobs.log.position import Position, Range
+from spark_jobs.operations.gc import gc_source
+from spark_jobs.pipeline.backfill import Manner, Request, backfill, backfill_source
+from spark_jobs.pipeline.restore import Fetched, fetch
+from spark_jobs.pipeline.run import lake_of
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

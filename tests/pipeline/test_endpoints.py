@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_jobs.backfill import backfill_source
-from spark_jobs.changes import changes_of_bronze, wanted_tables
-from spark_jobs.config import Pipeline
+from spark_jobs.bronze.export import Exported, export
+from spark_jobs.bronze.log_index import stretches
+from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import AnotherLog, SourceError
-from spark_jobs.export import Exported, export
-from spark_jobs.pipeline import endpoints_of, extract_source, lake_of
-from spark_jobs.position import Range
+from spark_jobs.log.position import Range
+from spark_jobs.operations.log_store import Store
+from spark_jobs.operations.status import status
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.run import endpoints_of, extract_source, lake_of
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.server import Server
-from spark_jobs.status import status
-from spark_jobs.store import Store
-from spark_jobs.stretches import stretches
 from tests.fix_pair import MARIADB, SOURCE, Pair, execute
 from tests.proxy import Proxy
 

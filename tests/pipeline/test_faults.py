@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from spark_jobs import published
 from spark_jobs.binlog import TableName
-from spark_jobs.compact import compact
-from spark_jobs.config import Pipeline
+from spark_jobs.bronze.extract import land, plan
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
 from spark_jobs.errors import ChecksumMismatch, DecodeError, LakeError, LostRace, SourceError
-from spark_jobs.extract import land, plan
-from spark_jobs.lake import Table
-from spark_jobs.pipeline import Planner, extract_source, lake_of, publish, run_source
+from spark_jobs.lake.table import Table
+from spark_jobs.pipeline.run import Planner, extract_source, lake_of, publish, run_source
+from spark_jobs.silver.compact import compact
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import SOURCE, Shop, killed_at
 from tests.fix_spark import LIGHT
@@ -95,7 +95,7 @@ def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
     assert head is not None
     assert head.checkpoint is not None
     planner = Planner(pipeline, lake, SOURCE, lake.bronze(SOURCE), head, head.checkpoint)
-    (late,) = planner.plan(shop.spark, published.read(lake, SOURCE)).work
+    (late,) = planner.plan(shop.spark, publication.read(lake, SOURCE)).work
     run_source(shop.spark, pipeline, SOURCE)
     before = contents(shop, pipeline)
     with pytest.raises(LostRace):
@@ -123,7 +123,7 @@ def test_a_run_that_slept_while_another_went_on_sets_nothing_back(shop: Shop) ->
     head = lake.bronze(SOURCE).head()
     assert head is not None
     assert head.checkpoint is not None
-    entries = published.read(lake, SOURCE)
+    entries = publication.read(lake, SOURCE)
     shop.execute("UPDATE orders SET state = 'sent'")
     shop.run(pipeline)
     now = heads(pipeline, shop)
@@ -218,5 +218,5 @@ def test_tables_named_in_the_outcome_are_those_that_moved(shop: Shop) -> None:
     shop.execute("DELETE FROM `lines` WHERE orders = 2")
     _, outcome = shop.run(pipeline)
     assert [one.name for one in outcome.merged] == [TableName(shop.database.name, "lines")]
-    entries = {entry.table: entry for entry in published.read(lake_of(pipeline), SOURCE)}
+    entries = {entry.table: entry for entry in publication.read(lake_of(pipeline), SOURCE)}
     assert {entry.position for name, entry in entries.items() if name in TABLES} == {str(shop.end())}

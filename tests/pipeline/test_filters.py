@@ -12,13 +12,13 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs.backfill import backfill_source
 from spark_jobs.binlog import TableName
-from spark_jobs.compact import LEFT_OUT
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.pipeline import Outcome, lake_of
-from spark_jobs.position import Range
+from spark_jobs.log.position import Range
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.run import Outcome, lake_of
+from spark_jobs.silver.compact import LEFT_OUT
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, rows
 

@@ -1,4 +1,4 @@
-"""Old windows folded, of every kind of table that a server logs. Not here: one kind alone (spark_jobs/test_fold.py)."""
+"""Old windows folded, of every kind of table that a server logs. Not here: one kind alone (test_fold_windows.py)."""
 
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from spark_jobs import published, silver
-from spark_jobs.backfill import backfill_source
-from spark_jobs.config import Pipeline
-from spark_jobs.lake import Head
-from spark_jobs.maintenance import maintain_source
-from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Range
-from spark_jobs.retention import gc_source
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
+from spark_jobs.lake.table import Head
+from spark_jobs.log.position import Range
+from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.maintenance import maintain_source
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.silver import table as silver
 from tests.fix_pipeline import SOURCE, Shop, killed_at, require_same, rows
 from tests.fix_spark import LIGHT
 
@@ -126,7 +127,7 @@ def everything(pipeline: Pipeline, shop: Shop) -> dict[str, list[str]]:
 def require_newest_published(pipeline: Pipeline, shop: Shop) -> None:
     """Readers are led to the tables as maintenance left them, so that what it replaced can go from the disk."""
     lake, db = lake_of(pipeline), shop.database.name
-    for entry in published.read(lake, SOURCE):
+    for entry in publication.read(lake, SOURCE):
         heads = [lake.silver(SOURCE, db, entry.table).head(), lake.downstream(db, entry.table).head()]
         assert [entry.silver_version, entry.downstream_version] == [head.version for head in heads if head], entry.table
 

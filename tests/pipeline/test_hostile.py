@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.backfill import backfill_source
-from spark_jobs.config import Pipeline
-from spark_jobs.mend import plan_reset, reset
-from spark_jobs.merge import ADDED
-from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Range
-from spark_jobs.sql import identifier
-from spark_jobs.verify import verify_source
+from spark_jobs.checks.verify import verify_source
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream.merge import ADDED
+from spark_jobs.log.position import Range
+from spark_jobs.operations.mend import plan_reset, reset
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.text.sql import identifier
 from tests.fix_pipeline import SOURCE, Shop
 from tests.hostile import SECRET, TEXTS, VALUES
 

@@ -1,7 +1,8 @@
 """Tables older than their log, on a real server that is written to meanwhile.
 
-Put here: loads whole, cut short, and in the way of statements. Not here: ranges (source/test_chunks.py), values
-(source/test_selected.py).
+Put here: loads whole, cut short, and in the way of statements. Not here: ranges
+(tests/spark_jobs/pipeline/initial_load/test_key_ranges.py), values
+(tests/spark_jobs/pipeline/initial_load/test_row_encoder.py).
 """
 
 import threading
@@ -12,14 +13,15 @@ from random import Random
 
 import pytest
 
-from spark_jobs import published, silver
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
-from spark_jobs.load import load_source
-from spark_jobs.pipeline import lake_of
-from spark_jobs.staging import READING, Progress, progress
-from spark_jobs.status import status
+from spark_jobs.operations.status import status
+from spark_jobs.pipeline.initial_load.load import load_source
+from spark_jobs.pipeline.initial_load.progress import READING, Progress, progress
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.silver import table as silver
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
@@ -103,7 +105,7 @@ def written_to(database: Database) -> Iterator[None]:
 
 
 def completeness(shop: Shop, pipeline: Pipeline) -> dict[str, bool | None]:
-    return {one.table: one.complete for one in published.read(lake_of(pipeline), SOURCE)}
+    return {one.table: one.complete for one in publication.read(lake_of(pipeline), SOURCE)}
 
 
 @pytest.mark.long

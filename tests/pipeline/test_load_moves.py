@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from spark_jobs import published
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.load import Loaded, load_source
-from spark_jobs.pipeline import extract_source, lake_of
-from spark_jobs.position import Position
-from spark_jobs.staging import READ, READING, STOPPED, Progress, progress
+from spark_jobs.downstream import publication
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load.load import Loaded, load_source
+from spark_jobs.pipeline.initial_load.progress import READ, READING, STOPPED, Progress, progress
+from spark_jobs.pipeline.run import extract_source, lake_of
 from tests.fix_pair import FLAVORS, SOURCE, Pair, execute
 from tests.fix_pipeline import rows
 
@@ -41,7 +41,7 @@ def require_same(pair: Pair, pipeline: Pipeline, table: str, server: MySQLServer
 
 
 def is_complete(pipeline: Pipeline, table: str) -> bool | None:
-    return next(one.complete for one in published.read(lake_of(pipeline), SOURCE) if one.table == table)
+    return next(one.complete for one in publication.read(lake_of(pipeline), SOURCE) if one.table == table)
 
 
 @pytest.mark.parametrize("pair", FLAVORS, indirect=True)

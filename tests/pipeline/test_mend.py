@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from spark_jobs import skips
-from spark_jobs.backfill import Request, backfill
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError
-from spark_jobs.mend import add, plan_skip, plan_undo, remove
-from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Position
-from spark_jobs.status import status
+from spark_jobs.log.position import Position
+from spark_jobs.operations.mend import add, plan_skip, plan_undo, remove
+from spark_jobs.operations.status import status
+from spark_jobs.pipeline.backfill import Request, backfill
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.silver import quarantine
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
@@ -71,7 +71,7 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     (planned,) = plan_skip(pipeline, SOURCE, first, str(t))
     assert (planned.name, planned.position, planned.event) == (t, first, "Update_rows event")
     assert planned.reason == outcome.stopped[t]
-    assert skips.read(lake_of(pipeline), SOURCE) == []
+    assert quarantine.read(lake_of(pipeline), SOURCE) == []
     add(shop.spark, pipeline, SOURCE, [planned])
     assert "is passed over already" in refused(pipeline, first)
 

@@ -1,6 +1,7 @@
 """Columns that begin anew where Delta cannot express what a statement did: ``on_incompatible: new_column``.
 
-Put here: the whole way, on a real server. Not here: which statements begin one anew (spark_jobs/test_course.py).
+Put here: the whole way, on a real server. Not here: which statements begin one anew
+(tests/spark_jobs/silver/test_table_timeline.py).
 """
 
 import logging
@@ -12,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.backfill import backfill_source
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline
-from spark_jobs.lake import Checkpoint, Head, Table
-from spark_jobs.load import load_source
-from spark_jobs.pipeline import Outcome, lake_of
-from spark_jobs.position import Range
-from spark_jobs.verify import verify_source
+from spark_jobs.checks.verify import verify_source
+from spark_jobs.config.model import Pipeline
+from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.log.position import Range
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.initial_load.load import load_source
+from spark_jobs.pipeline.run import Outcome, lake_of
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

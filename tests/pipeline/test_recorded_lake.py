@@ -13,15 +13,15 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs.backfill import backfill_source
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline, load
+from spark_jobs.checks.verify import verify_source
+from spark_jobs.config.model import Pipeline, load
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.maintenance import maintain_source
-from spark_jobs.pipeline import Outcome, lake_of, run_source
-from spark_jobs.position import Position, Range
-from spark_jobs.retention import gc_source
-from spark_jobs.verify import verify_source
+from spark_jobs.log.position import Position, Range
+from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.maintenance import maintain_source
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.run import Outcome, lake_of, run_source
 from tests.lake_recording import RECORDING, SALT
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

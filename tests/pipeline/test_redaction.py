@@ -13,17 +13,18 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs import bronze, status
-from spark_jobs.archive import read_archive
-from spark_jobs.audit import breaks
 from spark_jobs.binlog import list_events
-from spark_jobs.changes import changes_of_bronze, changes_of_files
-from spark_jobs.config import Pipeline, load
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.export import Exported, export
+from spark_jobs.changes.feed import changes_of_bronze, changes_of_files
+from spark_jobs.checks.integrity import breaks
+from spark_jobs.config.model import Pipeline, load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, DecodeError
-from spark_jobs.export import Exported, export
-from spark_jobs.pipeline import extract_source, lake_of, run_source
-from spark_jobs.retention import gc_source
+from spark_jobs.operations import status
+from spark_jobs.operations.gc import gc_source
+from spark_jobs.pipeline.archive import read_archive
+from spark_jobs.pipeline.run import extract_source, lake_of, run_source
 from tests.fix_pair import execute
 from tests.fix_pipeline import rows
 from tests.fix_servers import build_or_skip

@@ -8,13 +8,14 @@ import pyarrow.compute as pc
 import pytest
 from pyspark import cloudpickle
 
-from spark_jobs import compact, silver
-from spark_jobs.backfill import backfill_source
 from spark_jobs.binlog import TableDefinition
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import LakeError
-from spark_jobs.pipeline import Outcome, lake_of, run_source
-from spark_jobs.position import Position, Range
+from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.run import Outcome, lake_of, run_source
+from spark_jobs.silver import compact
+from spark_jobs.silver import table as silver
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -128,7 +129,7 @@ def test_windows_replaced_by_a_run_that_died_before_the_merge_are_merged_by_the_
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")
     run_with_a_bug(shop, pipeline, monkeypatch)
     with monkeypatch.context() as patched:
-        patched.setattr("spark_jobs.backfill.merge_source", lambda *_, **__: Outcome([], None))
+        patched.setattr("spark_jobs.pipeline.backfill.merge_source", lambda *_, **__: Outcome([], None))
         again(shop, pipeline, shop.start, shop.end())
     assert (99, 2) in shop.merged(pipeline, "t")
     shop.execute("INSERT INTO t VALUES (7,7)")

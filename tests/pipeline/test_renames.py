@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs import published
-from spark_jobs.backfill import backfill_source
-from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Range
+from spark_jobs.downstream import publication
+from spark_jobs.log.position import Range
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.run import lake_of
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.online_ddl import Writers, gh_ost, pt_osc
 
@@ -44,7 +44,7 @@ def test_online_schema_changes(shop: Shop, tool: str, often: bool) -> None:
             assert outcome.stopped == {}, step
             require_same(shop, pipeline, "t")
     lake = lake_of(pipeline)
-    entries = {entry.table: entry for entry in published.read(lake, SOURCE)}
+    entries = {entry.table: entry for entry in publication.read(lake, SOURCE)}
     assert entries["t"].complete
     helpers = {"gh-ost": {"_t_gho", "_t_ghc"}, "pt-osc": {"_t_new"}}[tool]
     assert helpers < entries.keys()
@@ -152,7 +152,9 @@ def test_plain_renames(shop: Shop) -> None:
     assert shop.merged(pipeline, "a") == [(1, 10, "a"), (2, 2, None), (3, 3, "a")]
     assert shop.merged(pipeline, "older") == [(2, 20), (3, 3), (4, 4)]
     complete = {
-        entry.table: entry.complete for entry in published.read(lake_of(pipeline), SOURCE) if entry.complete is not None
+        entry.table: entry.complete
+        for entry in publication.read(lake_of(pipeline), SOURCE)
+        if entry.complete is not None
     }
     assert [table for table, is_complete in complete.items() if not is_complete] == ["old", "older"]
     again = backfill_source(shop.spark, pipeline, SOURCE, Range(shop.start, shop.end()), lambda _: True)

@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import published, silver
 from spark_jobs.binlog import TableName
-from spark_jobs.compact import compact
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
+from spark_jobs.downstream.publication import Entry, consistent
 from spark_jobs.errors import ConfigError, LostRace, TableStopped
-from spark_jobs.lake import Checkpoint, Head, Lake, Table
-from spark_jobs.load import load_source
-from spark_jobs.mend import Reset, plan_reset, plan_unreset, reset, unreset
-from spark_jobs.pipeline import Planner, compact_source, extract_source, lake_of, merge_source, publish
-from spark_jobs.published import Entry, consistent
-from spark_jobs.retention import gc_source
-from spark_jobs.status import status
+from spark_jobs.lake.table import Checkpoint, Head, Lake, Table
+from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.mend import Reset, plan_reset, plan_unreset, reset, unreset
+from spark_jobs.operations.status import status
+from spark_jobs.pipeline.initial_load.load import load_source
+from spark_jobs.pipeline.run import Planner, compact_source, extract_source, lake_of, merge_source, publish
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.compact import compact
 from tests.fix_pipeline import SOURCE, Shop, require_same, rows
 from tests.logs import Logs, day
 from tests.segment_spec import Commit, Insert, Statement, Update
@@ -31,7 +32,7 @@ class Killed(BaseException):
 
 
 def entry(lake: Lake, table: str) -> Entry:
-    return next(one for one in published.read(lake, SOURCE) if one.table == table)
+    return next(one for one in publication.read(lake, SOURCE) if one.table == table)
 
 
 def planned(spark: SparkSession, pipeline: Pipeline, table: str, *, drops_older: bool = False) -> Reset:
@@ -255,7 +256,7 @@ def test_a_run_that_began_before_the_reset_sets_nothing_back(
     logs.write(2, Insert("shop.orders", (2, "b")), Insert("shop.lines", (1, "x")), Commit())
     pipeline, lake, orders = logs.pipeline(), logs.lake, TableName("shop", "orders")
     logs.run()
-    read, slow = published.read(lake, SOURCE), compact_source(spark, pipeline, SOURCE)
+    read, slow = publication.read(lake, SOURCE), compact_source(spark, pipeline, SOURCE)
     was_reset(spark, pipeline, "shop.orders")
     publish(spark, pipeline, SOURCE, merge_source(spark, pipeline, SOURCE, slow))
     assert entry(lake, "orders").state == "reset", "what is published by a run of before leaves it so"

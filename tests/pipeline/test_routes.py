@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.backfill import DOWNSTREAM, Request, backfill
 from spark_jobs.binlog import TableName
-from spark_jobs.config import Pipeline
-from spark_jobs.lake import Table
-from spark_jobs.parts import PARTS
-from spark_jobs.pipeline import Outcome, lake_of
-from spark_jobs.position import Position
-from spark_jobs.published import consistent, read
-from spark_jobs.verify import verify_source
+from spark_jobs.checks.verify import verify_source
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream.multi_source import PARTS
+from spark_jobs.downstream.publication import consistent, read
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.backfill import DOWNSTREAM, Request, backfill
+from spark_jobs.pipeline.run import Outcome, lake_of
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.audit import keys_never_whole
-from spark_jobs.backfill import DOWNSTREAM, SILVER, Manner, backfill_source
-from spark_jobs.config import Pipeline
-from spark_jobs.load import load_source
-from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Position, Range
-from spark_jobs.status import status
+from spark_jobs.checks.integrity import keys_never_whole
+from spark_jobs.config.model import Pipeline
+from spark_jobs.log.position import Position, Range
+from spark_jobs.operations.status import status
+from spark_jobs.pipeline.backfill import DOWNSTREAM, SILVER, Manner, backfill_source
+from spark_jobs.pipeline.initial_load.load import load_source
+from spark_jobs.pipeline.run import lake_of
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import Servers

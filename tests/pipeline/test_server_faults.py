@@ -11,13 +11,13 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs.archive import read_archive
-from spark_jobs.config import Pipeline, load
+from spark_jobs.bronze.export import export
+from spark_jobs.bronze.extract import land, plan
+from spark_jobs.config.model import Pipeline, load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import LakeError, SourceError
-from spark_jobs.export import export
-from spark_jobs.extract import land, plan
-from spark_jobs.pipeline import extract_source, lake_of, run_source
+from spark_jobs.pipeline.archive import read_archive
+from spark_jobs.pipeline.run import extract_source, lake_of, run_source
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import rows
 

@@ -10,12 +10,12 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs import clock
-from spark_jobs.backfill import Request, backfill
-from spark_jobs.config import Pipeline, load
+from spark_jobs.config.model import Pipeline, load
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.pipeline import lake_of, run_source
-from spark_jobs.status import status
+from spark_jobs.downstream import commit_clock
+from spark_jobs.operations.status import status
+from spark_jobs.pipeline.backfill import Request, backfill
+from spark_jobs.pipeline.run import lake_of, run_source
 from tests.fix_mysql import Database
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
@@ -146,7 +146,7 @@ def test_two_servers_that_write_the_same_keys(
         before = _versions(pipeline)
         (told,) = status(pipeline, lake_of(pipeline), "eu").tables
         assert told.watermark
-        monkeypatch.setattr(clock, "_IDLE", timedelta(0))
+        monkeypatch.setattr(commit_clock, "_IDLE", timedelta(0))
         world.run(pipeline, "eu")
         (held_back,) = status(pipeline, lake_of(pipeline), "eu").tables
         world.run(pipeline, "us")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from spark_jobs import published
 from spark_jobs.binlog import TableName
-from spark_jobs.pipeline import extract_source, lake_of
+from spark_jobs.downstream import publication
+from spark_jobs.pipeline.run import extract_source, lake_of
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -30,7 +30,7 @@ def test_a_table_that_statements_alone_fill_stops_by_name(shop: Shop) -> None:
         assert outcome.stopped.keys() == {name}
         assert "changes rows in statement format" in outcome.stopped[name]
         assert f"stratalog skip --source {SOURCE} --at " in outcome.stopped[name]
-        states = {entry.table: entry.state for entry in published.read(lake_of(pipeline), SOURCE)}
+        states = {entry.table: entry.state for entry in publication.read(lake_of(pipeline), SOURCE)}
         assert states == {"ok": "current", "written": "stopped"}
     require_same(shop, pipeline, "ok")
 
@@ -63,7 +63,7 @@ def test_the_log_is_in_bronze_whatever_the_servers_definitions_are_like(
     def unreadable(*_: object) -> None:
         raise ArithmeticError
 
-    monkeypatch.setattr("spark_jobs.pipeline.reading_of", unreadable)
+    monkeypatch.setattr("spark_jobs.pipeline.run.reading_of", unreadable)
     with pytest.raises(ArithmeticError):
         extract_source(shop.spark, pipeline, SOURCE)
     head = lake_of(pipeline).bronze(SOURCE).head()

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from spark_jobs import bronze, published
 from spark_jobs.binlog import TableName
-from spark_jobs.boundaries import split
-from spark_jobs.config import Pipeline
-from spark_jobs.lake import Table
-from spark_jobs.mend import add, plan_skip
-from spark_jobs.pipeline import Outcome, compact_source, extract_source, lake_of, merge_source, publish
-from spark_jobs.position import Position
-from spark_jobs.published import Entry
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.boundaries import split
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
+from spark_jobs.operations.mend import add, plan_skip
+from spark_jobs.pipeline.run import Outcome, compact_source, extract_source, lake_of, merge_source, publish
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -33,7 +34,7 @@ def run_up_to(shop: Shop, pipeline: Pipeline, until: Position | None = None) -> 
 
 
 def entry(shop: Shop, pipeline: Pipeline, table: str) -> Entry:
-    found = published.read(lake_of(pipeline), SOURCE)
+    found = publication.read(lake_of(pipeline), SOURCE)
     return next(one for one in found if one.name == (shop.database.name, table))
 
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.changes import changes_of_bronze, wanted_tables
-from spark_jobs.config import Pipeline, Retention, load
+from spark_jobs.bronze.export import export
+from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.bronze.seek import range_in
+from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
+from spark_jobs.config.model import Pipeline, Retention, load
 from spark_jobs.errors import ConfigError, LakeError, SourceError
-from spark_jobs.export import export
-from spark_jobs.lake import Lake
-from spark_jobs.landed import range_in
-from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Position
-from spark_jobs.retention import gc_source
-from spark_jobs.store import Store
-from spark_jobs.stretches import Stretch, stretches
+from spark_jobs.lake.table import Lake
+from spark_jobs.log.position import Position
+from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.log_store import Store
+from spark_jobs.pipeline.run import lake_of
 from tests.gtid_logs import A, Standing, land, write_log
 
 pytestmark = pytest.mark.spark

@@ -9,18 +9,18 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from spark_jobs import merge, published
-from spark_jobs.backfill import backfill_source
 from spark_jobs.binlog import TableName
+from spark_jobs.checks.verify import verify_source
 from spark_jobs.cli import cli
-from spark_jobs.config import Pipeline
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.load import load_source
-from spark_jobs.mend import plan_reset, reset
-from spark_jobs.pipeline import lake_of
-from spark_jobs.position import Position, Range
-from spark_jobs.status import status
-from spark_jobs.verify import verify_source
+from spark_jobs.downstream import merge, publication
+from spark_jobs.log.position import Position, Range
+from spark_jobs.operations.mend import plan_reset, reset
+from spark_jobs.operations.status import status
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.initial_load.load import load_source
+from spark_jobs.pipeline.run import lake_of
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import build_or_skip
@@ -155,7 +155,7 @@ def _utf8_or_hex(content: bytes) -> str:
 
 
 def versions(pipeline: Pipeline) -> dict[str, tuple[int, int]]:
-    entries = published.read(lake_of(pipeline), SOURCE)
+    entries = publication.read(lake_of(pipeline), SOURCE)
     return {one.table: (one.silver_version or 0, one.downstream_version or 0) for one in entries}
 
 
@@ -215,7 +215,7 @@ def test_a_numbered_table_gets_its_names_where_it_is_made_anew_or_begun_anew(log
     assert log.run(pipeline) == {}
     require_same(log.shop, pipeline, "anew")
     assert len(by_place(log, pipeline, "late")) == 3
-    entries = {one.table: one.numbered for one in published.read(lake_of(pipeline), SOURCE)}
+    entries = {one.table: one.numbered for one in publication.read(lake_of(pipeline), SOURCE)}
     assert entries == {"anew": None, "grown": True, "late": True, "named": None, "t": True}
 
     (log.shop.folder / "schema.sql").write_text(schema_dump(log.build, log.server, "shop")[0], encoding="utf-8")

@@ -2,10 +2,11 @@
 
 import pytest
 
-from spark_jobs import compact, session
 from spark_jobs.binlog import TableName
-from spark_jobs.export import export
-from spark_jobs.pipeline import lake_of
+from spark_jobs.bronze.export import export
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.runtime import spark_session
+from spark_jobs.silver import compact
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -21,7 +22,7 @@ def test_inserts_updates_deletes_and_key_changes_arrive(
     shop: Shop, live: bool, one_task: int, compiled_from: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compact, "_ONE_TASK", one_task)
-    monkeypatch.setattr(session, "_COMPILED_FROM", compiled_from)
+    monkeypatch.setattr(spark_session, "_COMPILED_FROM", compiled_from)
     pipeline = shop.pipeline(live=live)
     shop.execute(
         CREATE,
@@ -180,7 +181,7 @@ def test_bronze_gives_the_server_s_files_back_byte_for_byte(shop: Shop) -> None:
         CREATE, "INSERT INTO item VALUES (1,'a',1,NULL)", "FLUSH BINARY LOGS", "INSERT INTO item VALUES (2,'b',1,NULL)"
     )
     shop.execute("FLUSH BINARY LOGS")
-    from spark_jobs.pipeline import extract_source
+    from spark_jobs.pipeline.run import extract_source
 
     extract_source(shop.spark, pipeline, SOURCE)
     written = list(export(shop.spark, lake_of(pipeline), SOURCE, shop.folder / "out"))

@@ -9,17 +9,17 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs import compact
-from spark_jobs.backfill import backfill_source
-from spark_jobs.changes import changes_of_bronze, changes_of_files, wanted_tables
-from spark_jobs.config import load
+from spark_jobs.changes.feed import changes_of_bronze, changes_of_files, wanted_tables
+from spark_jobs.config.model import load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import DecodeError
-from spark_jobs.mend import add, plan_skip
-from spark_jobs.pipeline import extract_source, lake_of, run_source
-from spark_jobs.position import Position, Range
-from spark_jobs.retention import gc_source
-from spark_jobs.store import Store
+from spark_jobs.log.position import Position, Range
+from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.log_store import Store
+from spark_jobs.operations.mend import add, plan_skip
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.run import extract_source, lake_of, run_source
+from spark_jobs.silver import compact
 from tests.fix_pipeline import Shop, rows
 from tests.fix_servers import build_or_skip
 from tests.logs import SOURCE, Logs, day, file

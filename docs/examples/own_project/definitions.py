@@ -8,11 +8,11 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from assets.lineage import downstream_key
+from assets.keys import downstream_key
 from dagster_project.build import build_defs
 from dagster_project.resources import SparkSessions
-from spark_jobs.config import Pipeline, load
-from spark_jobs.pipeline import lake_of
+from spark_jobs.config.model import Pipeline, load
+from spark_jobs.pipeline.run import lake_of
 
 ORDERS = ("shop", "orders")
 

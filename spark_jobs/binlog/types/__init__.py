@@ -6,13 +6,12 @@ type that the log writes as another. A new type is a class in the file of its fa
 Put here: the registry. Not here: what any type does.
 """
 
-from spark_jobs.binlog.types.addresses import INET4, INET6, UUID
 from spark_jobs.binlog.types.base import ColumnType, Refused
 from spark_jobs.binlog.types.compressed import COMPRESSED_BLOB, COMPRESSED_VARCHAR
 from spark_jobs.binlog.types.decimal import DECIMAL
-from spark_jobs.binlog.types.documents import JSON
-from spark_jobs.binlog.types.labels import ENUM, SET
-from spark_jobs.binlog.types.nested import GEOMETRY, MARIADB_VECTOR, VECTOR
+from spark_jobs.binlog.types.enum_set import ENUM, SET
+from spark_jobs.binlog.types.json import JSON
+from spark_jobs.binlog.types.legacy_temporal import OLD_DATETIME, OLD_TIME, OLD_TIMESTAMP
 from spark_jobs.binlog.types.numeric import (
     BIGINT,
     BIT,
@@ -25,9 +24,10 @@ from spark_jobs.binlog.types.numeric import (
     EitherSign,
     Integer,
 )
-from spark_jobs.binlog.types.old_temporal import OLD_DATETIME, OLD_TIME, OLD_TIMESTAMP
+from spark_jobs.binlog.types.spatial_vector import GEOMETRY, MARIADB_VECTOR, VECTOR
 from spark_jobs.binlog.types.strings import BLOB, CHAR, VARCHAR
 from spark_jobs.binlog.types.temporal import DATE, DATETIME, TIME, TIMESTAMP, YEAR
+from spark_jobs.binlog.types.uuid_inet import INET4, INET6, UUID
 
 STRING_CODE = 254
 ENUM_CODE = 247

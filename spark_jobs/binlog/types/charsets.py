@@ -4,7 +4,7 @@ Four ways, each a kernel: UTF-8 is checked and taken as it is; single-byte sets 
 multi-byte sets through tables by their bytes, UTF-16 and UTF-32 unit by unit. Bytes that are not text of their set make
 the value NULL, with their hex beside it; so does a code that a server would turn into ``?`` or U+FFFD.
 
-Put here: the work on text. Not here: the tables themselves (charset_tables.py, multibyte.py).
+Put here: the work on text. Not here: the tables themselves (charset_tables.py, multibyte_charsets.py).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.base import Filled, Finish, Finished, Numbers, exact_hex, require_fits, validity_of
 from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, NOPAD, SINGLE_BYTE, UTF, WIDTHS
-from spark_jobs.binlog.types.multibyte import table_of
+from spark_jobs.binlog.types.multibyte_charsets import table_of
 from spark_jobs.errors import Unsupported
 
 BINARY = "binary"

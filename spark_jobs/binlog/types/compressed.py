@@ -6,7 +6,8 @@ Source: MariaDB sql/field.cc (``Field_longstr::compress``, ``uncompress``), sql/
 The row kernel takes the stored bytes; inflating them is a loop in Python over the values of a block, since zlib is
 called for each anyway, and few tables have such columns.
 
-Put here: such columns. Not here: the same text uncompressed (strings.py), compressed events (compression.py).
+Put here: such columns. Not here: the same text uncompressed (strings.py), compressed events
+(binlog/events/compression.py).
 """
 
 import zlib

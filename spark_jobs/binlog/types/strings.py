@@ -1,7 +1,7 @@
 """CHAR, VARCHAR and the TEXT family, and their twins of bytes: BINARY, VARBINARY and the BLOB family.
 
 On the wire the two are one type; the collation tells them apart (63 is bytes). Put here: types whose bytes come with a
-length. Not here: character sets (charsets.py), ENUM and SET (labels.py).
+length. Not here: character sets (charsets.py), ENUM and SET (enum_set.py).
 """
 
 from typing import ClassVar

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from spark_jobs import binlog
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.event_types import EVENT_TYPES, EventType
-from spark_jobs.binlog.table import _FIELDS
+from spark_jobs.binlog.events.table_map import _FIELDS
+from spark_jobs.binlog.events.types import EVENT_TYPES, EventType
 from spark_jobs.binlog.types import TYPES
 
 PAGE = (Path(str(binlog.__file__)).parent / "FORMAT.md").read_text(encoding="utf-8")

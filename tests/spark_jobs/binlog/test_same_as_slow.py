@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog.framing import TableMaps, open_slice
-from spark_jobs.binlog.payload import Payloads
-from spark_jobs.binlog.rows import Changes, Decoder, Presence
-from spark_jobs.binlog.table import Column, TableDefinition, parse_table_map
-from spark_jobs.binlog.transactions import Slicer
+from spark_jobs.binlog.events.scanner import TableMaps, open_slice
+from spark_jobs.binlog.events.table_map import Column, TableDefinition, parse_table_map
+from spark_jobs.binlog.events.transaction_payload import Payloads
+from spark_jobs.binlog.rows.decoder import Changes, Decoder, Presence
+from spark_jobs.binlog.slices.slicer import Slicer
 from tests import segment_types as types
 from tests import slow_decoder
 from tests.fix_hypothesis import examples

@@ -7,7 +7,7 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.cli.output import print_grid, print_pieces, say_outcome, say_remarks
 from spark_jobs.errors import StratalogError
-from spark_jobs.pipeline import Outcome
+from spark_jobs.pipeline.run import Outcome
 
 
 def test_no_name_is_cut_to_what_a_terminal_has(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.config import load
+from spark_jobs.config.model import load
 from spark_jobs.demo.live import _comparison, run_live
 from spark_jobs.demo.shop import TABLES
 from spark_jobs.errors import ConfigError, LakeError
-from spark_jobs.pipeline import lake_of
-from spark_jobs.rules import Scope
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.config.table_patterns import Scope
 from spark_jobs.source.open import open_source
-from spark_jobs.status import status
-from spark_jobs.verify import Difference, Verdict
+from spark_jobs.operations.status import status
+from spark_jobs.checks.verify import Difference, Verdict
 
 pytestmark = [pytest.mark.mysql, pytest.mark.spark, pytest.mark.slow]
 

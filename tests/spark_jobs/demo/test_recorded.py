@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.config import Pipeline, load
+from spark_jobs.config.model import Pipeline, load
 from spark_jobs.demo.recorded import EXPECTED, LOGS, compare_with_recording, recorded_files, run_recorded
 from spark_jobs.demo.report import Report
-from spark_jobs.pipeline import lake_of, run_source
+from spark_jobs.pipeline.run import lake_of, run_source
 
 
 def test_the_recording_is_whole_and_small() -> None:

@@ -7,11 +7,11 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.demo.compare import Comparison
-from spark_jobs.demo.exported import ExportedFiles
+from spark_jobs.demo.export_check import ExportedFiles
 from spark_jobs.demo.folder import DemoFolder
 from spark_jobs.demo.report import Report, aligned, command_name
-from spark_jobs.demo.runs import Totals
-from spark_jobs.position import Position, Range
+from spark_jobs.demo.run_totals import Totals
+from spark_jobs.log.position import Position, Range
 
 ORDERS, CARTS = TableName("shop", "orders"), TableName("shop", "carts")
 

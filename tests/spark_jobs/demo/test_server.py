@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.demo import server as module
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.demo.stand_in import LIBRARIES, write_library
+from spark_jobs.demo.stub_libraries import LIBRARIES, write_library
 from spark_jobs.errors import ConfigError, SourceError
 from tests.fix_mysql import Database
 

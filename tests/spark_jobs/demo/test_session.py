@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.config import Pipeline, Source, Spark
+from spark_jobs.config.model import Pipeline, Source, Spark
 from spark_jobs.demo import session
 
 OPTIONS = "spark.driver.defaultJavaOptions"

@@ -6,11 +6,11 @@ import pytest
 
 from spark_jobs.binlog import Slicer, TableName, definitions_of, same_layout
 from spark_jobs.binlog.types.charsets import charset_of
+from spark_jobs.ddl.definitions import Told, completed_by_history
 from spark_jobs.errors import SourceError, TableStopped
-from spark_jobs.position import Position
-from spark_jobs.schema.definitions import Told, completed_by_history
+from spark_jobs.log.position import Position
 from spark_jobs.schema.mysqldump import read_dump
-from spark_jobs.schema.tracking import listed_with_key
+from spark_jobs.schema.tracker import listed_with_key
 
 WHOLE = """\
 /*M!999999\\- enable the sandbox mode */

@@ -12,14 +12,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr
 
-from spark_jobs.config import MySQL, Tls
+from spark_jobs.config.model import MySQL, Tls
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.source.connection import connection_options, may_pass
 from spark_jobs.source.server import Server
 from tests.fix_servers import OPTIONS, Servers
 from tests.servers import SERVERS, build_of
-from tests.spark_jobs.source.test_dump import settings_of
+from tests.spark_jobs.source.test_binlog_dump import settings_of
 
 
 def context(tls: Tls) -> ssl.SSLContext:

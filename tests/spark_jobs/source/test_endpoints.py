@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from spark_jobs import config
+from spark_jobs.config import model as config
 from spark_jobs.errors import AnotherLog, DecodeError, SourceError
-from spark_jobs.source import Source
 from spark_jobs.source.endpoints import LONGEST_WAIT, Endpoints, open_endpoints
+from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server, seconds_behind
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

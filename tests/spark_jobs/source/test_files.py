@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import ChecksumMismatch, DecodeError, SourceError, Truncated
-from spark_jobs.position import Position
-from spark_jobs.source import Log, Part
+from spark_jobs.log.position import Position
 from spark_jobs.source.files import Files
+from spark_jobs.source.protocol import Log, Part
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from spark_jobs.config import MySQL, Source
+from spark_jobs.config.model import MySQL, Source
 from spark_jobs.source.files import Files
 from spark_jobs.source.open import open_source
 from spark_jobs.source.server import Server

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from spark_jobs.config import MySQL
+from spark_jobs.config.model import MySQL
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError
-from spark_jobs.position import Position
-from spark_jobs.source import Part, require_boundary
+from spark_jobs.log.position import Position
+from spark_jobs.source.protocol import Part, require_boundary
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
 from tests.fix_servers import Servers
@@ -104,7 +104,7 @@ def test_a_closed_file_is_dumped_to_its_rotate_event(database: Database) -> None
 
 
 def test_chunks_are_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.source.dump.CHUNK", 300)
+    monkeypatch.setattr("spark_jobs.source.binlog_dump.CHUNK", 300)
     database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
     database.execute("FLUSH BINARY LOGS")
     for number in range(5):

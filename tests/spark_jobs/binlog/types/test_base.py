@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog.table import Column
+from spark_jobs.binlog.events.table_map import Column
 from spark_jobs.binlog.types.base import Filled, Refused, as_is, fixed
 from spark_jobs.errors import Unsupported
 

@@ -4,8 +4,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog.rows import Decoder
-from spark_jobs.binlog.table import Column
+from spark_jobs.binlog.events.table_map import Column
+from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.types import EITHER_SIGN
 from spark_jobs.errors import Unsupported
 from tests.one_value import FILE, check, column_of, definition_of

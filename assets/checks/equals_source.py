@@ -1,0 +1,113 @@
+"""Verifying: a check of every downstream table of a live source, that its rows are the source's own.
+
+Put here: the checks, and what they say. Not here: how tables are compared (spark_jobs/verify), or the job that runs
+them (dagster_project/jobs.py).
+
+The checks are there only where pipeline.yaml says ``verify: true``: each reads all rows of its table at the server, and
+Dagster runs an asset's checks whenever somebody materializes it by hand.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets import checkpoint
+from assets.checkpoint import Metadata
+from assets.keys import Lineage, TableAsset
+from assets.steps import RETRY, Sessions, failing
+from spark_jobs.config.model import Pipeline
+
+if TYPE_CHECKING:  # imports pyspark
+    from spark_jobs.checks.verify import Verdict
+    from spark_jobs.pipeline.run import TableInto
+
+EQUALS_SOURCE = "equals_source"
+_SHOWN = 20
+"""Differing keys in a check's metadata."""
+
+
+def verify_checks(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.AssetChecksDefinition | None:
+    """The checks of a source's downstream tables, in one step and one Spark session; None where there are none."""
+    tables = checked_tables(pipeline, lineage)
+    if not tables:
+        return None
+    source = lineage.source
+
+    @dg.multi_asset_check(
+        name=f"verify_{source}",
+        description=f"Compares the downstream tables of {source} with the source's own rows while writes go on.",
+        specs=[_spec(one) for one in tables],
+        can_subset=True,
+        retry_policy=RETRY,
+        pool=pool,
+    )
+    def verify(
+        context: dg.AssetCheckExecutionContext, spark: dg.ResourceParam[Sessions]
+    ) -> Iterator[dg.AssetCheckResult]:
+        from spark_jobs.binlog import TableName
+        from spark_jobs.checks.verify import verify_source
+
+        selected = {key.asset_key for key in context.selected_asset_check_keys}
+        chosen = [one for one in tables if one.key in selected]
+        wanted = {(TableName(*one.origins[0]), one.name): one for one in chosen}
+        names, left = {name for name, _ in wanted}, dict(wanted)
+        with failing():
+            found = verify_source(spark.session(), pipeline, source, names.__contains__, lambda *pair: pair in wanted)
+            for verdict in found:
+                yield _result(left.pop(_compared(left, verdict)), verdict)
+        for one in left.values():
+            said = "neither the source nor the lake has the table any more"
+            yield dg.AssetCheckResult(asset_key=one.key, check_name=EQUALS_SOURCE, passed=True, description=said)
+
+    return verify
+
+
+def _compared(wanted: "Iterable[TableInto]", verdict: "Verdict") -> "TableInto":
+    """Which of these tables a verdict is about: of one that goes to several, it names the downstream table."""
+    own = (pair for pair in wanted if pair[0] == verdict.table)
+    return next(pair for pair in own if verdict.into in (None, ".".join(pair[1])))
+
+
+def checked_tables(pipeline: Pipeline, lineage: Lineage) -> list[TableAsset]:
+    """The downstream tables that have the check: those of one table of a live source, where checks are asked for."""
+    if not pipeline.verify or pipeline.sources[lineage.source].mysql is None:
+        return []
+    return [one for one in lineage.downstream if one.check and len(one.origins) == 1]
+
+
+def check_keys(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckKey]:
+    """Names of the checks."""
+    return [_spec(one).key for one in checked_tables(pipeline, lineage)]
+
+
+def _spec(table: TableAsset) -> dg.AssetCheckSpec:
+    said = "Whether the table's rows are those of the source, every row and column."
+    return dg.AssetCheckSpec(EQUALS_SOURCE, asset=table.key, description=said, blocking=True)
+
+
+def _result(table: TableAsset, verdict: "Verdict") -> dg.AssetCheckResult:
+    said = [f"{verdict.state}: {verdict.table}", *verdict.remarks()]
+    return dg.AssetCheckResult(
+        asset_key=table.key,
+        check_name=EQUALS_SOURCE,
+        passed=verdict.is_right,
+        description="\n".join(said),
+        metadata=_metadata(verdict),
+    )
+
+
+def _metadata(verdict: "Verdict") -> Metadata:
+    lines = list(verdict.lines(values=False))[:_SHOWN]
+    return {
+        **(checkpoint.of_position(verdict.position) if verdict.position else {}),
+        "rows/source": verdict.source_rows,
+        "rows/lake": verdict.lake_rows,
+        "rows/missing": verdict.missing,
+        "rows/extra": verdict.extra,
+        "rows/different": verdict.different,
+        "rows/older": verdict.older,
+        "rows/changing": verdict.changing,
+        checkpoint.SECONDS: round(verdict.seconds, 3),
+        **({"verify/keys": "\n".join(lines)} if lines else {}),
+    }

@@ -1,0 +1,101 @@
+"""Loading tables that are older than their log, as a step of a job of its own.
+
+Put here: the step, and what it says of each table while it is loaded. Not here: what is done
+(spark_jobs/pipeline/initial_load/load.py).
+"""
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from assets import checkpoint
+from assets.downstream import merged_tables
+from assets.keys import Lineage, silver_key
+from assets.steps import RETRY, Done, Sessions, failing
+from spark_jobs.config.model import Pipeline
+
+if TYPE_CHECKING:  # these import pyspark
+    from spark_jobs.binlog import TableName
+    from spark_jobs.pipeline.initial_load.load import Loaded
+    from spark_jobs.pipeline.initial_load.progress import Progress
+
+STATE = "load/state"
+ROWS = "load/rows"
+ESTIMATED = "load/estimated_rows"
+RANGES = "load/ranges"
+SINCE = "load/as_of"
+READ_TO = "load/log_ended_at"
+
+
+class LoadConfig(dg.Config):
+    """What to load: tables as ``DB.TABLE``, patterns too; none means all that are not complete."""
+
+    tables: list[str] = Field(default_factory=list)
+    chunk_rows: int = 50_000
+
+
+def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
+    """Completes tables of a source that are older than its log.
+
+    It takes hours for large tables, so it is in no pool: runs of the source go on meanwhile, and what commits to one
+    table at the same time is tried again. A step that failed on a lost connection goes on where it was.
+    """
+    source = lineage.source
+
+    @dg.op(
+        name=f"load_{source}",
+        description=f"Reads tables of {source} that are older than its log by their keys, without locks, and completes "
+        "them downstream. A load that was cut short goes on where it was.",
+        retry_policy=RETRY,
+        out=dg.Out(dg.Nothing),
+    )
+    def load(context: dg.OpExecutionContext, config: LoadConfig, spark: dg.ResourceParam[Sessions]) -> None:
+        from spark_jobs.pipeline.initial_load.load import load_source
+
+        one_at_a_time = threading.Lock()
+
+        def said(name: "TableName", found: "Progress") -> None:
+            with one_at_a_time:
+                key = silver_key(source, (name.schema, name.table))
+                context.log_event(dg.AssetObservation(key, metadata=of_progress(found)))
+
+        with failing():
+            done = load_source(
+                spark.session(), pipeline, source, tables=config.tables, chunk_rows=config.chunk_rows, said=said
+            )
+        _report(context, pipeline, source, done)
+        if done.stopped:
+            listed = "\n".join(done.stopped.values())
+            raise dg.Failure(f"{len(done.stopped)} tables were not loaded:\n{listed}", allow_retries=False)
+
+    return load
+
+
+def of_progress(found: "Progress") -> dict[str, Any]:
+    """How far a table's load is."""
+    estimate = {} if found.estimate is None else {ESTIMATED: checkpoint.number(found.estimate)}
+    ended = {} if found.read_to is None else {READ_TO: str(found.read_to)}
+    said = {STATE: found.state, ROWS: checkpoint.number(found.rows), RANGES: found.chunks, SINCE: str(found.since)}
+    return said | estimate | ended
+
+
+def _report(context: dg.OpExecutionContext, pipeline: Pipeline, source: str, done: "Loaded") -> None:
+    """The materializations of what came downstream; the step is no asset's."""
+    from spark_jobs.pipeline.run import lake_of
+
+    lake = lake_of(pipeline)
+    for one in dict.fromkeys(merged.name for merged in done.outcome.merged):
+        name = (one.schema, one.table)
+        silver = lake.silver(source, *name)
+        head = silver.head()
+        if head and head.position:
+            _log(context, silver_key(source, name), Done(head.position, checkpoint.of_head(head, silver)))
+    for key, merged in merged_tables(pipeline, source, done.outcome, is_live=False).items():
+        _log(context, key, merged)
+
+
+def _log(context: dg.OpExecutionContext, key: dg.AssetKey, done: Done) -> None:
+    tags = checkpoint.version_tag(str(done.position))
+    context.log_event(dg.AssetMaterialization(key, metadata=done.metadata, tags=tags))

@@ -1,0 +1,98 @@
+"""Maintenance of a source's tables, as a step of a job of its own: it makes no asset, and changes no row of any.
+
+Put here: the step, and what it says of each table. Not here: what is done (spark_jobs/operations/gc.py,
+maintenance.py).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets.keys import Lineage, downstream_key, silver_key
+from assets.steps import RETRY, Sessions, failing
+from spark_jobs.config.model import Pipeline
+
+if TYPE_CHECKING:  # these import pyspark
+    from spark_jobs.operations.gc import Collected
+    from spark_jobs.operations.maintenance import Maintained, Upkeep
+
+FILES_BEFORE = "maintenance/files_before"
+FILES_AFTER = "maintenance/files_after"
+KEPT_HOURS = "maintenance/kept_hours"
+FOLDED_TO = "maintenance/folded_up_to"
+FOLDED_BEFORE = "maintenance/folded_rows_before"
+FOLDED_AFTER = "maintenance/folded_rows_after"
+REMOVED_FILES = "gc/files"
+REMOVED_BYTES = "gc/bytes"
+OLDEST = "gc/oldest"
+KEPT_FOR = "gc/kept_for"
+
+
+def maintain_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefinition:
+    """Removes from bronze what retention allows, then maintains every table of the source."""
+    source = lineage.source
+
+    @dg.op(
+        name=f"maintain_{source}",
+        description=f"Removes from {source}'s bronze what retention allows, writes small files of its tables together, "
+        "and removes files that no version within reach names.",
+        retry_policy=RETRY,
+        pool=pool,
+        out=dg.Out(dg.Nothing),
+    )
+    def maintain(context: dg.OpExecutionContext, spark: dg.ResourceParam[Sessions]) -> None:
+        from spark_jobs.operations.gc import gc_source
+        from spark_jobs.operations.maintenance import maintain_source
+
+        with failing():
+            if not _is_filled(pipeline, source):
+                context.log.info("%s: bronze holds nothing yet", source)
+                return
+            if pipeline.retention.bronze:
+                said = _of_collected(gc_source(spark.session(), pipeline, source))
+                context.log_event(dg.AssetObservation(lineage.bronze, metadata=said))
+            upkeep = maintain_source(spark.session(), pipeline, source)
+        keys = _keys(pipeline, lineage)
+        for one in upkeep.done:
+            if one.path in keys:
+                context.log_event(dg.AssetObservation(keys[one.path], metadata=_of_maintained(one)))
+        _fail(upkeep)
+
+    return maintain
+
+
+def _is_filled(pipeline: Pipeline, source: str) -> bool:
+    from spark_jobs.pipeline.run import lake_of
+
+    head = lake_of(pipeline).bronze(source).head()
+    return bool(head and head.checkpoint)
+
+
+def _keys(pipeline: Pipeline, lineage: Lineage) -> dict[str, dg.AssetKey]:
+    """The assets of tables by path."""
+    from spark_jobs.pipeline.run import lake_of
+
+    lake, names = lake_of(pipeline), [one.name for one in lineage.silver]
+    silver = {lake.silver(lineage.source, *name).path: silver_key(lineage.source, name) for name in names}
+    targets = [into.name for name in names for into in pipeline.routing.of(lineage.source, *name)]
+    downstream = {lake.downstream(*name).path: downstream_key(name) for name in targets}
+    return {lake.bronze(lineage.source).path: lineage.bronze} | silver | downstream
+
+
+def _of_collected(done: "Collected") -> dict[str, Any]:
+    kept = {KEPT_FOR: str(done.kept_for)} if done.kept_for else {}
+    return {REMOVED_FILES: len(done.files), REMOVED_BYTES: float(done.size), OLDEST: str(done.oldest)} | kept
+
+
+def _of_maintained(done: "Maintained") -> dict[str, Any]:
+    files = {FILES_BEFORE: done.files_before, FILES_AFTER: done.files_after, KEPT_HOURS: done.kept_hours}
+    one = done.folded
+    folded = {FOLDED_TO: str(one.floor), FOLDED_BEFORE: one.rows_before, FOLDED_AFTER: one.rows_after} if one else {}
+    return files | folded
+
+
+def _fail(upkeep: "Upkeep") -> None:
+    """Fails the step, after all else is done, where a table could not be maintained."""
+    if upkeep.stopped:
+        listed = "\n".join(upkeep.stopped.values())
+        raise dg.Failure(f"{len(upkeep.stopped)} tables were not maintained:\n{listed}")

@@ -1,0 +1,208 @@
+"""The bytes of one file as they come, joined into buffers that the scanner can read.
+
+Chunks may end anywhere; an event that is cut short waits for its rest, and what a caller still needs is kept.
+
+Put here: buffering between whoever reads a file and the scan. Not here: what is done with the events found.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_jobs.binlog.events.format_description import HEADER, IN_USE, FormatDescription, check_magic
+from spark_jobs.binlog.events.scanner import Bytes, Scan, Scanner, TableMaps, first_event, view
+from spark_jobs.binlog.memory import fresh
+from spark_jobs.errors import Truncated
+
+_TRUSTED = 128 << 20
+"""Bytes of memory that an event's length is believed for; a damaged one may claim 4 GiB."""
+_PIECE = 256 << 20
+"""Bytes taken up at once; a payload's Arrow offsets are 32 bits wide."""
+
+
+class Feed:
+    """Takes chunks of a file from ``offset`` on and scans them, each byte once.
+
+    At offset 0 the magic bytes and the FORMAT_DESCRIPTION are read first and its in-use flag is cleared in the buffer.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        offset: int,
+        description: FormatDescription | None,
+        *,
+        least: int,
+        reuse: bool = False,
+    ) -> None:
+        """least: bytes to gather before a scan is worth it.
+
+        reuse: each scan, and the bytes that it is of, are written over the one before.
+        """
+        if offset and description is None:
+            raise ValueError(f"{file}:{offset}: a start inside a file needs the file's FORMAT_DESCRIPTION")
+        self.file = file
+        self.maps = TableMaps()
+        self.fed = offset
+        self.base = offset
+        """File offset of the buffer's first byte."""
+        self.buffer: NDArray[np.uint8] = np.empty(0, np.uint8)
+        """What was gathered and not forgotten, as of the last scan."""
+        self._scanned = 0
+        self._least = least
+        self._wanted = least
+        self._room = self._memory = self.buffer
+        """Memory that begins with ``buffer``; what has come since the last scan follows it there. All of it."""
+        self._filled = 0
+        self._format = description
+        self._reuse = reuse
+        self._scanner = Scanner(file, description, self.maps, reuse=reuse) if description and offset else None
+
+    @property
+    def scanner(self) -> Scanner:
+        """Of the file, whose head has been read."""
+        assert self._scanner
+        return self._scanner
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file's head has been read."""
+        return self._scanner is not None
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that were fed and not forgotten."""
+        return self._filled
+
+    @property
+    def format(self) -> FormatDescription:
+        """The file's. Raises Truncated before it has been fed."""
+        if self._format is None:
+            raise Truncated(f"{self.file}: it ends inside its FORMAT_DESCRIPTION event, at byte {self.fed}")
+        return self._format
+
+    @property
+    def undecided(self) -> bool:
+        """Whether what was scanned ends behind a GTID, before what tells which kind of transaction it begins."""
+        return self._scanner is not None and self._scanner.undecided
+
+    def add(self, chunk: Bytes) -> Iterator[Scan]:
+        """Takes the next bytes and yields what they complete, over a buffer that holds all that was kept.
+
+        The chunk may be reused by the caller once the iterator is exhausted. Raises DecodeError.
+        """
+        array = view(chunk)
+        for start in range(0, len(array), _PIECE):
+            piece = array[start : start + _PIECE]
+            self.fed += len(piece)
+            self._gather(piece)
+            self._wanted -= len(piece)
+            if self._wanted <= 0:
+                yield from self.scan()
+
+    def want(self, least: int) -> None:
+        """Gathers so many bytes before each scan from the next one on."""
+        self._wanted += least - self._least
+        self._least = least
+
+    def fill(self, readinto: Callable[[memoryview], int | None]) -> bool:
+        """Reads what the next scan wants, straight into the buffer; whether there was so much. Raises as reading does.
+
+        readinto: as of an unbuffered file: fills some of the memory it is given and says how much; 0 at the end.
+        """
+        while self._wanted > 0:
+            count = readinto(self._free(min(self._wanted, self._least), self._wanted).data)
+            if not count:
+                return False
+            self.fed += count
+            self._filled += count
+            self._wanted -= count
+        return True
+
+    def open_room(self, size: int) -> NDArray[np.uint8]:
+        """At least so many bytes of memory, of which the first are those that wait, for who fills it by itself."""
+        if len(self._memory) < size:
+            self._memory = fresh(size)
+        self._memory[: self._filled] = self._room[: self._filled]
+        self._room = self._memory
+        return self._memory
+
+    def moved(self, base: int, filled: int) -> None:
+        """Takes note of bytes that were read into ``open_room``, and of those forgotten, the others moved to its front.
+
+        The next scan begins with the first of them.
+        """
+        if (base, filled) != (self.base, self._filled):
+            self.base, self._filled, self.fed = base, filled, base + filled
+            self._wanted = max(self._least - filled, 0)
+
+    def _gather(self, piece: NDArray[np.uint8]) -> None:
+        """Puts a piece behind the bytes that wait."""
+        self._free(len(piece), max(self._wanted, len(piece)))[: len(piece)] = piece
+        self._filled += len(piece)
+
+    def _free(self, least: int, most: int) -> NDArray[np.uint8]:
+        """Memory for the next bytes, behind those that wait, which move where there is no room for ``least``.
+
+        Without ``reuse`` bytes that were handed out are never written to again, only those behind them.
+        """
+        after = self._filled + most
+        if self._filled + least > len(self._room):
+            is_fit = after <= len(self._memory) <= max(_TRUSTED, 4 * after)  # one event may have been a thousand
+            if not (self._reuse and is_fit):
+                self._memory = fresh(min(after, max(2 * self._filled, self._filled + least, _TRUSTED)))
+            self._memory[: self._filled] = self._room[: self._filled]
+            self._room = self._memory
+        return self._room[self._filled : after]
+
+    def scan(self) -> Iterator[Scan]:
+        """Scans what has been gathered; yields once, or not at all before the file's head is complete.
+
+        Raises DecodeError after what stands before the damage has been taken.
+        """
+        self.buffer = self._room[: self._filled]
+        if self._scanner is None:
+            self._open()
+        if self._scanner is None:
+            self._wanted = max(_missing(self.buffer[4:]), 1)
+            return
+        found = self._scanner.scan(self.buffer, self.base, self._scanned)
+        self._scanned = found.end
+        self._wanted = max(self._least, _missing(self.buffer[found.end :]))
+        yield found
+        if found.error:
+            raise found.error
+
+    def keep(self, begin: int) -> None:
+        """Forgets the bytes before ``begin``, an offset in the buffer that is not behind what was scanned."""
+        self.buffer = self.buffer[begin:]
+        self._room = self._room[begin:]
+        self._filled -= begin
+        self.base += begin
+        self._scanned -= begin
+
+    def rewind(self, begin: int) -> None:
+        """As ``keep``, and scans the rest again with at least as much behind it; a transaction begins at ``begin``."""
+        assert self._scanner
+        self.keep(begin)
+        self._wanted = max(self._wanted, self._scanned)
+        self._scanned = 0
+        self._scanner.restart()
+
+    def _open(self) -> None:
+        """Reads the file head once it is there."""
+        if len(self.buffer) >= 4:
+            check_magic(self.buffer[:4].tobytes(), self.file)
+        head = first_event(self.buffer, 4)
+        if len(head) < HEADER or len(head) < int.from_bytes(head[9:13], "little"):
+            return
+        self._format = FormatDescription.parse(head, f"{self.file}:4")
+        self.buffer[4 + 17] &= ~IN_USE & 0xFF
+        self._scanner = Scanner(self.file, self._format, self.maps, reuse=self._reuse)
+        self._scanned = 4
+
+
+def _missing(rest: NDArray[np.uint8]) -> int:
+    """Bytes that the event at the beginning of ``rest`` still needs; 0 where its length is not there yet."""
+    return int.from_bytes(rest[9:13].tobytes(), "little") - len(rest) if len(rest) >= HEADER else 0

@@ -1,0 +1,290 @@
+"""Events whose content was left out when the log was extracted, each as long as it was.
+
+A blanked event is an IGNORABLE event, which readers pass over: header with the flag LOG_EVENT_IGNORABLE_F, length and
+position as they were; then 8 bytes (of a row event its table id and flags, zeros of a text), the type that it was,
+the letters RD, zeros, and the CRC32 that fits where the file has them. No server writes events of that type, and this
+one is known by all of its bytes. A compressed transaction is packed anew around blanked events, in as many bytes.
+
+Source: MySQL libs/mysql/binlog/event/binlog_event.h (LOG_EVENT_IGNORABLE_F, IGNORABLE_LOG_EVENT), codecs/binary.cpp
+(fields of a payload's header that are not known are passed over).
+
+Put here: blanking events, telling blanked ones, and holding a log against one that was blanked. Not here: which tables
+it is done to (spark_jobs/bronze/redaction.py), when (binlog/slices/slicer.py).
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events.compression import inflated_pieces
+from spark_jobs.binlog.events.format_description import HEADER, MAGIC
+from spark_jobs.binlog.events.scanner import Scan, TableMaps
+from spark_jobs.binlog.events.types import MEANINGS, type_name
+from spark_jobs.errors import DecodeError, Unsupported
+
+IGNORABLE = 28
+TEXTS = (29, 160)
+"""ROWS_QUERY and ANNOTATE_ROWS: the text of the statement behind row events."""
+_FLAG = 0x80
+_KEPT = 8
+_MARK = b"RD"
+_LEAST = _KEPT + 1 + len(_MARK)
+"""Bytes of a blanked row event's body at least: no server writes shorter row events."""
+_PAYLOAD = 40
+_PAD_FIELD = 82
+_LEVELS = (3, 9, 19)
+"""Of zstd, tried in turn until what is left of a payload has room; servers use 3 by default."""
+_LEVEL_OF_PARTS = 9
+_BY_TEXT = (9, 17, 18)
+"""Append_block, Begin_load_query, Execute_load_query: LOAD DATA in statement format, with the file's content."""
+
+
+class Rule(Protocol):
+    """What is not to be kept of a log."""
+
+    def holds(self, schema: str, table: str) -> bool:
+        """Whether rows of a table are left out."""
+        ...
+
+    def refusal(self, text: str, database: str) -> str | None:
+        """Why a statement cannot be kept beside that, and neither be left out; None where it can be kept."""
+        ...
+
+
+def original(event: bytes, footer: int) -> int | None:
+    """The type number that a blanked event had; None for any other event.
+
+    footer: bytes of checksum behind the event. A text too short to say is one of MySQL's.
+    """
+    if len(event) < HEADER + footer or event[4] != IGNORABLE or not event[17] & _FLAG:
+        return None
+    body = event[HEADER : len(event) - footer]
+    if len(body) < _LEAST:
+        return TEXTS[0] if body and not any(body) else None
+    kept, code = body[:_KEPT], body[_KEPT]
+    if not _is_blanked(code) or (code in TEXTS and any(kept)):
+        return None
+    return code if body == _filler(kept, code, len(body)) else None
+
+
+def _is_blanked(code: int) -> bool:
+    """Whether events of a type may be blanked."""
+    return code in TEXTS or bool(MEANINGS[code] == kernels.ROWS)
+
+
+def _filler(kept: bytes, code: int, size: int) -> bytes:
+    return (kept + bytes([code]) + _MARK).ljust(size, b"\0")[:size]
+
+
+def blanked(event: bytes, footer: int) -> bytes:
+    """A row event, or a statement's text, without its content. A blanked one stays as it is. Raises DecodeError.
+
+    The message says what, and not where.
+    """
+    if original(event, footer) is not None:
+        return event
+    code, body = event[4], event[HEADER : len(event) - footer]
+    is_rows = code not in TEXTS
+    if is_rows and len(body) < _LEAST:
+        raise DecodeError(f"{type_name(code)} event of {len(event)} bytes: too short for one, and cannot be redacted")
+    filler = _filler(body[:_KEPT] if is_rows else bytes(_KEPT), code, len(body))
+    head = event[:4] + bytes([IGNORABLE]) + event[5:17] + bytes([event[17] | _FLAG]) + event[18:HEADER]
+    return head + filler + zlib.crc32(head + filler).to_bytes(4, "little")[:footer]
+
+
+def refuse_blanked(found: Scan, maps: TableMaps, name: tuple[str, str], place: Callable[[int], str]) -> None:
+    """Raises Unsupported where rows of a table (schema, name) were blanked; place: of an event, as messages name it."""
+    for event in np.flatnonzero((found.code == IGNORABLE) & (found.table >= 0)).tolist():
+        if maps.names[int(found.table[event])] == name:
+            raise Unsupported(
+                f"{place(event)}: {'.'.join(name)}: rows of it were left out here when the log was extracted, by "
+                "redact: of the source, and nothing tells them any more; leave the table out of tables:, or begin the "
+                "source under another name without redact:"
+            )
+
+
+class Redactor:
+    """Blanks events in the scans of one file, by a rule."""
+
+    def __init__(self, file: str, rule: Rule, maps: TableMaps) -> None:
+        self.rule = rule
+        self._file, self._maps = file, maps
+        self._hidden: list[bool] = []
+        """By ordinal of a table map."""
+
+    def blank(self, found: Scan, footer: int) -> NDArray[np.int64]:
+        """Blanks a scan's events in its own buffer, and has the scan say so; returns which they are.
+
+        Raises DecodeError, Unsupported, naming file:offset.
+        """
+        chosen = self._chosen(found)
+        for event in chosen.tolist():
+            start, length = int(found.offset[event]), int(found.length[event])
+            try:
+                content = blanked(found.buffer[start : start + length].tobytes(), footer)
+            except DecodeError as error:
+                raise DecodeError(f"{self._file}:{found.base + start}: {error}") from None
+            found.buffer[start : start + length] = np.frombuffer(content, np.uint8)
+        found.code[chosen] = IGNORABLE
+        found.mark[chosen] &= ~np.uint8(kernels.MARK_ROWS)
+        found.mark[chosen] |= np.uint8(kernels.MARK_IGNORED)
+        return chosen
+
+    def _chosen(self, found: Scan) -> NDArray[np.int64]:
+        names = self._maps.names[len(self._hidden) :]
+        self._hidden += [self.rule.holds(*name) for name in names]
+        hidden = np.array([*self._hidden, False])  # the last one is that of events without a table, of number -1
+        rows = (found.mark & kernels.MARK_ROWS != 0) & hidden[found.table]
+        return np.flatnonzero(rows | np.isin(found.code, TEXTS))
+
+    def refuse_texts(self, found: Scan) -> None:
+        """Raises Unsupported for LOAD DATA in statement format, whose events hold rows."""
+        held = np.flatnonzero(np.isin(found.code, _BY_TEXT))
+        if len(held):
+            place = f"{self._file}:{found.base + int(found.offset[held[0]])}"
+            raise Unsupported(f"{place}: LOAD DATA in statement format: {NOT_JUDGED}")
+
+    def refuse(self, place: int, said: tuple[str, str]) -> None:
+        """Raises Unsupported for a statement (its default database, its text) that the rule cannot judge."""
+        why = self.rule.refusal(said[1], said[0])
+        if why:
+            raise Unsupported(f"{self._file}:{place}: {why}")
+
+    def pack(self, found: Scan, event: int, size: int, frames: Iterator[bytes], footer: int) -> None:
+        """Puts what is left of a compressed transaction into its place, by the first of several frames that fits.
+
+        size: bytes that each frame inflates to. Raises Unsupported where none fits.
+        """
+        start, length = int(found.offset[event]), int(found.length[event])
+        room = length - HEADER - footer
+        body = next((one for frame in frames if (one := _payload(frame, size, room)) is not None), None)
+        if body is None:
+            raise Unsupported(
+                f"{self._file}:{found.base + start}: a compressed transaction holds rows of redacted tables, and what "
+                "is left without them does not fit into its place: the server packs closer than is done here; set "
+                "binlog_transaction_compression_level_zstd to less, or binlog_transaction_compression to OFF, for who "
+                "writes these tables, and begin behind this position under another source name"
+            )
+        whole = found.buffer[start : start + HEADER].tobytes() + body
+        whole += zlib.crc32(whole).to_bytes(4, "little")[:footer]
+        found.buffer[start : start + length] = np.frombuffer(whole, np.uint8)
+
+
+def frames_of(content: bytes) -> Iterator[bytes]:
+    """Frames of a small content, each packed closer than the one before."""
+    return (zstandard.ZstdCompressor(level=level, write_content_size=False).compress(content) for level in _LEVELS)
+
+
+class PiecewiseFrame:
+    """The frame of a content that comes in pieces."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._stream = zstandard.ZstdCompressor(level=_LEVEL_OF_PARTS, write_content_size=False).compressobj()
+        self._frame: list[bytes] = []
+
+    def add(self, piece: bytes) -> None:
+        self.size += len(piece)
+        self._frame.append(self._stream.compress(piece))
+
+    def frames(self) -> Iterator[bytes]:
+        yield b"".join([*self._frame, self._stream.flush()])
+
+
+def _payload(frame: bytes, size: int, room: int) -> bytes | None:
+    """The body of a TRANSACTION_PAYLOAD event of ``room`` bytes; None where the frame does not fit.
+
+    What is left over is the content of a field that readers do not know, at least two bytes with its head.
+    """
+    fields = ((1, _number(len(frame))), (2, _number(kernels.PAYLOAD_ZSTD)), (3, _number(size)))
+    head = b"".join(_number(field) + _number(len(value)) + value for field, value in fields)
+    left = room - len(head) - 1 - len(frame)
+    if left < 0 or left == 1:
+        return None
+    return head + (_padding(left) if left else b"") + b"\0" + frame
+
+
+def _padding(left: int) -> bytes:
+    """A field of so many bytes in all; a length may be written longer than it needs to be."""
+    if left <= 252:
+        return bytes([_PAD_FIELD, left - 2]).ljust(left, b"\0")
+    prefix, width = (b"\xfc", 2) if left - 4 <= 0xFFFF else (b"\xfe", 8)
+    return (bytes([_PAD_FIELD]) + prefix + (left - 2 - width).to_bytes(width, "little")).ljust(left, b"\0")
+
+
+def _number(value: int) -> bytes:
+    """A length-encoded integer."""
+    if value < 251:
+        return bytes([value])
+    for prefix, width in ((b"\xfc", 2), (b"\xfd", 3), (b"\xfe", 8)):
+        if value < 1 << (8 * width):
+            return prefix + value.to_bytes(width, "little")
+    raise AssertionError("no event is as long")
+
+
+def same_but_redacted(one: bytes, other: bytes, footer: int) -> bool:
+    """Whether two runs of events from one place of a log, of one length, are the same but for what was blanked in them.
+
+    They begin with an event, or with the magic bytes; the last event may be cut short. footer: bytes of checksum.
+    """
+    if len(one) != len(other):
+        return False
+    at = len(MAGIC) if one.startswith(MAGIC) else 0
+    if one[:at] != other[:at]:
+        return False
+    while at < len(one):
+        length = max(int.from_bytes(one[at + 9 : at + 13], "little"), HEADER)
+        pair = one[at : at + length], other[at : at + length]
+        if pair[0] != pair[1] and not _same_event(*pair, length, footer):
+            return False
+        at += length
+    return True
+
+
+def _same_event(one: bytes, other: bytes, length: int, footer: int) -> bool:
+    """Of two events that differ. length: of the whole event, of which there may be less."""
+    if one[9:13] != other[9:13]:
+        return False
+    if len(one) < length:
+        return _same_beginning(one, other)
+    if {one[4], other[4]} == {_PAYLOAD}:
+        return one[:HEADER] == other[:HEADER] and same_but_redacted(_content(one, footer), _content(other, footer), 0)
+    if IGNORABLE not in (one[4], other[4]):
+        return False
+    plain = [event for event in (one, other) if event[4] != IGNORABLE]
+    if len(plain) != 1 or not _is_blanked(plain[0][4]):
+        return False
+    return blanked(one, footer) == blanked(other, footer)
+
+
+def _same_beginning(one: bytes, other: bytes) -> bool:
+    """Of an event cut short: what is there of a blanked one tells less than its header does."""
+    codes = {one[4], other[4]} - {IGNORABLE} if len(one) > 4 else set()
+    heads = [event[:4] + event[5:17] for event in (one, other)]
+    return heads[0] == heads[1] and len(codes) == 1 and (codes == {_PAYLOAD} or _is_blanked(*codes))
+
+
+def _content(event: bytes, footer: int) -> bytes:
+    """The events that a payload holds; the event itself where it cannot be read."""
+    heads = np.zeros((1, kernels.PH_COLUMNS), np.int64)
+    wire = np.frombuffer(event, np.uint8)
+    if not kernels.payload_heads(np.array([kernels.address_of(wire)]), np.array([len(wire) - footer]), heads):
+        return event
+    offset, size, kind = (int(heads[0, cell]) for cell in (kernels.PH_OFFSET, kernels.PH_SIZE, kernels.PH_TYPE))
+    frame = wire[offset : offset + size]
+    try:
+        return frame.tobytes() if kind == kernels.PAYLOAD_NONE else b"".join(inflated_pieces(frame))
+    except zstandard.ZstdError:
+        return event
+
+
+NOT_JUDGED = (
+    "the source redacts tables (redact:), and whose rows a statement's text has cannot be told, so it is neither kept "
+    "nor left out; have every session of the server log rows (binlog_format = ROW), and begin behind this position "
+    "under another source name, or take redact: away"
+)

@@ -1,0 +1,93 @@
+"""Events of a slice that are to be passed over, and telling which event stands at an offset.
+
+Source: MySQL libs/mysql/binlog/event/binlog_event.h (LOG_EVENT_IGNORABLE_F, IGNORABLE_LOG_EVENT): readers pass over an
+event of that type.
+
+Put here: turning one event of a slice into such a one, and naming the event at a place. Not here: why
+(silver/quarantine.py).
+"""
+
+import zlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events.format_description import MAGIC
+from spark_jobs.binlog.events.scanner import HEADER, Bytes, TableMaps, open_slice, view
+from spark_jobs.binlog.events.table_map import TableName
+from spark_jobs.binlog.events.types import MEANINGS, type_name
+from spark_jobs.errors import DecodeError
+
+_IGNORABLE = 28
+_TYPE, _LENGTH, _FOOTER = 4, 9, 4
+
+
+@dataclass(frozen=True, slots=True)
+class EventAt:
+    """An event and its offset in the file. table: whose rows it has; None for other kinds and compressed transactions.
+
+    may_stop: whether a table may stop at it: a row event, or a transaction that is one event, compressed.
+    """
+
+    offset: int
+    type: str
+    may_stop: bool
+    table: TableName | None = None
+
+
+def events_of(file: str, start: int, context: bytes | None, payload: Bytes) -> list[EventAt]:
+    """The events of a slice that begins at ``start`` (bytes), in order. Raises DecodeError."""
+    maps = TableMaps()
+    _, found = open_slice(file, start, context, payload, maps, transaction_start=None, committed_us=0)
+    cells = zip(found.offset.tolist(), found.code.tolist(), found.table.tolist(), strict=True)
+    return [_event(start + offset, code, maps, table) for offset, code, table in cells]
+
+
+def _event(offset: int, code: int, maps: TableMaps, table: int) -> EventAt:
+    has_rows = MEANINGS[code] == kernels.ROWS
+    name = TableName(*maps.names[table]) if has_rows and table >= 0 else None
+    return EventAt(offset, type_name(code), bool(has_rows or MEANINGS[code] == kernels.PAYLOAD), name)
+
+
+def passed_over(file: str, start: int, payload: Bytes, offsets: Collection[int]) -> bytes:
+    """A slice's bytes, with the events at these offsets of the file as ones that readers pass over.
+
+    Lengths stay, so every other event keeps its offset. A compressed transaction is passed over with the GTID event
+    that begins it. An event that ends with its CRC32 gets the one that fits. Raises DecodeError where no event is.
+    """
+    buffer = bytearray(view(payload).tobytes())
+    places = list(_places(buffer, 0 if start else len(MAGIC)))
+    for offset in offsets:
+        if offset - start not in places:
+            raise DecodeError(f"{file}:{offset}: an event is to be passed over here, and none begins here")
+        at = places.index(offset - start)
+        for place in places[_first(buffer, places, at) : at + 1]:
+            _pass_over(buffer, place)
+    return bytes(buffer)
+
+
+def _places(buffer: bytearray, place: int) -> Iterator[int]:
+    while place + HEADER <= len(buffer):
+        yield place
+        place += _length(buffer, place)
+
+
+def _length(buffer: bytearray, place: int) -> int:
+    return max(int.from_bytes(buffer[place + _LENGTH : place + _LENGTH + 4], "little"), HEADER)
+
+
+def _first(buffer: bytearray, places: list[int], at: int) -> int:
+    """The event by which begins what is passed over with one: itself, or a compressed transaction's GTID event."""
+    if MEANINGS[buffer[places[at] + _TYPE]] != kernels.PAYLOAD:
+        return at
+    gtids = (kernels.GTID, kernels.GTID_ANONYMOUS, kernels.GTID_TAGGED)
+    return next((one for one in range(at, -1, -1) if MEANINGS[buffer[places[one] + _TYPE]] in gtids), at)
+
+
+def _pass_over(buffer: bytearray, place: int) -> None:
+    stop = place + _length(buffer, place)
+    body, footer = slice(place, stop - _FOOTER), slice(stop - _FOOTER, stop)
+    is_checked = zlib.crc32(buffer[body]).to_bytes(_FOOTER, "little") == buffer[footer]
+    buffer[place + _TYPE] = _IGNORABLE
+    if is_checked:
+        buffer[footer] = zlib.crc32(buffer[body]).to_bytes(_FOOTER, "little")

@@ -1,0 +1,267 @@
+"""Compressed transactions opened: the events inside TRANSACTION_PAYLOAD events.
+
+Source: MySQL libs/mysql/binlog/event/control_events.h (Transaction_payload_event), codecs/binary.cpp, compression/.
+
+A payload holds a transaction from its BEGIN to its end, its events without checksums. So the contents of many payloads,
+one after the other, are scanned as one file without checksums is; each has to be one whole transaction.
+
+Put here: from payload events to a scan of what they hold. Not here: frames (compression.py), rows
+(binlog/rows/decoder.py).
+"""
+
+import dataclasses
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events.compression import AT_ONCE, PADDING, inflated_frames, inflated_pieces
+from spark_jobs.binlog.events.scanner import FormatDescription, Scan, Scanner, TableMaps
+from spark_jobs.errors import DecodeError, Unsupported
+
+_NAME = "Transaction_payload event"
+_UNDECIDED = kernels.TX_XA | kernels.TX_ROLLED_BACK
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What some payloads of a scan hold.
+
+    inner: their events; offsets are in a buffer of inflated bytes, with PADDING readable bytes behind. outer: for each
+    its payload's event in the outer scan. whole: False for a part of one large payload, the first of which ``begins``.
+    """
+
+    inner: Scan
+    outer: NDArray[np.int64]
+    whole: bool = True
+    begins: bool = True
+
+
+class _Contents(Scanner):
+    """Scans contents of payloads; names places by their payload, and keeps table maps as the file has them."""
+
+    def __init__(self, file: str, description: FormatDescription, maps: TableMaps) -> None:
+        super().__init__(file, dataclasses.replace(description, checksum=False), maps)
+        self._checksum = description.checksum
+        self.offsets: NDArray[np.int64] = np.zeros(0, np.int64)
+        """File offset of each payload event that is scanned."""
+        self.starts: NDArray[np.int64] = np.zeros(0, np.int64)
+        """Where their contents begin, as ``Scan.base`` counts."""
+
+    def _where(self, found: Scan) -> str:
+        place = found.base + found.end
+        payload = max(int(np.searchsorted(self.starts, place, "right")) - 1, 0)
+        return f"{self.file}:{self.offsets[payload]}: {_NAME}: byte {place - self.starts[payload]} of its content"
+
+    def _add_map(self, event: bytes, where: str) -> None:
+        footer = 4 if self._checksum else 0
+        event = event[:9] + (len(event) + footer).to_bytes(4, "little") + event[13:]
+        event += zlib.crc32(event).to_bytes(4, "little")[:footer]
+        self.maps.add(event, footer, where)
+
+
+class Payloads:
+    """Opens the payload events of one file's scans."""
+
+    def __init__(self, file: str, description: FormatDescription, maps: TableMaps) -> None:
+        """maps: where table maps inside are registered, as whole events of the file, with a checksum if it has them."""
+        self.file = file
+        self._format = description
+        self._maps = maps
+
+    def open(self, found: Scan) -> Iterator[Opened]:
+        """What the payload events of a scan hold, at most AT_ONCE bytes at a time unless one event is longer.
+
+        Completes ``found``: its transactions learn of XA and ROLLBACK inside, and a payload that holds a statement is
+        marked as one. Raises DecodeError and its kinds, naming file:offset of the payload event.
+        """
+        events = np.flatnonzero(found.mark & kernels.MARK_ANY_TABLE)
+        if not len(events):
+            return
+        heads = self._heads(found, events)
+        for first, after in _groups(heads[:, kernels.PH_CLAIMED]):
+            part = heads[first:after]
+            if after - first == 1 and _is_large(part[0]):
+                yield from self._in_parts(found, int(events[first]), part[0])
+            else:
+                yield self._together(found, events[first:after], part)
+
+    def _heads(self, found: Scan, events: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[n, PH_COLUMNS] of the events, PH_OFFSET counted in the buffer."""
+        heads = np.empty((len(events), kernels.PH_COLUMNS), np.int64)
+        offsets = found.offset[events]
+        good = int(kernels.payload_heads(found.address + offsets, found.length[events] - self._format.footer, heads))
+        if good < len(events):
+            raise DecodeError(f"{self._place(found, events[good])}: its header does not make sense")
+        kinds = heads[:, kernels.PH_TYPE]
+        strange = np.flatnonzero((kinds != kernels.PAYLOAD_ZSTD) & (kinds != kernels.PAYLOAD_NONE))
+        if len(strange):
+            raise Unsupported(
+                f"{self._place(found, events[strange[0]])}: compression type {kinds[strange[0]]} is not known"
+            )
+        plain = kinds == kernels.PAYLOAD_NONE
+        heads[plain, kernels.PH_CLAIMED] = heads[plain, kernels.PH_SIZE]
+        heads[:, kernels.PH_OFFSET] += offsets
+        return heads
+
+    def _place(self, found: Scan, event: int) -> str:
+        return f"{self.file}:{found.base + int(found.offset[event])}: {_NAME}"
+
+    def _together(self, found: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> Opened:
+        """Several payloads: inflated side by side into one buffer and scanned in one go."""
+        contents = self._contents(found, events, heads)
+        buffer = _padded(b"".join([*contents, bytes(PADDING)]))
+        stops = np.cumsum(heads[:, kernels.PH_CLAIMED])
+        scanner = self._scanner(found, events, np.concatenate([[0], stops[:-1]]))
+        inner = scanner.whole(buffer[: stops[-1]], 0)
+        outer = events[np.searchsorted(scanner.starts, inner.offset, "right") - 1]
+        self._check(found, events, _edges(inner, kernels.MARK_BEGINS), scanner.starts)
+        self._check(found, events, _edges(inner, kernels.MARK_ENDS), stops)
+        found.transactions[found.transaction[events], kernels.TX_FLAGS] |= inner.transactions[:, kernels.TX_FLAGS]
+        self._note_statements(found, inner, outer, in_parts=False)
+        return Opened(inner, outer)
+
+    def _scanner(self, found: Scan, events: NDArray[np.int64], starts: NDArray[np.int64]) -> _Contents:
+        scanner = _Contents(self.file, self._format, self._maps)
+        scanner.offsets, scanner.starts = found.base + found.offset[events], starts
+        return scanner
+
+    def _contents(self, found: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[Any]:
+        packed = np.flatnonzero(heads[:, kernels.PH_TYPE] == kernels.PAYLOAD_ZSTD)
+        inflated = self._inflated(found, events[packed], heads[packed])
+        if len(packed) == len(heads):
+            return inflated
+        contents = {int(k): content for k, content in zip(packed, inflated, strict=True)}
+        for k in np.flatnonzero(heads[:, kernels.PH_TYPE] == kernels.PAYLOAD_NONE).tolist():
+            offset, size = heads[k, kernels.PH_OFFSET], heads[k, kernels.PH_SIZE]
+            contents[k] = found.buffer[offset : offset + size].tobytes()
+        return [contents[k] for k in range(len(heads))]
+
+    def _inflated(self, found: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[Any]:
+        if not len(events):
+            return []
+        frames, claimed = heads[:, kernels.PH_OFFSET : kernels.PH_SIZE + 1], heads[:, kernels.PH_CLAIMED]
+        try:
+            return inflated_frames(found.buffer, frames, claimed)
+        except zstandard.ZstdError as error:
+            for k, event in enumerate(events.tolist()):
+                try:
+                    inflated_frames(found.buffer, frames[k : k + 1], claimed[k : k + 1])
+                except zstandard.ZstdError as its:
+                    raise DecodeError(f"{self._place(found, event)}: {its}") from None
+            raise AssertionError("frames inflate one by one, but not together") from error
+
+    def _in_parts(self, found: Scan, event: int, head: NDArray[np.int64]) -> Iterator[Opened]:
+        """One payload that is large, or does not say how large: inflated and scanned piece by piece."""
+        events = np.array([event])
+        scanner = self._scanner(found, events, np.zeros(1, np.int64))
+        rest, base = b"", 0
+        begins, stop = [], []
+        for piece in self._pieces(found, event, head):
+            content = rest + piece
+            buffer = _padded(content + bytes(PADDING))
+            inner = scanner.scan(buffer[: len(content)], base)
+            if inner.error:
+                raise inner.error
+            begins += _edges(inner, kernels.MARK_BEGINS).tolist()
+            stop += _edges(inner, kernels.MARK_ENDS).tolist()
+            outer = np.full(len(inner), event)
+            found.transactions[found.transaction[event], kernels.TX_FLAGS] |= np.bitwise_or.reduce(
+                inner.transactions[:, kernels.TX_FLAGS], initial=0
+            )
+            self._note_statements(found, inner, outer, in_parts=True)
+            yield Opened(inner, outer, whole=False, begins=base == 0)
+            rest, base = content[inner.end :], base + inner.end
+        self._check(found, events, np.array(begins), np.zeros(1, np.int64))
+        self._check(found, events, np.array(stop), np.array([base + len(rest)]))
+
+    def _pieces(self, found: Scan, event: int, head: NDArray[np.int64]) -> Iterator[bytes]:
+        offset, size, kind, claimed = head.tolist()
+        frame = found.buffer[offset : offset + size]
+        if kind == kernels.PAYLOAD_NONE:
+            yield from (frame[at : at + AT_ONCE].tobytes() for at in range(0, size, AT_ONCE))
+            return
+        count = 0
+        try:
+            for piece in inflated_pieces(frame):
+                count += len(piece)
+                if 0 <= claimed < count:
+                    break
+                yield piece
+        except zstandard.ZstdError as error:
+            raise DecodeError(f"{self._place(found, event)}: {error}") from None
+        if claimed not in {-1, count}:
+            raise DecodeError(
+                f"{self._place(found, event)}: {claimed} bytes of content announced, another number found"
+            )
+
+    def _check(
+        self, found: Scan, events: NDArray[np.int64], edges: NDArray[np.int64], expected: NDArray[np.int64]
+    ) -> None:
+        """Whether transactions begin or end where their payloads do."""
+        common = min(len(edges), len(expected))
+        wrong = np.flatnonzero(edges[:common] != expected[:common])
+        if len(wrong) or len(edges) != len(expected):
+            event = events[min(int(wrong[0]) if len(wrong) else common, len(events) - 1)]
+            raise DecodeError(f"{self._place(found, event)}: its content is not one whole transaction")
+
+    def _note_statements(self, found: Scan, inner: Scan, outer: NDArray[np.int64], *, in_parts: bool) -> None:
+        """Marks payloads that hold statements. Beside rows, only those of XA and ROLLBACK can be told from outside."""
+        if (inner.mark & kernels.MARK_ANY_TABLE).any():
+            event = outer[int(np.argmax(inner.mark & kernels.MARK_ANY_TABLE != 0))]
+            raise DecodeError(f"{self._place(found, event)}: it holds another one")
+        stated = np.unique(outer[(inner.mark & kernels.MARK_STATEMENT) != 0])
+        if not len(stated):
+            return
+        changes = np.bincount(outer[(inner.mark & (kernels.MARK_ROWS | kernels.MARK_STATEMENT)) != 0])
+        decided = (found.transactions[found.transaction[stated], kernels.TX_FLAGS] & _UNDECIDED) == 0
+        mixed = stated[decided & ((changes[stated] > 1) | in_parts)]
+        if len(mixed):
+            raise Unsupported(f"{self._place(found, mixed[0])}: it holds a statement among other changes")
+        found.mark[stated] |= kernels.MARK_STATEMENT
+
+
+def payload_note(event: bytes, footer: int, _where: str) -> str:
+    """What SHOW BINLOG EVENTS says of a payload event; nothing where its header does not make sense."""
+    heads = np.zeros((1, kernels.PH_COLUMNS), np.int64)
+    wire = np.frombuffer(event, np.uint8)
+    if not kernels.payload_heads(np.array([kernels.address_of(wire)]), np.array([len(wire) - footer]), heads):
+        return ""
+    kind, claimed = int(heads[0, kernels.PH_TYPE]), int(heads[0, kernels.PH_CLAIMED])
+    names = {kernels.PAYLOAD_ZSTD: "ZSTD", kernels.PAYLOAD_NONE: "NONE"}
+    size = claimed if claimed >= 0 else int(heads[0, kernels.PH_SIZE])
+    return f"compression='{names.get(kind, kind)}', decompressed_size={size} bytes"
+
+
+def _padded(content: bytes) -> NDArray[np.uint8]:
+    """The array whose parts are scanned; the row kernel may read the padding behind them too."""
+    buffer = np.frombuffer(content, np.uint8)
+    kernels.address_of(buffer)
+    return buffer
+
+
+def _edges(inner: Scan, mark: int) -> NDArray[np.int64]:
+    """Where events with a mark begin; where they end, for MARK_ENDS."""
+    chosen = (inner.mark & mark) != 0
+    edges: NDArray[np.int64] = inner.base + inner.offset[chosen]
+    return edges + inner.length[chosen] if mark == kernels.MARK_ENDS else edges
+
+
+def _is_large(head: NDArray[np.int64]) -> bool:
+    return not 0 < head[kernels.PH_CLAIMED] <= AT_ONCE
+
+
+def _groups(claimed: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Runs [first, after) of payloads that claim AT_ONCE bytes together; a large or unknown one stands alone."""
+    large = (claimed <= 0) | (claimed > AT_ONCE)
+    sizes = np.where(large, AT_ONCE, claimed)
+    first = 0
+    while first < len(sizes):
+        after = first + max(int(np.searchsorted(np.cumsum(sizes[first:]), AT_ONCE, "right")), 1)
+        yield first, after
+        first = after

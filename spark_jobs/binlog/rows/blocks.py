@@ -1,0 +1,409 @@
+"""Blocks of rows: the memory that the row kernel fills for one table, and the Arrow columns that come of it.
+
+A table is compiled once (Plan): what the row kernel does with each column, for the row itself and for the before image
+of updates. A block of it takes rows until it is full, or until its reader wants what there is; then each column has one
+finishing step.
+
+Put here: buffers, and how large they are. Not here: which rows go into a block (decoder.py), what a type does (types/).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events.compression import PADDING
+from spark_jobs.binlog.events.table_map import TableDefinition
+from spark_jobs.binlog.memory import fresh
+from spark_jobs.binlog.rows.codegen import Code, Step, code_of
+from spark_jobs.binlog.types.base import BadValue, Exact, Filled, Numbers, Reading
+from spark_jobs.errors import Unsupported
+
+ROW = 0
+BEFORE = 1
+"""The kernel's two programs: the row (a delete's is its before image), and the before image of updates."""
+
+WORTH_CODE = 1_000_000
+"""Rows of one layout in this process from which on code is generated for it: that takes about as long as it has then
+taken to do without, 3 ms a column."""
+
+TEXT_SLACK = 1 << 14
+"""Bytes of text that there is room for beside what is expected."""
+_MOST_TEXT = 64 << 20
+"""Bytes of one column's text that room is made for in advance, besides that for one event."""
+_LEAST = 1024
+"""Rows of a table's first block, which tells how much text is in them, and of any at least."""
+BLOCK_BYTES = 32 << 20
+"""About as large a block grows, if it has more than a few rows."""
+
+MOMENT = pa.timestamp("us", "UTC")
+_OWN = ((pa.int64(), 8), (MOMENT, 8), (pa.int32(), 4), (pa.uint8(), 1))
+"""What every change has beside its columns, in a block's memory: offset, commit time, ordinal, operation; each with its
+bytes."""
+_OWN_CELLS = (kernels.B_PLACES, kernels.B_COMMITTED, kernels.B_ORDINALS, kernels.B_OPS)
+_ADDRESSES = slice(min(_OWN_CELLS), max(_OWN_CELLS) + 1)
+RAW = pa.map_(pa.string(), pa.string())
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What this process knows of a layout's rows."""
+
+    expected: Numbers
+    """Bytes of text to make room for, a row: what the last block had, by program and column."""
+    rows: int = 0
+    """Decoded so far."""
+    worth: int = _LEAST
+    """Rows of a block."""
+    window: int = 0
+    """Rows since the reader last wanted all that there was."""
+    layout: "_Layout | None" = None
+    """Of the last block."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the parts of a block lie in its memory.
+
+    places, sizes: bytes [program, 0: slots 1: text, column]; own: places of what rows have beside columns, and the end.
+    """
+
+    rows: int
+    room: int
+    sizes: Numbers
+    places: Numbers
+    own: list[int]
+
+    @classmethod
+    def of(cls, rows: int, room: int, sizes: Numbers) -> "_Layout":
+        rounded = (sizes + PADDING - 1) & -PADDING
+        places = np.cumsum(rounded).reshape(sizes.shape) - rounded
+        own = int(rounded.sum()) + np.cumsum([0, *(width * rows for _, width in _OWN)])
+        return cls(rows, room, sizes, places, own.tolist())
+
+    def addresses(self, memory: pa.Buffer) -> int:
+        """That of the memory, of whose parts alone a kernel is told."""
+        if not kernels.CHECKED:
+            return kernels.address_of(memory)
+        own = np.array(self.own)
+        starts, lengths = np.append(self.places, own[:-1]), np.append(self.sizes, np.diff(own))
+        return kernels.address_of_parts(memory, starts, lengths)
+
+
+_seen: dict[tuple[tuple[Step, ...], ...], _Seen] = {}
+
+
+class Plan:
+    """A definition compiled: the kernel's steps, the sizes of buffers, and how each column is finished.
+
+    Decoders of one definition share it (``plan_of``), those of other threads too.
+    """
+
+    def __init__(self, definition: TableDefinition, before: Literal["key", "all"]) -> None:
+        self.names = definition.column_names()
+        self.readings = [_reading(definition, ordinal) for ordinal in range(len(definition.columns))]
+        count = len(self.readings)
+        self.kept = (list(range(count)), list(range(count)) if before == "all" else sorted(definition.key or ()))
+        self.schemas = tuple(
+            pa.schema([(self.names[ordinal], self.readings[ordinal].arrow) for ordinal in kept]) for kept in self.kept
+        )
+        self.words = (count + 63) // 64
+        self.steps = np.zeros((2, count, kernels.STEP_CELLS), np.int64)
+        self.widths, self.is_text, self.bounded = (np.zeros((2, count), np.int64) for _ in range(3))
+        for program, ordinal in product((ROW, BEFORE), range(count)):
+            self._compile(program, ordinal, self.readings[ordinal])
+        self.programs = tuple(_generated(self.steps[program], definition) for program in (ROW, BEFORE))
+        self.seen = _seen.setdefault(self.programs, _Seen(np.full((2, count), 32.0)))
+        self._variable = np.flatnonzero((self.is_text == 1) & (self.bounded == 0))
+        self._kept_before = count + np.array(self.kept[BEFORE], np.int64)
+        self.cells = self._cells()
+        self._code: Code | None = None
+        self._described: tuple[_Layout, Numbers, Numbers] | None = None
+
+    def _compile(self, program: int, ordinal: int, reading: Reading) -> None:
+        kept = ordinal in self.kept[program]
+        step = self.steps[program, ordinal]
+        step[kernels.STEP_KIND] = reading.kind if kept else reading.skip
+        step[kernels.STEP_WIDTH] = reading.width
+        step[kernels.STEP_PARAMETERS :][: len(reading.parameters)] = reading.parameters
+        if kept:
+            self.widths[program, ordinal] = reading.width
+            self.is_text[program, ordinal] = reading.is_text
+            self.bounded[program, ordinal] = reading.bounded
+
+    def _cells(self) -> Numbers:
+        """What describes every block of the table to the kernel."""
+        cells = np.zeros(kernels.B_CELLS, np.int64)
+        cells[kernels.B_COLUMNS], cells[kernels.B_WORDS] = len(self.readings), self.words
+        cells[kernels.B_VARIABLE], cells[kernels.B_VARIABLES] = kernels.address_of(self._variable), len(self._variable)
+        cells[kernels.B_KEPT], cells[kernels.B_KEPTS] = kernels.address_of(self._kept_before), len(self._kept_before)
+        return cells
+
+    def code_addresses(self) -> tuple[int, int]:
+        """Of code generated for this table's rows and updates, once so many have come that it is worth it; else 0."""
+        if self.seen.rows < WORTH_CODE or kernels.CHECKED:
+            return 0, 0
+        if self._code is None:
+            self._code = code_of(*self.programs)
+        return self._code.row, self._code.update
+
+    def rows(self, most: int) -> int:
+        """Rows that the next block is worth: about what comes of this table between two ends, as far as is known."""
+        size = float((self.widths + self.seen.expected * self.is_text).sum())
+        return min(most, max(_LEAST, min(int(BLOCK_BYTES / size), self.seen.worth)))
+
+    def filled(self, rows: int) -> None:
+        """Notes a block that was taken."""
+        seen = self.seen
+        seen.rows += rows
+        seen.window += rows
+        seen.worth = max(seen.worth, 2 * seen.window)
+
+    def ended(self) -> None:
+        """Notes that the reader wanted all that there was."""
+        if self.seen.window:
+            self.seen.worth = max(self.seen.window + self.seen.window // 4, self.seen.worth * 3 // 4)
+            self.seen.window = 0
+
+    def layout(self, rows: int, room: int) -> "_Layout":
+        """Of a block of so many rows; ``room``, at most twice as much, is added to text that nothing bounds."""
+        last = self.seen.layout
+        if last and last.rows == rows and room <= last.room <= 2 * room:
+            return last
+        slots = self.widths * (rows + self.is_text)
+        expected = np.minimum(self.seen.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
+        texts = np.where(self.bounded > 0, self.bounded * rows + PADDING, expected) * self.is_text
+        made = _Layout.of(rows, room, np.stack([slots, texts], axis=1))
+        self.seen.layout = made  # for whoever asks next, in whatever thread
+        return made
+
+    def described(self, layout: "_Layout") -> tuple[Numbers, Numbers]:
+        """Steps and cells of a block, with places in its memory where addresses are to be."""
+        last = self._described  # of whoever asked last, in whatever thread
+        if last is None or last[0] is not layout:
+            steps, cells = self.steps.copy(), self.cells.copy()
+            steps[:, :, kernels.STEP_SLOT], steps[:, :, kernels.STEP_TEXT] = layout.places[:, 0], layout.places[:, 1]
+            steps[:, :, kernels.STEP_CAPACITY] = layout.sizes[:, 1]
+            cells[kernels.B_CAPACITY] = layout.rows
+            cells[[*_OWN_CELLS]] = layout.own[:-1]
+            self._described = last = layout, steps, cells
+        return last[1:]
+
+    def learn(self, used: Numbers, rows: int) -> None:
+        """Notes bytes of text [program, column] that so many rows had."""
+        found = [max(size / rows, 8.0) for size in used.ravel().tolist()]  # of a few numbers faster than numpy
+        expected = self.seen.expected[: len(used)].ravel().tolist()
+        if not all(there / 2 <= one <= there for one, there in zip(found, expected, strict=True)):
+            self.seen.expected[: len(used)] = np.reshape(found, used.shape) * 1.125
+            self.seen.layout = None
+
+    def absent(self, rows: int) -> pa.RecordBatch:
+        """The before images of rows that have none."""
+        arrays = [_nulls(self.readings[ordinal].arrow, rows) for ordinal in self.kept[BEFORE]]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schemas[BEFORE])
+
+
+@lru_cache(maxsize=1024)
+def plan_of(definition: TableDefinition, before: Literal["key", "all"]) -> Plan:
+    """The same for the same: every file of a server brings its tables anew. Raises Unsupported."""
+    return Plan(definition, before)
+
+
+class Scratch:
+    """What a block needs only while it is filled: a decoder's blocks, one after the other, write it over."""
+
+    def __init__(self) -> None:
+        self._nulls: Numbers = np.empty(0, np.uint64)
+        self._source: Numbers = np.empty(0, np.int32)
+        self._addresses = 0, 0
+
+    def of(self, rows: int, words: int, sources: int) -> tuple[Numbers, Numbers, int, int]:
+        """Null bits [program, row, word], memory for the event of so many rows, and the addresses of both."""
+        count = 2 * rows * words
+        if len(self._nulls) < count or len(self._source) < sources:
+            self._nulls, self._source = fresh(8 * count).view(np.uint64), fresh(4 * sources).view(np.int32)
+            self._addresses = kernels.address_of(self._nulls), kernels.address_of(self._source)
+        return self._nulls[:count].reshape(2, rows, words), self._source[:sources], *self._addresses
+
+
+def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
+    """So many nulls, over zeros that all of them share."""
+    if pa.types.is_nested(kind):
+        return pa.nulls(rows, kind)
+    buffers = 3 if pa.types.is_string(kind) or pa.types.is_binary(kind) else 2
+    return pa.Array.from_buffers(kind, rows, [_zeros(16 * (rows + 1))] * buffers, rows)
+
+
+@lru_cache(maxsize=4)
+def _zeros_of(power: int) -> pa.Buffer:
+    return pa.py_buffer(bytes(1 << power))
+
+
+def _zeros(size: int) -> pa.Buffer:
+    """At least so many zero bytes."""
+    return _zeros_of(max(20, (size - 1).bit_length()))
+
+
+def _generated(steps: Numbers, definition: TableDefinition) -> tuple[Step, ...]:
+    """What generated code has to know of a program's steps."""
+    pairs = zip(steps.tolist(), definition.columns, strict=True)
+    return tuple(
+        Step(cells[kernels.STEP_KIND], cells[kernels.STEP_WIDTH], tuple(cells[kernels.STEP_PARAMETERS :]), one.nullable)
+        for cells, one in pairs
+    )
+
+
+def _reading(definition: TableDefinition, ordinal: int) -> Reading:
+    try:
+        return definition.columns[ordinal].reading()
+    except Unsupported as error:
+        raise Unsupported(f"{definition.name}.{definition.column_names()[ordinal]}: {error}") from None
+
+
+class Block:
+    """The buffers of one block of at most ``rows`` changes: parts of one allocation."""
+
+    def __init__(  # noqa: PLR0913 - what it is of, how large, and what of it is the decoder's
+        self,
+        plan: Plan,
+        file: str,
+        rows: int,
+        room: int,
+        cells: Numbers,
+        scratch: Scratch,
+        *,
+        partial: bool,
+        lasting: bool,
+    ) -> None:
+        """room: bytes of text for one event, on top of what a block is expected to have.
+
+        cells: where the kernel finds it described; partial: whether it takes images without all columns; lasting:
+        whether nobody asks for the event of a row.
+        """
+        self.plan = plan
+        self.file = file
+        self.cells = cells
+        layout = self._layout = plan.layout(rows, room)
+        self.memory = pa.py_buffer(fresh(layout.own[-1] + PADDING))
+        address = layout.addresses(self.memory)
+        steps, described = plan.described(layout)
+        self.steps = steps.copy()
+        self.steps[:, :, [kernels.STEP_SLOT, kernels.STEP_TEXT]] += address
+        self.marked = np.zeros((2, len(plan.readings)), np.uint8)
+        self.nulls, self.source, nulls_at, source_at = scratch.of(rows, plan.words, 0 if lasting else rows)
+        cells[:] = described
+        cells[_ADDRESSES] += address
+        cells[kernels.B_STEPS] = kernels.address_of(self.steps)
+        cells[kernels.B_NULLS] = nulls_at
+        cells[kernels.B_MARKED] = kernels.address_of(self.marked)
+        cells[kernels.B_SOURCES] = 0 if lasting else source_at
+        cells[kernels.B_ROW_CODE], cells[kernels.B_UPDATE_CODE] = plan.code_addresses()
+        cells[kernels.B_TAKES_PARTIAL] = partial
+
+    @property
+    def rows(self) -> int:
+        """How many are filled."""
+        return int(self.cells[kernels.B_ROWS])
+
+    def cut(self, rows: int) -> None:
+        """Leaves out the rows from this one on."""
+        self.cells[kernels.B_ROWS] = rows
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether rows of it came without all columns."""
+        return bool(self.cells[kernels.B_PARTIAL])
+
+    def place(self, row: int) -> str:
+        """What names a row in messages: its event's place, and its number in there."""
+        offset, _, ordinal, _ = self.own_arrays()
+        return f"{self.file}:{offset[row]}: row {ordinal[row]}"
+
+    def own_arrays(self) -> list[pa.Array]:
+        """Offset, commit time, ordinal and operation of the rows."""
+        rows, own = self.rows, self._layout.own
+        return [
+            pa.Array.from_buffers(kind, rows, [None, self.memory.slice(place, rows * width)], 0)
+            for (kind, width), place in zip(_OWN, own, strict=False)
+        ]
+
+    def close(self) -> None:
+        """Ends the columns' texts, and remembers how much there was; once all rows are there, or after ``cut``."""
+        kernels.end_texts(kernels.address_of(self.cells))
+        used = self.steps[: 1 + self.has_before, :, kernels.STEP_USED]
+        self.plan.learn(used, self.rows)
+
+    @property
+    def has_before(self) -> bool:
+        """Whether a row has a before image that is kept."""
+        return bool(self.cells[kernels.B_HAS_BEFORE])
+
+    def validities(self, program: int, rows: int) -> dict[int, tuple[pa.Buffer, int]]:
+        """Bitmap and number of nulls of each column that has a null, whatever the definition says."""
+        seen = np.bitwise_or.reduce(self.nulls[program, :rows], axis=0).tobytes()
+        bits = int.from_bytes(seen, "little")
+        ordinals = [ordinal for ordinal in self.plan.kept[program] if bits >> ordinal & 1]
+        if not ordinals:
+            return {}
+        size = (rows + 511) // 512 * 64
+        bitmaps, counts = pa.allocate_buffer(size * len(ordinals)), np.empty(len(ordinals), np.int64)
+        kernels.validities(self.nulls[program], rows, np.array(ordinals), kernels.address_of(bitmaps), size, counts)
+        return {
+            ordinal: (bitmaps.slice(size * k, size), nulls)
+            for k, (ordinal, nulls) in enumerate(zip(ordinals, counts.tolist(), strict=True))
+        }
+
+    def filled(self, program: int, rows: int) -> Iterator[tuple[int, Filled]]:
+        """(ordinal, column) of the block's rows, for every column kept."""
+        validities, none = self.validities(program, rows), (None, 0)
+        slots, texts = self._layout.places[program].tolist()
+        used = self.steps[program, :, kernels.STEP_USED].tolist()
+        marked = self.marked[program].tolist()
+        readings, memory = self.plan.readings, self.memory
+        for ordinal in self.plan.kept[program]:
+            reading = readings[ordinal]
+            is_text = reading.is_text
+            text = memory.slice(texts[ordinal], used[ordinal]) if is_text else None
+            values = memory.slice(slots[ordinal], reading.width * (rows + is_text))
+            yield ordinal, Filled(rows, values, text, *validities.get(ordinal, none), bool(marked[ordinal]))
+
+    def columns(self, program: int) -> tuple[pa.RecordBatch, pa.Array | None]:
+        """The finished columns of one program, and the exact text of what they cannot hold. Raises BadValue."""
+        rows = self.rows
+        if program == BEFORE and not self.has_before:
+            return self.plan.absent(rows), None
+        arrays, exact = [], {}
+        for ordinal, filled in self.filled(program, rows):
+            try:
+                array, found = self.plan.readings[ordinal].finish(filled)
+            except BadValue as error:
+                raise BadValue(error.row, f"{self.plan.names[ordinal]}: {error.text}") from None
+            arrays.append(array)
+            if found is not None:
+                exact[self.plan.names[ordinal]] = found
+        return pa.RecordBatch.from_arrays(arrays, schema=self.plan.schemas[program]), _raw(exact, rows)
+
+
+def _raw(exact: dict[str, Exact], rows: int) -> pa.Array | None:
+    """One map a row from the exact texts of the columns, null where a row has none."""
+    if not exact:
+        return None
+    places = np.concatenate([found.rows for found in exact.values()])
+    names = np.repeat(np.arange(len(exact)), [len(found.rows) for found in exact.values()])
+    order = np.argsort(places, kind="stable")
+    texts = pa.concat_arrays([found.texts for found in exact.values()]).take(pa.array(order))
+    keys = pa.array(exact, pa.string()).take(pa.array(names[order]))
+    counts = np.bincount(places, minlength=rows)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    validity = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
+    entries = pa.StructArray.from_arrays(
+        [keys, texts], fields=[pa.field("key", pa.string(), nullable=False), RAW.item_field]
+    )
+    return pa.Array.from_buffers(
+        RAW, rows, [validity, pa.py_buffer(offsets)], int((counts == 0).sum()), children=[entries]
+    )

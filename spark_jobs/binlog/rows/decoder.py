@@ -1,0 +1,637 @@
+"""Row events of one table into Arrow columns, a block of rows at a time.
+
+Put here: which events' rows go into which table's block, and what a block's reader gets. Not here: blocks themselves
+(blocks.py), what a type does (types/), where events lie (binlog/events/scanner.py).
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events.compression import PADDING
+from spark_jobs.binlog.events.redaction import refuse_blanked
+from spark_jobs.binlog.events.scanner import HEADER, Bytes, FormatDescription, Scan, TableMaps, empty_scan, open_slice
+from spark_jobs.binlog.events.table_map import Column, TableDefinition, parse_table_map, same_layout
+from spark_jobs.binlog.events.transaction_payload import Opened, Payloads
+from spark_jobs.binlog.memory import rounded
+from spark_jobs.binlog.rows.blocks import BEFORE, ROW, TEXT_SLACK, Block, Plan, Scratch, plan_of
+from spark_jobs.binlog.rows.row_events import RowEvents, merged, plain, rows_in
+from spark_jobs.binlog.types.base import BadValue, Numbers
+from spark_jobs.binlog.types.charsets import are_labels, charset_of
+from spark_jobs.errors import DecodeError, PartialImage, Truncated, Unsupported
+
+_WRITE_ROWS = 30
+OPEN = 256 << 20
+"""Bytes that blocks which are not full have taken together, from which on they are handed out whatever is in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Which columns the images of a block hold, apart from what is NULL in them.
+
+    Every row of an event has the event's columns, and a table sees a handful of sets of them: so the sets are kept once
+    and a row has the number of its set. Where every image is whole there is no Presence at all, and nothing is spent.
+
+    sets: bool[set, column], by ordinal of the definition. index: int32[row], which set a row has.
+    """
+
+    sets: NDArray[np.bool_]
+    index: NDArray[np.int32]
+
+    def column(self, ordinal: int) -> NDArray[np.bool_]:
+        """bool[row]: whether the row's image holds the column."""
+        present: NDArray[np.bool_] = self.sets[self.index, ordinal]
+        return present
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Row changes in log order; all arrays have one length.
+
+    op: uint8, 1 insert, 2 update, 3 delete. offset: int64, where the row's event starts in its file. row: int32, its
+    place within the event. committed_at: timestamp[us, UTC] of the transaction. gtid: a dictionary of strings, or None.
+    after: the row, in a delete its last one. before: an update's before image, all null for other rows.
+    raw, before_raw: map<string, string>: exact text or hex of what typed columns cannot hold; None when no row has any.
+    present, before_present: which columns of ``after`` and ``before`` the log holds; what it leaves out is null there.
+    None: every image is whole. A row without a before image has no column in ``before_present``.
+    """
+
+    op: pa.Array
+    offset: pa.Array
+    row: pa.Array
+    committed_at: pa.Array
+    gtid: pa.Array | None
+    after: pa.RecordBatch
+    before: pa.RecordBatch
+    raw: pa.Array | None
+    before_raw: pa.Array | None
+    present: Presence | None = None
+    before_present: Presence | None = None
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values of both images."""
+        return int(self.after.nbytes + self.before.nbytes)
+
+    def slice(self, first: int, rows: int) -> "Changes":
+        """Some of the changes that follow each other, without a copy."""
+
+        def cut(values: pa.Array | None) -> pa.Array | None:
+            return None if values is None else values.slice(first, rows)
+
+        def held(presence: Presence | None) -> Presence | None:
+            return None if presence is None else Presence(presence.sets, presence.index[first : first + rows])
+
+        return Changes(
+            cut(self.op),
+            cut(self.offset),
+            cut(self.row),
+            cut(self.committed_at),
+            cut(self.gtid),
+            cut(self.after),
+            cut(self.before),
+            cut(self.raw),
+            cut(self.before_raw),
+            held(self.present),
+            held(self.before_present),
+        )
+
+
+class PlacedEvents(Protocol):
+    """Row events of which it is known how long each is, without a checksum, whose its rows are, and where it stands."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def lengths(self) -> Numbers: ...
+    @property
+    def groups(self) -> Numbers: ...
+    def place(self, event: int) -> str:
+        """What names an event in messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where rows come from, while that is still in memory; of a block that is lasting only the last of them."""
+
+    events: RowEvents
+    found: Scan
+    gtid: str | None
+
+
+def outer_events(file: str, found: Scan, chosen: Numbers, footer: int, groups: Numbers | None = None) -> RowEvents:
+    """Row events that stand in the scanned bytes themselves; chosen: their indices, in log order."""
+    count = len(chosen)
+    gathered, codes, transactions = np.empty((5, count), np.int64), np.empty(count, np.uint8), np.empty(count, np.int32)
+    scanned = found.offset, found.length, found.code, found.transaction, found.transactions, found.base, footer
+    readable = len(found.buffer) - PADDING
+    late = kernels.gather_rows(chosen, *scanned, found.address, readable, gathered, codes, transactions)
+    addresses, lengths, offsets, commits, zeros = gathered
+    kept: list[object] = [found.buffer]
+    if late < count:
+        first = int(offsets[late]) - found.base
+        tail = np.concatenate([found.buffer[first:], np.zeros(PADDING, np.uint8)])
+        addresses[late:] += kernels.address_of(tail) - found.address - first
+        kept.append(tail)
+    groups = zeros if groups is None else groups
+    return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, zeros, groups, kept)
+
+
+def _written(where: str, images: Sequence[bytes], columns: int) -> RowEvents:
+    """One WRITE_ROWS event with these rows.
+
+    Behind its header: table id 6 bytes, flags 2, the length of extra data 2, the number of columns, a bit for each.
+    """
+    packed = columns.to_bytes(1, "little") if columns < 251 else b"\xfc" + columns.to_bytes(2, "little")
+    bits = ((1 << columns) - 1).to_bytes((columns + 7) // 8, "little")
+    body = b"".join([bytes(8), b"\2\0", packed, bits, *images])
+    length = HEADER + len(body)
+    head = bytes(4) + bytes([_WRITE_ROWS]) + bytes(4) + length.to_bytes(4, "little") + bytes(6)
+    event = np.frombuffer(b"".join([head, body, bytes(PADDING)]), np.uint8)
+    zero = np.zeros(1, np.int64)
+    codes = np.array([_WRITE_ROWS], np.uint8)
+    address = np.array([kernels.address_of(event)], np.int64)
+    return RowEvents(where, address, zero + length, codes, zero, zero, zero.astype(np.int32), zero, zero, [event])
+
+
+def _owners(found: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
+    """Commit time, and row in the scan's array, of the events' transactions."""
+    transactions = found.transaction[events]
+    return found.transactions[transactions, kernels.TX_COMMITTED], transactions
+
+
+def _inner_events(file: str, found: Scan, opened: Opened, chosen: Numbers) -> RowEvents:
+    """Row events inside payloads; their offset, time and GTID are those of the payload event."""
+    inner, outer = opened.inner, opened.outer[chosen]
+    commits, transactions = _owners(found, outer)
+    return RowEvents(
+        file,
+        inner.address + inner.offset[chosen],
+        inner.length[chosen],
+        inner.code[chosen],
+        found.base + found.offset[outer],
+        commits,
+        transactions,
+        np.zeros(len(chosen), np.int64),
+        np.zeros(len(chosen), np.int64),
+        [inner.buffer],
+    )
+
+
+def _leads(counts: Numbers, outer: Numbers, mine: Numbers) -> tuple[Numbers, int]:
+    """Other tables' rows between each own event and the own one before it in its payload; and those behind the last.
+
+    counts, outer: of all row events, 0 for own ones; mine: places of these.
+    """
+    total = np.cumsum(counts)
+    if not len(mine):
+        return np.zeros(0, np.int64), int(total[-1])
+    first = np.searchsorted(outer, outer[mine])
+    follows = np.concatenate([[False], outer[mine][1:] == outer[mine][:-1]])
+    since = np.where(follows, np.roll(total[mine], 1), total[first] - counts[first])
+    return total[mine] - since, int(total[-1] - total[mine[-1]])
+
+
+def _place(file: str, found: Scan, event: int) -> str:
+    return f"{file}:{found.base + found.offset[event]}"
+
+
+_UNDECIDED = {
+    kernels.TX_XA: "rows of an XA transaction, which may be rolled back later, are not decoded in this version",
+    kernels.TX_ROLLED_BACK: "rows of a transaction with a ROLLBACK past them are not decoded: which stay is not logged",
+}
+
+
+def _differences(known: Column, said: Column) -> Iterator[tuple[str, object, object]]:
+    """(what, expected, in the log) where both the definition and a TABLE_MAP say something, and not the same."""
+    pairs = {
+        "name": (known.name, said.name),
+        "UNSIGNED": (known.unsigned, said.unsigned),
+        "character set": (_charset(known), _charset(said)),
+        "labels": (known.labels, _labels(known, said)),
+    }
+    for what, (one, other) in pairs.items():
+        if one is not None and other is not None and one != other:
+            yield what, one, other
+
+
+def _labels(known: Column, said: Column) -> object:
+    """What a TABLE_MAP says of labels: the known ones, where their bytes in it are those."""
+    if said.label_bytes is None or known.labels is None:
+        return said.labels
+    return known.labels if are_labels(said.label_bytes, known.labels, known.charset) else said.label_bytes
+
+
+def _charset(column: Column) -> str | None:
+    """A name to compare: two collations that are not known are the same set only where they are the same."""
+    try:
+        return None if column.charset is None else charset_of(column.charset)
+    except Unsupported:
+        return f"collation {column.charset}"
+
+
+def _completed(known: Column, said: Column) -> Column:
+    """The known column, with what it leaves open taken from a TABLE_MAP."""
+    return replace(
+        known,
+        name=said.name if known.name is None else known.name,
+        unsigned=said.unsigned if known.unsigned is None else known.unsigned,
+        charset=said.charset if known.charset is None else known.charset,
+        labels=said.labels if known.labels is None else known.labels,
+        declared=said.declared if known.declared is None else known.declared,
+    )
+
+
+def _presence(events: RowEvents, source: Numbers, columns: int) -> list[Presence]:
+    """Of the rows' own images, and of their before images; source: the event of each row."""
+    used, places = np.unique(source, return_inverse=True)
+    masks = np.zeros((len(used), 2, (columns + 63) // 64), np.uint64)
+    kernels.image_masks(events.addresses[used], columns, masks)
+    found = []
+    for program in (ROW, BEFORE):
+        sets, numbers = np.unique(masks[:, program], axis=0, return_inverse=True)
+        bits = np.unpackbits(sets.view(np.uint8), axis=1, count=columns, bitorder="little")
+        found.append(Presence(bits.astype(np.bool_), numbers.reshape(-1)[places].astype(np.int32)))
+    return found
+
+
+def _gtids(found: Scan, transactions: Numbers, given: str | None) -> pa.Array:
+    """One GTID a row; rows of a transaction that began before the slice have the given one."""
+    used, places = np.unique(transactions, return_inverse=True)
+    texts = [
+        given if found.transactions[t, kernels.TX_GTID] == kernels.GTID_GIVEN else found.gtid(t) for t in used.tolist()
+    ]
+    return pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)), pa.array(texts, pa.string()))
+
+
+class Decoder:
+    """Decodes the rows of one table out of slices; every other table's events are passed over.
+
+    before: which columns of an update's before image are kept: the key's (none where the table has no key or it is not
+    known), or all. rows: the most rows of one Changes. partial: whether row images without all columns are decoded;
+    they are refused otherwise. prepared: whether rows of XA transactions are; the caller knows that they took effect.
+    redacted: whether the table's events whose content was left out are passed over; they are refused otherwise.
+
+    What the definition leaves open (signs, character sets, labels) is taken from the first TABLE_MAP met, and from then
+    on every TABLE_MAP must agree; exact: rows logged under another TABLE_MAP are those of another decoder.
+    """
+
+    def __init__(  # noqa: PLR0913 - what is kept of the rows, and which are taken
+        self,
+        definition: TableDefinition,
+        *,
+        before: Literal["key", "all"] = "key",
+        rows: int = 16384,
+        gtids: bool = False,
+        partial: bool = False,
+        prepared: bool = False,
+        exact: bool = False,
+        redacted: bool = False,
+        maps: TableMaps | None = None,
+    ) -> None:
+        """maps: those of who scans for it, where it is not given whole slices."""
+        self.definition = definition
+        self.is_mariadb = False
+        """Whether the last slice is of MariaDB's log."""
+        self._partial = partial
+        self._accepted = kernels.TX_XA if prepared else 0
+        self._exact = exact
+        self._redacted = redacted
+        self._before = before
+        self._rows = rows
+        self._gtids = gtids
+        self.is_lasting = not (gtids or partial)
+        """Whether rows in a block can do without what they came from."""
+        self._maps = TableMaps() if maps is None else maps
+        self._mine: dict[int, bool] = {}
+        self._others: dict[int, TableDefinition] = {}
+        self._plan: Plan | None = None
+        self._scratch = Scratch()
+        self._block: Block | None = None
+        """Open while rows go into it."""
+        self.cells = np.zeros(kernels.B_CELLS, np.int64)
+        """The block as the row kernel sees it."""
+        self._cells_at = np.array([kernels.address_of(self.cells)])
+
+    def decode(  # noqa: PLR0913 - a slice's columns
+        self,
+        file: str,
+        start: int,
+        context: bytes | None,
+        payload: Bytes,
+        *,
+        transaction_start: int | None = None,
+        committed_us: int = 0,
+        gtid: str | None = None,
+    ) -> Iterator[Changes]:
+        """The table's changes in one slice, in log order.
+
+        file, start, context, payload, transaction_start: as the slice has them; the payload is not copied.
+        committed_us (µs since 1970 UTC), gtid: of the slice, for rows of a transaction that began before it.
+
+        Raises DecodeError, Truncated, ChecksumMismatch or Unsupported, after the changes that stand before; every
+        message begins with ``file:offset``.
+        """
+        scanner, found = open_slice(
+            file, start, context, payload, self._maps, transaction_start=transaction_start, committed_us=committed_us
+        )
+        self.is_mariadb = scanner.format.flavor == "mariadb"
+        yield from self.decode_scan(file, found, scanner.format, gtid=gtid)
+
+    def decode_scan(
+        self, file: str, found: Scan, head: FormatDescription, *, gtid: str | None = None
+    ) -> Iterator[Changes]:
+        """The table's changes in events that a caller has scanned with this decoder's maps. Raises as ``decode``."""
+        yield from self._decoded(self._events(file, found, head), found, gtid)
+
+    def decode_events(self, events: RowEvents, found: Scan) -> Iterator[Changes]:
+        """The changes in row events of a scan that a caller has found to be this table's. Raises as ``decode``."""
+        yield from self._decoded(self._readable(events, found), found, None)
+
+    def _decoded(self, runs: Iterator[RowEvents], found: Scan, gtid: str | None) -> Iterator[Changes]:
+        """All rows of all events, blocks of which end with them; one such iterator of a decoder at a time."""
+        self._block, self.cells[:] = None, 0
+        try:
+            for events in runs:
+                for _, changes in fill([self], self._cells_at, Origin(events, found, gtid)):
+                    yield changes
+        except DecodeError:
+            yield from self.rest()
+            raise
+        yield from self.rest()
+
+    @property
+    def _name(self) -> tuple[str, str]:
+        """The table's, as table maps have it."""
+        return self.definition.name.schema, self.definition.name.table
+
+    def decode_images(self, where: str, images: Sequence[bytes]) -> Iterator[Changes]:
+        """Rows of this table that no log holds, as inserts: each the null bits and values of a full row image.
+
+        ``where`` opens every message, in the place of a file. Raises as ``decode``, for the images' values.
+        """
+        assert not self._gtids
+        nothing = empty_scan(np.zeros(0, np.uint8), 0, 0, 1)
+        yield from self._decoded(iter([_written(where, images, len(self.definition.columns))]), nothing, None)
+
+    def _events(self, file: str, found: Scan, head: FormatDescription) -> Iterator[RowEvents]:
+        """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""
+        if not self._redacted:
+            refuse_blanked(found, self._maps, self._name, lambda event: _place(file, found, event))
+        rows = np.flatnonzero(found.mark & kernels.MARK_ROWS)
+        own = rows[self._own(found.table[rows], head, lambda row: _place(file, found, rows[row]))]
+        ahead = 0  # rows of a payload in parts that earlier parts had
+        for opened in Payloads(file, head, self._maps).open(found):
+            last = opened.outer[-1] if len(opened.outer) else -1
+            before, own = own[own < last], own[own > last]
+            inner, after = self._inside(file, found, opened, head)
+            ahead = 0 if opened.begins else ahead
+            inner.leads[:1] += ahead
+            both = merged(outer_events(file, found, before, head.footer), inner)
+            for events in self._readable(both, found):
+                yield events
+                ahead = events.rows_after
+            ahead = after + (ahead if len(inner) or not opened.begins else 0)
+        yield from self._readable(outer_events(file, found, own, head.footer), found)
+
+    def _readable(self, events: RowEvents, found: Scan) -> Iterator[RowEvents]:
+        """The events as plain ones, up to the first of a transaction whose rows are not decoded: raises Unsupported."""
+        flags = found.transactions[events.transactions, kernels.TX_FLAGS] & ~self._accepted
+        refused = np.flatnonzero(flags & (kernels.TX_XA | kernels.TX_ROLLED_BACK))
+        yield from plain(events.part(slice(refused[0])) if len(refused) else events, self.definition)
+        if len(refused):
+            text = next(text for flag, text in _UNDECIDED.items() if flags[refused[0]] & flag)
+            raise Unsupported(f"{events.place(refused[0])}: {self.definition.name}: {text}")
+
+    def _inside(self, file: str, found: Scan, opened: Opened, head: FormatDescription) -> tuple[RowEvents, int]:
+        """This table's row events inside payloads, and the other tables' rows behind the last of them."""
+        if not self._redacted:
+            places = opened.outer
+            refuse_blanked(opened.inner, self._maps, self._name, lambda event: _place(file, found, places[event]))
+        rows = np.flatnonzero(opened.inner.mark & kernels.MARK_ROWS)
+        tables, outer = opened.inner.table[rows], opened.outer[rows]
+        mine = self._own(tables, head, lambda row: _place(file, found, outer[row]))
+        events = _inner_events(file, found, opened, rows[mine])
+        others = ~mine & (np.isin(outer, outer[mine]) | (not opened.whole))
+        if not others.any():
+            return events, 0
+        counts = np.zeros(len(rows), np.int64)
+        for ordinal in np.unique(tables[others]).tolist():
+            of_it = others & (tables == ordinal)
+            counts[of_it] = self._count(_inner_events(file, found, opened, rows[of_it]), ordinal, head)
+        events.leads, after = _leads(counts, outer, np.flatnonzero(mine))
+        return events, after
+
+    def _count(self, events: RowEvents, ordinal: int, head: FormatDescription) -> Numbers:
+        if ordinal not in self._others:
+            self._others[ordinal] = parse_table_map(self._maps.events[ordinal], head, events.place(0))
+        return rows_in(events, self._others[ordinal])
+
+    def _own(self, tables: Numbers, head: FormatDescription, place: Callable[[int], str]) -> Numbers:
+        """Which ordinals of table maps are this table's; ``place`` names that of a place in ``tables``."""
+        met, first = np.unique(tables, return_index=True)
+        pairs = zip(met.tolist(), first.tolist(), strict=True)
+        mine = [ordinal for ordinal, at in pairs if self._is_mine(ordinal, place, at, head)]
+        return np.isin(tables, np.array(mine, np.int32))
+
+    def _is_mine(self, ordinal: int, place: Callable[[int], str], at: int, head: FormatDescription) -> bool:
+        if ordinal not in self._mine:
+            name = self.definition.name
+            self._mine[ordinal] = self._maps.names[ordinal] == (name.schema, name.table)
+            if self._mine[ordinal]:
+                self._mine[ordinal] = self._accept(ordinal, place(at), head)
+        return self._mine[ordinal]
+
+    def _accept(self, ordinal: int, where: str, head: FormatDescription) -> bool:
+        """Checks a TABLE_MAP of this table against the definition, and fills in what that leaves open.
+
+        False where its rows are left to another decoder.
+        """
+        met = parse_table_map(self._maps.events[ordinal], head, where)
+        if self._exact:
+            return met == self.definition
+        if not same_layout(met, self.definition):
+            raise DecodeError(f"{where}: the log's table is not the one expected: {met} instead of {self.definition}")
+        pairs = list(zip(self.definition.columns, met.columns, strict=True))
+        for (known, said), name in zip(pairs, self.definition.column_names(), strict=True):
+            place = f"{where}: {self.definition.name}.{name}"
+            try:
+                different = next(_differences(known, said), None)
+            except Unsupported as error:
+                raise Unsupported(f"{place}: {error}") from None
+            if different:
+                what, one, other = different
+                raise DecodeError(f"{place}: {what} {other} in the log, {one} expected")
+        if self._plan is None:
+            columns = tuple(_completed(known, said) for known, said in pairs)
+            self.definition = replace(self.definition, columns=columns)
+        return True
+
+    def closed(self, origin: Origin | None = None) -> Iterator[Changes]:
+        """The rows of the block that is open; its place is free for the next one.
+
+        origin: what they came from, for a decoder that is not lasting. Raises DecodeError after the rows before.
+        """
+        block, self._block = self._block, None
+        if block is None:
+            return
+        try:
+            changes, failed = self._finished(block, origin)
+        finally:
+            self.cells[:] = 0  # before anybody has the memory that they lead to
+        if changes:
+            yield changes
+        if failed:
+            raise failed.pop()
+
+    def rest(self, origin: Origin | None = None) -> Iterator[Changes]:
+        """As ``closed``, where the reader wants all that there is."""
+        try:
+            yield from self.closed(origin)
+        finally:
+            if self._plan:
+                self._plan.ended()
+
+    def open(self, events: PlacedEvents, event: int) -> None:
+        """Opens the block that the rows of an event go into, where there is none or the one before was full."""
+        if self._plan is None:
+            self._plan = self._compiled(events.place(event))
+        # A block that is empty has room for the text of this event, whatever it is.
+        room = rounded(int(events.lengths[event]) + TEXT_SLACK)
+        rows = self._plan.rows(self._rows)
+        own = self.cells, self._scratch
+        self._block = Block(self._plan, events.file, rows, room, *own, partial=self._partial, lasting=self.is_lasting)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the block that is open."""
+        return self._block.memory.size if self._block else 0
+
+    def _compiled(self, where: str) -> Plan:
+        try:
+            return plan_of(self.definition, self._before)
+        except Unsupported as error:
+            raise Unsupported(f"{where}: {error}") from None
+
+    def _finished(self, block: Block, origin: Origin | None) -> tuple[Changes | None, list[DecodeError]]:
+        """A block's rows up to the first with a value that its type has not, and what is to be said of that, if any."""
+        failed: list[DecodeError] = []
+        block.plan.filled(block.rows)
+        while block.rows:
+            try:
+                return self._changes(block, origin), failed
+            except BadValue as bad:
+                failed = [DecodeError(f"{block.place(bad.row)}: {self.definition.name}.{bad.text}")]
+                block.cut(bad.row)
+        return None, failed
+
+    def _changes(self, block: Block, origin: Origin | None) -> Changes:
+        """Raises BadValue."""
+        block.close()
+        presence: list[Presence] | list[None] = [None, None]
+        gtids = None
+        if not self.is_lasting:
+            assert origin
+            source = block.source[: block.rows]
+            if block.is_partial:
+                presence = _presence(origin.events, source, len(self.definition.columns))
+            if self._gtids:
+                gtids = _gtids(origin.found, origin.events.transactions[source], origin.gtid)
+        after, raw = block.columns(ROW)
+        before, before_raw = block.columns(BEFORE)
+        offset, committed_at, row, op = block.own_arrays()
+        return Changes(op, offset, row, committed_at, gtids, after, before, raw, before_raw, *presence)
+
+    def error(self, reason: int, events: PlacedEvents, state: Numbers) -> DecodeError:
+        """Why the row kernel stopped there."""
+        event, row, ordinal = (int(state[cell]) for cell in (kernels.R_EVENT, kernels.R_ORDINAL, kernels.R_COLUMN))
+        name = self.definition.name
+        where = events.place(event)
+        if reason == kernels.PARTIAL_IMAGE:
+            return PartialImage(
+                f"{where}: {name}: a row image without all columns; set binlog_row_image=FULL on the server and start "
+                f"from a position behind it"
+            )
+        if reason == kernels.OTHER_COLUMN_COUNT:
+            return DecodeError(f"{where}: {name}: a row event whose column count is not its TABLE_MAP's")
+        column = "its null bits" if ordinal < 0 else self._described(ordinal)
+        if reason == kernels.BAD_VALUE:
+            return DecodeError(f"{where}: row {row} of {name}: {column}: the bytes are no value of the type")
+        return Truncated(f"{where}: row {row} of {name}: {column}: the row ends beyond its event")
+
+    def _described(self, ordinal: int) -> str:
+        return f"{self.definition.column_names()[ordinal]} {self.definition.columns[ordinal].sql_type}"
+
+
+def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterator[tuple[Decoder, Changes]]:
+    """Decodes row events into the blocks of some decoders; yields those that become full, each with its decoder.
+
+    blocks: addresses of the decoders' cells; the events' groups are places in both. What is in blocks that are not full
+    stays there until ``rest`` or until all have OPEN bytes, but for decoders whose changes tell more than the rows do
+    (``is_lasting``): these end with the events. Raises DecodeError and its kinds, after the changes before.
+    """
+    events = origin.events
+    failed: list[DecodeError] = []  # a name for it would keep this frame, which it leads to, and all blocks in a cycle
+    size = sum(decoder.size for decoder in decoders)
+    state = np.zeros(kernels.R_CELLS, np.int64)
+    cells = events.cells()
+    found = kernels.address_of(cells), len(events)
+    try:
+        while reason := int(kernels.decode_rows(*found, blocks, state, *kernels.CALENDAR)):
+            size = yield from make_room(decoders, size, reason, events, state, origin)
+    except DecodeError as error:
+        failed = [error]
+    events.rows_after = int(state[kernels.R_ORDINAL])
+    try:
+        yield from rest_of((decoder for decoder in decoders if not decoder.is_lasting), origin)
+    except DecodeError as error:
+        failed = failed or [error]
+    if failed:
+        raise failed.pop()
+
+
+def make_room(
+    decoders: Sequence[Decoder],
+    size: int,
+    reason: int,
+    events: PlacedEvents,
+    state: Numbers,
+    origin: Origin | None = None,
+) -> Generator[tuple[Decoder, Changes], None, int]:
+    """Yields the block that was full where the row kernel has stopped, and opens another one in its place.
+
+    size: bytes of all blocks that are open; returns what they are then. Raises DecodeError where that was not why.
+    """
+    event = int(state[kernels.R_EVENT])
+    decoder = decoders[events.groups[event]]
+    if reason != kernels.BLOCK_FULL:
+        raise decoder.error(reason, events, state)
+    size -= decoder.size
+    for changes in decoder.closed(origin):
+        yield decoder, changes
+    if size > OPEN:
+        yield from rest_of(decoders, origin)
+        size = 0
+    decoder.open(events, event)
+    return int(size + decoder.size)
+
+
+def rest_of(decoders: Iterable[Decoder], origin: Origin | None = None) -> Iterator[tuple[Decoder, Changes]]:
+    """What is in the blocks of all of them; raises the first DecodeError after that."""
+    failed: list[DecodeError] = []
+    for decoder in decoders:
+        try:
+            for changes in decoder.rest(origin):
+                yield decoder, changes
+        except DecodeError as error:
+            failed = failed or [error]
+    if failed:
+        raise failed.pop()

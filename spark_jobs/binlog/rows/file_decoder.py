@@ -1,0 +1,268 @@
+"""Row changes of all tables of one file, straight from its bytes: every event is scanned and checked once.
+
+The way for whoever reads a file from its beginning and wants rows. Slices (binlog/slices/slicer.py) are for what is to
+be kept and decoded later, a table at a time; they cost a second scan.
+
+Put here: which events are decoded together, and by which decoder. Not here: the walk (binlog/events/scanner.py), rows
+(decoder.py).
+"""
+
+import functools
+import io
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events.chunk_buffer import Feed
+from spark_jobs.binlog.events.redaction import IGNORABLE, refuse_blanked
+from spark_jobs.binlog.events.scanner import Scan
+from spark_jobs.binlog.events.table_map import TableDefinition, TableName, parse_table_map
+from spark_jobs.binlog.events.transaction_payload import Payloads
+from spark_jobs.binlog.rows.bulk_passes import PlainPasses
+from spark_jobs.binlog.rows.decoder import Changes, Decoder, Origin, fill, make_room, outer_events, rest_of
+from spark_jobs.errors import DecodeError, Unsupported
+
+PASS = 4 << 20
+"""Bytes scanned and decoded at once where they are fed."""
+
+READ = 512 << 10
+"""The same where they are read from a file, pass after pass by one kernel call: there the second-level cache has them
+still."""
+
+GATHERED = 64 << 20
+"""Bytes of log whose rows blocks gather: what Python does a block and a column weighs less the more rows it has."""
+
+AT_ONCE = 32 << 20
+"""Bytes of a pass whose rows are decoded a table at a time, into blocks that end with it."""
+
+HELD = 1 << 20
+"""Bytes of one transaction that are held back until its end is seen; beyond, its changes are handed out before. What is
+held back is scanned again."""
+
+
+class Readable(Protocol):
+    """An unbuffered file, or what reads like one."""
+
+    def readinto(self, room: memoryview, /) -> int | None:
+        """Fills some of ``room`` and says how much; 0 at the end."""
+
+
+class FileDecoder:
+    """Decodes the bytes of one file, fed in order from its first.
+
+    wanted: which tables; the others' rows are passed over, whatever their types. before, rows, gtids, partial: as for
+    Decoder.
+
+    Changes come some thousand of one table at a time, each table's in log order. Those of a transaction larger than
+    HELD may come before its end is seen: ``complete`` tells when it has passed, and all before it was handed out.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        wanted: Callable[[TableName], bool] | None = None,
+        *,
+        before: Literal["key", "all"] = "key",
+        rows: int = 131072,
+        gtids: bool = False,
+        partial: bool = False,
+    ) -> None:
+        self.file = file
+        self.complete = 0
+        """Offset after the last transaction or control event whose changes, and all before, were handed out."""
+        self._wanted = wanted
+        # With GTIDs or masks of columns a block ends with the pass that these are of.
+        self._is_plain = not (gtids or partial)
+        """Whether rows are decoded in log order, not a table at a time; until some are met that are not plain."""
+        self._feed = Feed(file, 0, None, least=min(PASS, AT_ONCE) if self._is_plain else AT_ONCE, reuse=True)
+        self._ended = 0
+        """Offset after the last complete transaction or control event that was decoded."""
+        self._handed = 0
+        """Offset up to which changes were handed out, those of the transaction that is open there too."""
+        self._last = -1
+        """Whose the last rows are that were chosen from a scan: a row of its transactions, -1 where there were none."""
+        self._is_early = False
+        """Whether rows of the transaction that is open were decoded, which may yet end in a ROLLBACK."""
+        # No closure over self: memory as large as a pass would wait for the garbage collector.
+        self._new = functools.partial(
+            Decoder, before=before, rows=rows, gtids=gtids, partial=partial, exact=True, maps=self._feed.maps
+        )
+        self._decoders: list[Decoder] = []
+        self._numbers: dict[TableDefinition, int] = {}
+        self._by_map: NDArray[np.int64] = np.empty(0, np.int64)
+        """By ordinal of a table map: which of the decoders reads its rows, -1 for none."""
+        self._blocks: NDArray[np.int64] = np.empty(0, np.int64)
+        """Where each decoder's block is described."""
+
+    @property
+    def pending(self) -> int:
+        """Bytes fed beyond ``complete``."""
+        return self._feed.fed - self.complete
+
+    def feed(self, chunk: bytes | memoryview) -> Iterator[tuple[TableDefinition, Changes]]:
+        """Takes the next bytes, any number of them, and yields what they complete.
+
+        Raises DecodeError and its kinds, naming file:offset. The chunk may be reused once the iterator is exhausted.
+        """
+        yield from self._told_before(self._advanced(self._feed.add(chunk)))
+
+    def read(self, file: Readable) -> Iterator[tuple[TableDefinition, Changes]]:
+        """Reads a file to its end and yields all its changes: ``feed`` and ``finish`` in one, and faster.
+
+        file: opened with ``open(path, "rb", buffering=0)``; of others ``readinto`` is called. Raises as ``feed``, and
+        OSError.
+        """
+        yield from self._told_before(self._read(file))
+        yield from self.finish()
+
+    def finish(self) -> Iterator[tuple[TableDefinition, Changes]]:
+        """Yields the changes not handed out yet of transactions that are complete; see ``pending`` for the others."""
+        if self._feed.waiting:
+            yield from self._told_before(self._advanced(self._feed.scan()))
+        for decoder, changes in self._handed_out():
+            yield decoder.definition, changes
+
+    def _told_before(self, steps: Iterator[tuple[Decoder, Changes]]) -> Iterator[tuple[TableDefinition, Changes]]:
+        """The same, and before a DecodeError is raised what blocks hold of the rows before it."""
+        try:
+            for decoder, changes in steps:
+                yield decoder.definition, changes
+        except DecodeError:
+            with suppress(DecodeError):  # what is wrong in a block is not what stopped first
+                for decoder, changes in self._handed_out():
+                    yield decoder.definition, changes
+            raise
+
+    def _read(self, file: Readable) -> Iterator[tuple[Decoder, Changes]]:
+        descriptor = file.fileno() if isinstance(file, io.FileIO) else -1
+        if self._is_plain and descriptor >= 0:
+            self._feed.want(READ)
+        while self._feed.fill(file.readinto):
+            yield from self._advanced(self._feed.scan())
+            if self._is_plain and descriptor >= 0 and self._feed.is_open:
+                yield from self._plain_passes(descriptor)
+
+    def _plain_passes(self, descriptor: int) -> Iterator[tuple[Decoder, Changes]]:
+        """The changes of what can be read, up to a pass that is not plain, which is left to the next scan."""
+        passes = PlainPasses(self._feed, READ, HELD, self._ended, early=self._is_early)
+        size = sum(decoder.size for decoder in self._decoders)
+        why = kernels.PASSES_FULL
+        while why in (kernels.PASSES_FULL, kernels.PASSES_STOPPED):
+            why, reason = passes.take(descriptor, self._handed + GATHERED, self._by_map, self._blocks)
+            self._ended, self._is_early = passes.ended, passes.early
+            if why == kernels.PASSES_STOPPED:
+                size = yield from make_room(self._decoders, size, reason, passes.events, passes.state)
+            elif why == kernels.PASSES_FULL:
+                yield from self._handed_out()
+                size = 0
+
+    def _advanced(self, scans: Iterator[Scan]) -> Iterator[tuple[Decoder, Changes]]:
+        for found in scans:
+            yield from self._advance(found)
+            if self._feed.base - self._handed >= GATHERED:
+                yield from self._handed_out()
+
+    def _advance(self, found: Scan) -> Iterator[tuple[Decoder, Changes]]:
+        """Decodes what is complete; events behind that are scanned again when more has come, as if never seen."""
+        ready = kernels.complete_events(found.mark)
+        done = int(found.offset[ready - 1] + found.length[ready - 1]) if ready else 0
+        ended = found.base + done if ready else self._ended
+        if found.base + found.end - ended > HELD:
+            ready, done = len(found), found.end
+        yield from self._decoded(found, ready)
+        self._is_early &= ended == self._ended  # where none has ended meanwhile
+        self._is_early |= found.base + done > ended and self._last == len(found.transactions) - 1
+        self._ended = ended
+        if done < found.end:
+            self._feed.rewind(done)
+        else:
+            self._feed.keep(done)
+
+    def _handed_out(self) -> Iterator[tuple[Decoder, Changes]]:
+        """What is in blocks that are not full. Raises DecodeError after that."""
+        yield from rest_of(self._decoders)
+        self.complete, self._handed = self._ended, self._feed.base
+
+    def _decoded(self, found: Scan, ready: int) -> Iterator[tuple[Decoder, Changes]]:
+        """The changes in the first ``ready`` events, as far as they fill blocks."""
+        self._note_maps(found)
+        chosen, groups = np.empty(ready, np.int64), np.empty(ready, np.int64)
+        events = found.mark, found.code, found.table, found.transactions, self._by_map
+        count, others = kernels.choose_rows(ready, *events, chosen, groups)
+        self._last = int(found.transaction[chosen[count - 1]]) if count else -1
+        if others:
+            yield from self._handed_out()
+            yield from self._decoded_apart(found, ready, others, chosen[:count], groups[:count])
+            return
+        rows = outer_events(self.file, found, chosen[:count], self._feed.format.footer, groups[:count])
+        yield from fill(self._decoders, self._blocks, Origin(rows, found, None))
+
+    def _decoded_apart(
+        self, found: Scan, ready: int, others: int, chosen: NDArray[np.int64], groups: NDArray[np.int64]
+    ) -> Iterator[tuple[Decoder, Changes]]:
+        """The same where not all are plain row events of transactions that took effect, a table at a time."""
+        self._is_plain = False  # where there is one such there are many, and each step takes longer
+        self._feed.want(AT_ONCE)
+        self._refuse_late(found)
+        if others & kernels.CHOSEN_ANY_TABLE:
+            yield from self._opened(found.first(ready))
+            return
+        if others & kernels.CHOSEN_BLANKED:
+            self._refuse_blanked(found.first(ready))
+        for number in np.unique(groups).tolist():
+            decoder = self._decoders[number]
+            rows = outer_events(self.file, found, chosen[groups == number], self._feed.format.footer)
+            for changes in decoder.decode_events(rows, found):
+                yield decoder, changes
+
+    def _opened(self, found: Scan) -> Iterator[tuple[Decoder, Changes]]:
+        """The changes in events among which are compressed transactions; each decoder opens these by itself."""
+        for _ in Payloads(self.file, self._feed.format, self._feed.maps).open(found):
+            pass  # now all table maps are known
+        self._note_maps(found)
+        for decoder in self._decoders:
+            for changes in decoder.decode_scan(self.file, found, self._feed.format):
+                yield decoder, changes
+
+    def _refuse_blanked(self, found: Scan) -> None:
+        """Raises Unsupported for rows of a table wanted that were left out when the log was extracted."""
+        for event in np.flatnonzero((found.code == IGNORABLE) & (found.table >= 0)).tolist():
+            number = int(self._by_map[found.table[event]])
+            if number >= 0:
+                name = self._feed.maps.names[int(found.table[event])]
+                refuse_blanked(
+                    found, self._feed.maps, name, lambda at: f"{self.file}:{found.base + int(found.offset[at])}"
+                )
+
+    def _refuse_late(self, found: Scan) -> None:
+        """Raises Unsupported where a transaction ends in a ROLLBACK after some of its changes were handed out."""
+        if not self._is_early:
+            return
+        flags, starts = found.transactions[:, kernels.TX_FLAGS], found.transactions[:, kernels.TX_START]
+        undone = (flags & kernels.TX_ROLLED_BACK != 0) & (flags & kernels.TX_HAS_ROWS != 0) & (starts < found.base)
+        for start in starts[undone].tolist():
+            raise Unsupported(
+                f"{self.file}:{start}: a transaction of more than {HELD >> 20} MiB ends in a ROLLBACK, and rows of it"
+                f" were handed out already"
+            )
+
+    def _note_maps(self, found: Scan) -> None:
+        """Finds a decoder for each table map that was new; maps of one definition share theirs."""
+        maps = self._feed.maps
+        if len(maps) == len(self._by_map):
+            return
+        for ordinal in range(len(self._by_map), len(maps)):
+            number = -1
+            if self._wanted is None or self._wanted(TableName(*maps.names[ordinal])):
+                event = int(np.argmax(found.table == ordinal))
+                where = f"{self.file}:{found.base + int(found.offset[event])}"
+                definition = parse_table_map(maps.events[ordinal], self._feed.format, where)
+                number = self._numbers.setdefault(definition, len(self._decoders))
+                if number == len(self._decoders):
+                    self._decoders.append(self._new(definition))
+                    self._blocks = np.append(self._blocks, kernels.address_of(self._decoders[-1].cells))
+            self._by_map = np.append(self._by_map, number)

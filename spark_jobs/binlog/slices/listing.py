@@ -1,0 +1,285 @@
+"""What SHOW BINLOG EVENTS would show, for files: every event with its type, transaction, table and a note.
+
+And the account of a file: its events and bytes by type, which add up to its size.
+
+Put here: the listing and the account. Not here: the registry of types (binlog/events/types.py) or slices (slicer.py).
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events.chunk_buffer import Feed
+from spark_jobs.binlog.events.format_description import HEADER, MAGIC
+from spark_jobs.binlog.events.query_event import read_query
+from spark_jobs.binlog.events.redaction import IGNORABLE, original
+from spark_jobs.binlog.events.scanner import Scan, map_name
+from spark_jobs.binlog.events.transaction_payload import Payloads, payload_note
+from spark_jobs.binlog.events.types import EVENT_TYPES, EventType, type_name
+from spark_jobs.errors import DecodeError, Truncated
+from spark_jobs.log.gtid import MysqlGtids, NoGtids
+
+__all__ = ["EVENT_TYPES", "Event", "EventType", "Summary", "TypeCount", "list_events", "summarize", "type_name"]
+
+_LEAST = 1 << 20
+_REDACTED = "Redacted"
+"""The type of an event whose content was left out; its note says which it had."""
+_LONGEST_NOTE = 1 << 20
+"""Bytes of an event that a note is made of; a statement may be longer than memory is to hold several times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. offset and stop: where it begins and ends in its file, in bytes, counted."""
+
+    offset: int
+    type: str
+    """As SHOW BINLOG EVENTS spells it."""
+    server_id: int
+    stop: int
+    transaction: str | None
+    """GTID of the transaction it belongs to."""
+    table: str | None
+    """``schema.table`` of a TABLE_MAP or row event."""
+    note: str
+
+
+def list_events(chunks: Iterator[bytes], file: str) -> Iterator[Event]:
+    """Yields the events of one file, given in chunks from its first byte on; holds a chunk and an event at a time.
+
+    Every checksum is verified. Raises DecodeError where the bytes stop making sense, Truncated where they end inside
+    an event.
+    """
+    feed = Feed(file, 0, None, least=_LEAST)
+    for chunk in chunks:
+        for found in feed.add(chunk):
+            yield from _events(found, feed)
+            feed.keep(found.end)
+    for found in feed.scan():
+        yield from _events(found, feed)
+        feed.keep(found.end)
+    if len(feed.buffer) or feed.base <= len(MAGIC):
+        raise _cut_short(feed)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeCount:
+    """Events of one type, and their bytes with headers and checksums.
+
+    treatment: decoded: they are rows, or say what rows are about; counted: known to be irrelevant to rows; redacted:
+    their content was left out when the log was extracted.
+    """
+
+    type: str
+    treatment: Literal["decoded", "counted", "redacted"]
+    events: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The account of one file: ``magic`` + the bytes of ``types`` + ``rest`` = ``size``.
+
+    magic: the file's first 4 bytes. rest: bytes from the event on that could not be passed or was cut short, which
+    ``error`` tells of; 0 where there is none.
+    """
+
+    size: int
+    magic: int
+    types: tuple[TypeCount, ...]
+    rest: int
+    error: str | None
+
+
+def summarize(chunks: Iterator[bytes], file: str) -> Summary:
+    """Counts every byte of one file, given in chunks from its first byte on. Every checksum is verified.
+
+    A file that is damaged has its account too, with the error in it.
+    """
+    events, sizes = np.zeros(256, np.int64), np.zeros(256, np.int64)
+    redacted = np.zeros(2, np.int64)
+    size, error = 0, None
+    feed = Feed(file, 0, None, least=_LEAST)
+
+    def count(scans: Iterator[Scan]) -> None:
+        for found in scans:
+            np.add.at(events, found.code, 1)
+            np.add.at(sizes, found.code, found.length)
+            for event in np.flatnonzero(found.code == IGNORABLE).tolist():
+                if original(found.bytes_of(event), feed.format.footer) is not None:
+                    redacted[:] += 1, found.length[event]
+            feed.keep(found.end)
+
+    for chunk in chunks:
+        size += len(chunk)
+        if error is None:
+            error = _failure(count, feed.add(chunk))
+    error = error or _failure(count, feed.scan())
+    if error is None and (len(feed.buffer) or feed.base <= len(MAGIC)):
+        error = str(_cut_short(feed))
+    magic = min(feed.base, len(MAGIC))
+    rest = size - magic - int(sizes.sum())
+    events[IGNORABLE], sizes[IGNORABLE] = events[IGNORABLE] - redacted[0], sizes[IGNORABLE] - redacted[1]
+    types = tuple(
+        TypeCount(type_name(code), _treatment(code), int(events[code]), int(sizes[code]))
+        for code in np.flatnonzero(events).tolist()
+    )
+    blanked = (TypeCount(_REDACTED, "redacted", *redacted.tolist()),) if redacted[0] else ()
+    return Summary(size, magic, types + blanked, rest, error)
+
+
+def _failure(count: Callable[[Iterator[Scan]], None], scans: Iterator[Scan]) -> str | None:
+    try:
+        count(scans)
+    except DecodeError as error:
+        return str(error)
+    return None
+
+
+def _treatment(code: int) -> Literal["decoded", "counted"]:
+    event = EVENT_TYPES.get(code)
+    # Of the types that stop, one may be passed: START_ENCRYPTION of a file that its server has decrypted.
+    if event is None or event.meaning in (kernels.CONTROL, kernels.IGNORED, kernels.INNER, kernels.STOPS):
+        return "counted"
+    return "decoded"
+
+
+def _cut_short(feed: Feed) -> Truncated:
+    if feed.base <= len(MAGIC):
+        return Truncated(f"{feed.file}: the file ends before its FORMAT_DESCRIPTION event")
+    left = len(feed.buffer)
+    return Truncated(f"{feed.file}:{feed.base}: the file ends inside an event, {left} bytes after its start")
+
+
+def _events(found: Scan, feed: Feed) -> Iterator[Event]:
+    """The scan's events, each payload followed by those inside it, which have its offset and stop."""
+    gtids = [found.gtid(row) for row in range(len(found.transactions))]
+    owners = found.transaction
+    shown = 0
+    for opened in Payloads(feed.file, feed.format, feed.maps).open(found):
+        for number, outer in enumerate(opened.outer.tolist()):
+            while shown <= outer:
+                yield _event(found, shown, feed, gtids[owners[shown]] if owners[shown] >= 0 else None)
+                shown += 1
+            inner = _event(opened.inner, number, feed, gtids[owners[outer]], inside=True)
+            offset = found.base + int(found.offset[outer])
+            yield replace(inner, offset=offset, stop=offset + int(found.length[outer]))
+    for number in range(shown, len(found)):
+        yield _event(found, number, feed, gtids[owners[number]] if owners[number] >= 0 else None)
+
+
+def _event(found: Scan, number: int, feed: Feed, gtid: str | None, *, inside: bool = False) -> Event:
+    event, length = found.head_of(number, _LONGEST_NOTE), int(found.length[number])
+    place = found.base + int(found.offset[number])
+    table = int(found.table[number])
+    footer = 0 if inside else feed.format.footer
+    is_blanked = event[4] == IGNORABLE and original(found.bytes_of(number), footer) is not None
+    return Event(
+        offset=place,
+        type=_REDACTED if is_blanked else type_name(event[4]),
+        server_id=int.from_bytes(event[5:9], "little"),
+        stop=place + length,
+        transaction=gtid,
+        table=".".join(feed.maps.names[table]) if table >= 0 else None,
+        note=_redacted(event, footer) if is_blanked else _note(event, footer, f"{feed.file}:{place}", length),
+    )
+
+
+def _note(event: bytes, footer: int, where: str, length: int) -> str:
+    """event: as much of it as a note is made of; length: of the whole event."""
+    meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else kernels.UNKNOWN
+    note = _NOTES.get(event[4]) or _NOTES_BY_MEANING.get(meaning)
+    if length == len(event) or meaning == kernels.ROWS:
+        return note(event, footer, where) if note else ""
+    whole = f"({length} bytes)"
+    if note is None or note in _OF_ALL or meaning == kernels.QUERY_COMPRESSED:
+        return whole
+    return f"{note(event, 0, where)} … {whole}"
+
+
+def _redacted(event: bytes, footer: int) -> str:
+    code = original(event, footer)
+    return type_name(event[HEADER + 8] if code is None else code)
+
+
+def _body(event: bytes, footer: int) -> bytes:
+    return event[HEADER : len(event) - footer]
+
+
+def _format(event: bytes, _footer: int, _where: str) -> str:
+    version = event[HEADER + 2 : HEADER + 52].split(b"\0")[0].decode("ascii", "replace")
+    return f"Server ver: {version}, Binlog ver: {int.from_bytes(event[HEADER : HEADER + 2], 'little')}"
+
+
+def _query(event: bytes, footer: int, where: str) -> str:
+    database, text = read_query(event, footer, where)
+    return f"use `{database}`; {text}" if database and text not in ("BEGIN", "COMMIT", "ROLLBACK") else text
+
+
+def _rotate(event: bytes, footer: int, _where: str) -> str:
+    body = _body(event, footer)
+    return f"{body[8:].decode('utf-8', 'replace')};pos={int.from_bytes(body[:8], 'little')}"
+
+
+def _xid(event: bytes, footer: int, _where: str) -> str:
+    return f"COMMIT /* xid={int.from_bytes(_body(event, footer)[:8], 'little')} */"
+
+
+def _table_id(event: bytes) -> int:
+    return int.from_bytes(event[HEADER : HEADER + 6], "little")
+
+
+def _table_map(event: bytes, footer: int, _where: str) -> str:
+    return f"table_id: {_table_id(event)} ({'.'.join(map_name(_body(event, footer)))})"
+
+
+def _rows(event: bytes, _footer: int, _where: str) -> str:
+    ends = int.from_bytes(event[HEADER + 6 : HEADER + 8], "little") & 1
+    return f"table_id: {_table_id(event)}{' flags: STMT_END_F' if ends else ''}"
+
+
+def _rows_query(event: bytes, footer: int, _where: str) -> str:
+    return "# " + _body(event, footer)[1:].decode("utf-8", "backslashreplace")
+
+
+def _annotation(event: bytes, footer: int, _where: str) -> str:
+    return _body(event, footer).decode("utf-8", "backslashreplace")
+
+
+def _previous_gtids(event: bytes, footer: int, where: str) -> str:
+    body = _body(event, footer)
+    try:
+        return str(MysqlGtids.decode(body))
+    except NoGtids as error:
+        raise DecodeError(f"{where}: PREVIOUS_GTIDS: {error}") from None
+
+
+def _gtid_list(event: bytes, footer: int, where: str) -> str:
+    """MariaDB: a count in 28 bits, then domain 4, server 4, number 8 for each."""
+    body = _body(event, footer)
+    count = int.from_bytes(body[:4], "little") & 0x0FFFFFFF
+    if len(body) < 4 + 16 * count:
+        raise DecodeError(f"{where}: GTID_LIST: {len(body)} bytes are not the {count} GTIDs that it announces")
+    entries = [struct.unpack_from("<IIQ", body, 4 + 16 * k) for k in range(count)]
+    return ",".join("-".join(map(str, entry)) for entry in entries)
+
+
+_Note = Callable[[bytes, int, str], str]
+
+_NOTES: dict[int, _Note] = {4: _rotate, 29: _rows_query, 35: _previous_gtids, 160: _annotation, 163: _gtid_list}
+_OF_ALL = (_previous_gtids, _gtid_list)
+"""Notes that cannot be made of an event's beginning."""
+_NOTES_BY_MEANING: dict[int, _Note] = {
+    kernels.FORMAT: _format,
+    kernels.QUERY: _query,
+    kernels.LOAD_QUERY: _query,
+    kernels.QUERY_COMPRESSED: _query,
+    kernels.TABLE_MAP: _table_map,
+    kernels.ROWS: _rows,
+    kernels.XID: _xid,
+    kernels.PAYLOAD: payload_note,
+}

@@ -1,0 +1,441 @@
+"""Bytes to slices: runs of whole transactions, as bronze keeps them. No row is decoded.
+
+Slices follow each other without a gap, so that their payloads, one after the other, are the file again; only the
+FORMAT_DESCRIPTION's in-use flag is stored cleared. Each is of one kind:
+
+- ``control``: the file head (magic, FORMAT_DESCRIPTION, PREVIOUS_GTIDS or GTID_LIST), ROTATE, STOP;
+- ``rows``: whole transactions, or a part of one larger than the target;
+- ``statement``: what has to be read as text: a DDL statement with its GTID, a statement inside a transaction by itself,
+  and a transaction that XA or ROLLBACK ends, rows and all.
+
+Put here: where slices begin and end, and the columns that describe them. Not here: the walk over events
+(binlog/events/scanner.py) or what a statement means.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events.chunk_buffer import Feed
+from spark_jobs.binlog.events.format_description import FormatDescription
+from spark_jobs.binlog.events.query_event import read_query
+from spark_jobs.binlog.events.redaction import IGNORABLE, PiecewiseFrame, Redactor, Rule, frames_of, original
+from spark_jobs.binlog.events.scanner import Scan, empty_scan
+from spark_jobs.binlog.events.transaction_payload import Opened, Payloads
+
+LARGE = 64 << 20
+"""Bytes of one transaction that are held back until its end is seen; beyond, its slices are handed out before."""
+
+_TABLES = pa.list_(pa.struct([("schema", pa.string()), ("table", pa.string())]))
+REDACTED: pa.StructType = pa.struct([("events", pa.int32()), ("bytes", pa.int64()), ("tables", _TABLES)])
+"""Events whose content was left out when the log was extracted, the file's bytes that are not the server's for it, and
+the tables of those that are row events."""
+
+SLICE_SCHEMA: pa.Schema = pa.schema(
+    [
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("start", pa.int64(), nullable=False),
+        pa.field("stop", pa.int64(), nullable=False),
+        pa.field("transaction_start", pa.int64(), nullable=False),
+        pa.field("server_id", pa.int64(), nullable=False),
+        pa.field("gtid", pa.string()),
+        pa.field("committed_at", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("tables", _TABLES),
+        pa.field("database", pa.string()),
+        pa.field("statement", pa.string()),
+        pa.field("events", pa.int32(), nullable=False),
+        pa.field("transactions", pa.int32(), nullable=False),
+        pa.field("ignored", pa.int32(), nullable=False),
+        pa.field("maps", pa.list_(pa.binary()), nullable=False),
+        pa.field("context", pa.binary()),
+        pa.field("payload", pa.binary(), nullable=False),
+        pa.field("redacted", REDACTED),
+    ]
+)
+"""One row a slice. Offsets are the file's; ``committed_at`` is the last transaction's immediate commit timestamp, else
+its first event's second; ``tables`` names those inside compressed transactions too; ``context`` is null at file offset
+0 only; ``redacted`` where nothing is."""
+
+_KINDS = {kernels.SLICE_CONTROL: "control", kernels.SLICE_ROWS: "rows", kernels.SLICE_STATEMENT: "statement"}
+_MAP_CODE = 19
+
+
+class Slicer:
+    """Cuts the bytes of one file, fed in order, into slices.
+
+    A slice is handed out once the transactions in it are complete, except for those of a transaction larger than
+    ``LARGE``: its first slices come before its end is known, and a caller that commits them must have seen ``complete``
+    pass their ``stop``, or discard them.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        offset: int,
+        format: FormatDescription | None,  # noqa: A002 - the name of what callers keep: slicer.format
+        *,
+        target: int = 1 << 20,
+        redact: Rule | None = None,
+    ) -> None:
+        """offset: 0, magic bytes included, or with ``format`` a boundary of transactions.
+
+        target: bytes of a usual slice. redact: what no slice is to have of the log; it is blanked before any is made.
+        """
+        self.file = file
+        self.target = target
+        self.complete = offset
+        """Offset after the last complete transaction or control event, as of what was scanned; final after finish()."""
+        self._feed = Feed(file, offset, format, least=target)
+        self._index = _tail(empty_scan(np.empty(0, np.uint8), offset, 0, 0), 0)
+        self._carried: list[bytes] = []
+        self._news: list[tuple[int, bytes]] = []
+        self._maps_noted = 0
+        self._statement: tuple[int, str, str] = (-1, "", "")
+        self._inside = np.zeros((0, 2), np.int64)
+        """File offset of a payload event, ordinal of a table map inside it: rising, for what is not yet handed out."""
+        self._stated: dict[int, tuple[str, str]] = {}
+        """Database and text of the first statement inside a payload, by its file offset."""
+        self._held: list[pa.RecordBatch] = []
+        self._redactor = Redactor(file, redact, self._feed.maps) if redact else None
+        self._has_blanked = False
+        """Whether there may be blanked events; most logs have none, and are not searched for them slice by slice."""
+        self._packed: dict[int, list[int]] = {}
+        """Of blanked events inside a payload the ordinals of their table maps, -1 of texts; by its file offset."""
+
+    @property
+    def format(self) -> FormatDescription:
+        """The file's. Raises Truncated before it has been fed."""
+        return self._feed.format
+
+    @property
+    def pending(self) -> int:
+        """Bytes fed beyond ``complete``."""
+        return self._feed.fed - self.complete
+
+    def feed(self, chunk: bytes | memoryview) -> Iterator[pa.RecordBatch]:
+        """Takes the next bytes, any number of them, and yields slices (SLICE_SCHEMA) when there are enough for one.
+
+        Raises DecodeError and its kinds, naming file:offset, after the slices of what is whole before it. The chunk may
+        be reused once the iterator is exhausted.
+        """
+        for found in self._feed.add(chunk):
+            yield from self._advance(found, final=found.error is not None)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yields the slices that are complete and not yet handed out. What is beyond ``complete`` is not kept."""
+        for found in self._feed.scan():
+            yield from self._advance(found, final=True)
+
+    def _advance(self, found: Scan, *, final: bool) -> Iterator[pa.RecordBatch]:
+        inside = self._open_payloads(found)
+        self._note_maps(found, inside)
+        if self._redactor:
+            self._redact(self._redactor, found)
+        self._has_blanked = self._has_blanked or bool(self._packed) or bool((found.code == IGNORABLE).any())
+        self._inside = np.concatenate([self._inside, inside])
+        index = _joined(self._index, found)
+        ends = np.flatnonzero(index.mark & (kernels.MARK_ENDS | kernels.MARK_CONTROL))
+        if len(ends):
+            self.complete = index.base + int(index.offset[ends[-1]] + index.length[ends[-1]])
+        yield from self._release(self._cut(index, final=final))
+
+    def _open_payloads(self, found: Scan) -> NDArray[np.int64]:
+        """Reads what compressed transactions hold: int64[n, 2], payload's file offset and table map, in log order."""
+        pairs = [np.zeros((0, 2), np.int64)]
+        packing = _Packing(self._redactor, found, self.format.footer) if self._redactor else None
+        for opened in Payloads(self.file, self.format, self._feed.maps).open(found):
+            inner = opened.inner
+            if packing:
+                packing.add(opened)
+            self._note_blanked(found, opened)
+            places = found.base + found.offset[opened.outer]
+            maps = inner.code == _MAP_CODE
+            pairs.append(np.column_stack([places[maps], inner.table[maps]]))
+            for event in np.flatnonzero(inner.mark & kernels.MARK_STATEMENT)[::-1].tolist():
+                place = int(places[event])
+                self._stated[place] = read_query(inner.bytes_of(event), 0, f"{self.file}:{place}")
+                if self._redactor:
+                    self._redactor.refuse(place, self._stated[place])
+        if packing:
+            packing.finish()
+        return np.concatenate(pairs)
+
+    def _note_blanked(self, found: Scan, opened: Opened) -> None:
+        """Remembers which events inside payloads are blanked, until their slice is handed out."""
+        inner = opened.inner
+        for event in np.flatnonzero(inner.code == IGNORABLE).tolist():
+            table = int(inner.table[event])
+            if table >= 0 or original(inner.bytes_of(event), 0) is not None:
+                place = found.base + int(found.offset[opened.outer[event]])
+                self._packed.setdefault(place, []).append(table)
+
+    def _redact(self, redactor: Redactor, found: Scan) -> None:
+        """Blanks what a scan has outside of payloads. Raises Unsupported for statements that cannot be judged."""
+        redactor.refuse_texts(found)
+        for event in np.flatnonzero(found.mark & kernels.MARK_STATEMENT).tolist():
+            place = found.base + int(found.offset[event])
+            if place not in self._stated:
+                redactor.refuse(place, read_query(found.bytes_of(event), self.format.footer, f"{self.file}:{place}"))
+        redactor.blank(found, self.format.footer)
+
+    def _note_maps(self, found: Scan, inside: NDArray[np.int64]) -> None:
+        """Remembers the TABLE_MAP events whose bodies were new in this scan, until their slice is handed out."""
+        for ordinal in range(self._maps_noted, len(self._feed.maps)):
+            places = np.concatenate(
+                [found.base + found.offset[found.table == ordinal][:1], inside[inside[:, 1] == ordinal, 0][:1]]
+            )
+            self._news.append((int(places.min()), self._feed.maps.events[ordinal]))
+        self._news.sort(key=lambda news: news[0])
+        self._maps_noted = len(self._feed.maps)
+
+    def _cut(self, index: Scan, *, final: bool) -> pa.RecordBatch:
+        slices = np.empty((2 * len(index) + 2, 3), np.int64)
+        count, left = kernels.cut(
+            *(index.offset, index.length, index.transaction, index.mark, index.transactions, index.base),
+            *(self.target, self._feed.undecided, final, slices),
+        )
+        rows = [self._describe(index, *(int(cell) for cell in slices[k])) for k in range(count)]
+        batch = _batch(self.file, rows, index)
+        self._carried = self._open_maps(index, left)
+        self._index = _tail(index, left)
+        self._feed.keep(self._index.base - index.base)
+        self._inside = self._inside[np.searchsorted(self._inside[:, 0], self._index.base) :]
+        return batch
+
+    def _describe(self, index: Scan, first: int, after: int, kind: int) -> "_Slice":
+        """The row of the slice of events [first, after)."""
+        offset, last = _start(index, first), after - 1
+        mark = index.mark[first:after]
+        owner, final = int(index.transaction[first]), int(index.transaction[last])
+        begun = int(index.transactions[owner, kernels.TX_START]) if owner >= 0 else index.base + offset
+        second, _, server_id = struct.unpack("<IBI", index.head_of(last, 9))
+        text = self._text(index, first, after, begun) if kind == kernels.SLICE_STATEMENT else (None, None)
+        return _Slice(
+            first=offset,
+            after=int(index.offset[last] + index.length[last]),
+            transaction_start=begun,
+            server_id=server_id,
+            gtid=index.gtid(final) if final >= 0 else None,
+            committed_at=int(index.transactions[final, kernels.TX_COMMITTED]) if final >= 0 else second * 1_000_000,
+            kind=_KINDS[kind],
+            tables=self._tables(index, first, after),
+            database=text[0],
+            statement=text[1],
+            events=after - first,
+            transactions=int(np.count_nonzero(mark & kernels.MARK_ENDS)),
+            ignored=int(np.count_nonzero(mark & kernels.MARK_IGNORED)),
+            maps=self._new_maps(index.base + int(index.offset[last])),
+            context=self._context(index, first) if index.base + offset else None,
+            redacted=self._redacted(index, first, after),
+        )
+
+    def _redacted(self, index: Scan, first: int, after: int) -> dict[str, object] | None:
+        """What events [first, after) lack, as REDACTED has it."""
+        if not self._has_blanked:
+            return None
+        blanked, size = [], 0
+        for event in (first + np.flatnonzero(index.code[first:after] == IGNORABLE)).tolist():
+            table = int(index.table[event])
+            if table >= 0 or original(index.bytes_of(event), self.format.footer) is not None:
+                blanked.append(table)
+                size += int(index.length[event])
+        for event in (first + np.flatnonzero(index.mark[first:after] & kernels.MARK_ANY_TABLE)).tolist():
+            inside = self._packed.pop(index.base + int(index.offset[event]), None)
+            if inside:
+                blanked += inside
+                size += int(index.length[event])
+        names = sorted({self._feed.maps.names[table] for table in blanked if table >= 0})
+        tables = [{"schema": schema, "table": table} for schema, table in names]
+        return {"events": len(blanked), "bytes": size, "tables": tables} if blanked else None
+
+    def _tables(self, index: Scan, first: int, after: int) -> list[dict[str, str]]:
+        begin, end = index.base + index.offset[first], index.base + index.offset[after - 1]
+        inside = self._inside[slice(*np.searchsorted(self._inside[:, 0], [begin, end + 1])), 1]
+        seen = np.flatnonzero(np.bincount(np.concatenate([index.table[first:after], inside]) + 1)[1:])
+        names = sorted({self._feed.maps.names[ordinal] for ordinal in seen})
+        return [{"schema": schema, "table": table} for schema, table in names]
+
+    def _text(self, index: Scan, first: int, after: int, begun: int) -> tuple[str, str]:
+        """Database and text of the first statement; a later part of one transaction carries those of its first.
+
+        MariaDB begins an XA transaction by a flag of its GTID; one that holds no QUERY, or another one, says
+        ``XA START``: by their text such slices are told from statements that stand alone.
+        """
+        found = np.flatnonzero(index.mark[first:after] & kernels.MARK_STATEMENT)
+        if len(found):
+            event = first + int(found[0])
+            place = index.base + int(index.offset[event])
+            inside = self._stated.pop(place, None)
+            text = inside or read_query(index.bytes_of(event), self.format.footer, f"{self.file}:{place}")
+            is_xa = index.transactions[index.transaction[event], kernels.TX_FLAGS] & kernels.TX_XA
+            if is_xa and not text[1].upper().startswith("XA"):
+                text = text[0], "XA START"
+            self._statement = (begun, *text)
+        return self._statement[1:] if self._statement[0] == begun else ("", "XA START")
+
+    def _new_maps(self, through: int) -> list[bytes]:
+        """TABLE_MAP events first seen up to the event at file offset ``through``, and not yet given out."""
+        count = sum(offset <= through for offset, _ in self._news)
+        given, self._news = self._news[:count], self._news[count:]
+        return [event for _, event in given]
+
+    def _context(self, index: Scan, first: int) -> bytes:
+        return b"".join([self.format.event, *self._open_maps(index, first)])
+
+    def _open_maps(self, index: Scan, first: int) -> list[bytes]:
+        """TABLE_MAP events open before event ``first``: those since the last end of a statement."""
+        closing = kernels.MARK_STATEMENT_ENDS | kernels.MARK_ENDS | kernels.MARK_CONTROL | kernels.MARK_BEGINS
+        closed = np.flatnonzero(index.mark[:first] & closing)
+        since = int(closed[-1]) if len(closed) else 0
+        maps = [index.bytes_of(since + int(k)) for k in np.flatnonzero(index.code[since:first] == _MAP_CODE)]
+        return maps if len(closed) else self._carried + maps
+
+    def _release(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Hands out what is complete; holds back an open transaction's slices until there are LARGE bytes of them."""
+        stops = batch.column("stop").to_numpy()
+        ready = int(np.searchsorted(stops, self.complete, side="right"))
+        if self._held and self._held[-1].column("stop")[-1].as_py() <= self.complete:
+            yield from self._held
+            self._held = []
+        if ready:
+            yield batch.slice(0, ready)
+        if ready < len(stops):
+            self._held.append(batch.slice(ready))
+        if self._held and self._held[-1].column("stop")[-1].as_py() - self._held[0].column("start")[0].as_py() > LARGE:
+            yield from self._held
+            self._held = []
+
+
+class _Packing:
+    """The payloads of a scan, as they are opened, packed anew where events in them are blanked."""
+
+    def __init__(self, redactor: Redactor, found: Scan, footer: int) -> None:
+        self._redactor, self._found, self._footer = redactor, found, footer
+        self._event = -1
+        """That of the large payload which comes in pieces."""
+        self._frame, self._changed = PiecewiseFrame(), False
+
+    def add(self, opened: Opened) -> None:
+        """Blanks events in what was opened."""
+        inner, outer = opened.inner, opened.outer
+        inner.buffer = inner.buffer.copy()
+        blanked = self._redactor.blank(inner, 0)
+        if opened.whole:
+            for event in np.unique(outer[blanked]).tolist():
+                first, last = np.flatnonzero(outer == event)[[0, -1]].tolist()
+                begin, end = int(inner.offset[first]), int(inner.offset[last] + inner.length[last])
+                content = inner.buffer[begin:end].tobytes()
+                self._redactor.pack(self._found, event, len(content), frames_of(content), self._footer)
+            return
+        if opened.begins:
+            self.finish()
+            self._frame, self._changed = PiecewiseFrame(), False
+        self._event = int(outer[0]) if len(outer) else self._event
+        self._changed |= len(blanked) > 0
+        self._frame.add(inner.buffer[: inner.end].tobytes())
+
+    def finish(self) -> None:
+        """Packs the large payload whose last piece was added; nothing where there is none."""
+        if self._changed:
+            self._redactor.pack(self._found, self._event, self._frame.size, self._frame.frames(), self._footer)
+        self._changed = False
+
+
+@dataclass(slots=True)
+class _Slice:
+    """A row of SLICE_SCHEMA, its payload as two offsets in the buffer."""
+
+    first: int
+    after: int
+    transaction_start: int
+    server_id: int
+    gtid: str | None
+    committed_at: int
+    kind: str
+    tables: list[dict[str, str]]
+    database: str | None
+    statement: str | None
+    events: int
+    transactions: int
+    ignored: int
+    maps: list[bytes]
+    context: bytes | None
+    redacted: dict[str, object] | None
+
+
+def _start(index: Scan, event: int) -> int:
+    """Where the slice of this first event begins in the buffer: the magic bytes belong to the first one."""
+    offset = int(index.offset[event])
+    return 0 if index.base + offset == 4 else offset
+
+
+def _batch(file: str, rows: list[_Slice], index: Scan) -> pa.RecordBatch:
+    columns: dict[str, pa.Array] = {
+        "file": pa.array([file] * len(rows), pa.string()),
+        "start": pa.array([index.base + row.first for row in rows], pa.int64()),
+        "stop": pa.array([index.base + row.after for row in rows], pa.int64()),
+        "payload": _payload(rows, index.buffer),
+    }
+    if not any(row.redacted for row in rows):
+        columns["redacted"] = pa.nulls(len(rows), REDACTED)
+    arrays = [
+        columns[field.name]
+        if field.name in columns
+        else pa.array([getattr(row, field.name) for row in rows], field.type)
+        for field in SLICE_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SLICE_SCHEMA)
+
+
+def _payload(rows: list[_Slice], buffer: NDArray[np.uint8]) -> pa.Array:
+    """The slices' bytes over the buffer itself: they follow each other, so one offset more than slices tells all."""
+    offsets = np.array([*(row.first for row in rows), rows[-1].after if rows else 0], np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(buffer)])
+
+
+def _joined(before: Scan, found: Scan) -> Scan:
+    """One index over ``found``'s buffer, which begins with ``before``'s bytes.
+
+    An open transaction stands last in ``before`` and first in ``found``; the later row knows more of it.
+    """
+    shared = int(len(before.transactions) > 0 and not before.transactions[-1, kernels.TX_STOP])
+    shift = len(before.transactions) - shared
+    owners = np.where(found.transaction < 0, found.transaction, found.transaction + shift).astype(np.int32)
+    return Scan(
+        buffer=found.buffer,
+        base=found.base,
+        offset=np.concatenate([before.offset, found.offset]),
+        length=np.concatenate([before.length, found.length]),
+        code=np.concatenate([before.code, found.code]),
+        table=np.concatenate([before.table, found.table]),
+        transaction=np.concatenate([before.transaction, owners]),
+        mark=np.concatenate([before.mark, found.mark]),
+        transactions=np.concatenate([before.transactions[:shift], found.transactions]),
+        end=found.end,
+    )
+
+
+def _tail(index: Scan, first: int) -> Scan:
+    """What is left from event ``first`` on, over a buffer of its own bytes."""
+    begin = _start(index, first) if first < len(index) else index.end
+    owners = index.transaction[first:]
+    used = owners[owners >= 0]
+    lowest = int(used[0]) if len(used) else len(index.transactions)
+    return Scan(
+        buffer=index.buffer[begin:],
+        base=index.base + begin,
+        offset=index.offset[first:] - begin,
+        length=index.length[first:],
+        code=index.code[first:],
+        table=index.table[first:],
+        transaction=np.where(owners < 0, owners, owners - lowest).astype(np.int32),
+        mark=index.mark[first:],
+        transactions=index.transactions[lowest:],
+        end=index.end - begin,
+    )

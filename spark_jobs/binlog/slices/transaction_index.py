@@ -1,0 +1,210 @@
+"""The transactions of a file as flat columns, and what its head says: to find a place by GTID or time.
+
+Put here: the walk over one file for that. Not here: which file it is, or what the place is for (source/seek.py).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events.chunk_buffer import Feed
+from spark_jobs.binlog.events.format_description import HEADER, FormatDescription
+from spark_jobs.binlog.events.scanner import Bytes, Scan, gtid_text
+from spark_jobs.errors import DecodeError
+from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, NoGtids
+
+_LEAST = 4 << 20
+_PREVIOUS_GTIDS, _GTID_LIST = 35, 163
+
+
+@dataclass(frozen=True, slots=True)
+class FileHead:
+    """The beginning of a file."""
+
+    format: FormatDescription
+    created: int
+    """Seconds since 1970 UTC by the server's clock."""
+    previous: Gtids | None
+    """The transactions of earlier files, of all that there ever were; None where the file does not say."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its transactions carry the µs of their commit: MySQL from 8.0.1 on. Others have a whole second."""
+        numbers = self.format.server_version.split("-")[0].split(".")
+        return self.format.flavor == "mysql" and [int(number) for number in numbers if number.isdigit()] >= [8, 0, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Whole transactions in order, a row each."""
+
+    columns: NDArray[np.int64]
+    """[n, kernels.TX_COLUMNS]."""
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def start(self) -> NDArray[np.int64]:
+        """File offset of the first event."""
+        return self._column(kernels.TX_START)
+
+    @property
+    def stop(self) -> NDArray[np.int64]:
+        """File offset after the last event."""
+        return self._column(kernels.TX_STOP)
+
+    @property
+    def committed(self) -> NDArray[np.int64]:
+        """µs since 1970 UTC."""
+        return self._column(kernels.TX_COMMITTED)
+
+    @property
+    def number(self) -> NDArray[np.uint64]:
+        """Of the GTID, within its source and tag or its domain."""
+        return self._column(kernels.TX_NUMBER).view(np.uint64)
+
+    def first(self, count: int) -> "Commits":
+        return Commits(self.columns[:count])
+
+    def where(self, rows: NDArray[np.bool_]) -> "Commits":
+        return Commits(self.columns[rows])
+
+    def gtid(self, row: int) -> str | None:
+        """As the server writes it."""
+        return gtid_text(self.columns[row])
+
+    def is_in(self, wanted: Gtids) -> NDArray[np.bool_]:
+        """A cell a transaction; those without GTID are in no set."""
+        found = np.zeros(len(self), np.bool_)
+        if isinstance(wanted, MysqlGtids):
+            for origin, rows in self._by_origin():
+                edges = np.array(wanted.intervals.get(origin, ()), np.uint64).ravel()
+                found[rows] = np.searchsorted(edges, self.number[rows], side="right") % 2 == 1
+            return found
+        for domain, rows in self._by_domain():
+            if domain in wanted.last:
+                found[rows] = self.number[rows] <= np.uint64(wanted.last[domain][1])
+        return found
+
+    def last_gtids(self, last: dict[int, tuple[int, int]]) -> Iterator[str]:
+        """Moves each domain's last (server, number) on; yields the GTIDs whose number is not higher than that."""
+        for domain, rows in self._by_domain():
+            numbers = self.number[rows]
+            before = np.concatenate([np.array([last.get(domain, (0, 0))[1]], np.uint64), numbers[:-1]])
+            yield from (str(self.gtid(int(row))) for row in rows[numbers <= before])
+            last[domain] = int(self._column(kernels.TX_LOW)[rows[-1]]), int(numbers[-1])
+
+    def domains(self) -> DomainGtids:
+        """The GTID of the highest number in each domain, of MariaDB's."""
+        found = {}
+        for domain, rows in self._by_domain():
+            highest = rows[int(np.argmax(self.number[rows]))]
+            found[domain] = int(self._column(kernels.TX_LOW)[highest]), int(self.number[highest])
+        return DomainGtids(dict(sorted(found.items())))
+
+    def among(self, wanted: DomainGtids) -> DomainGtids:
+        """Those of the wanted last GTIDs that are transactions here, by domain, server and number."""
+        found: dict[int, tuple[int, int]] = {}
+        for domain, rows in self._by_domain():
+            server, number = wanted.last.get(domain, (-1, 0))
+            here = (self._column(kernels.TX_LOW)[rows] == server) & (self.number[rows] == np.uint64(number))
+            found |= {domain: (server, number)} if here.any() else {}
+        return DomainGtids(found)
+
+    def nameless(self) -> NDArray[np.intp]:
+        """Rows of the transactions that have no GTID."""
+        return np.flatnonzero(self._column(kernels.TX_GTID) == kernels.GTID_NONE)
+
+    def gtids(self) -> MysqlGtids:
+        """The set of all of them, of MySQL's."""
+        return MysqlGtids.of(
+            (origin, (int(run[0]), int(run[-1]) + 1))
+            for origin, rows in self._by_origin()
+            for run in _runs(np.unique(self.number[rows]))
+        )
+
+    def _by_origin(self) -> Iterator[tuple[tuple[str, str], NDArray[np.intp]]]:
+        """Rows by source and tag: few of these have many rows."""
+        rows = np.flatnonzero(np.isin(self._column(kernels.TX_GTID), (kernels.GTID_MYSQL, kernels.GTID_TAG)))
+        places = [kernels.TX_HIGH, kernels.TX_LOW, *range(kernels.TX_TAG, kernels.TX_COLUMNS)]
+        names = self.columns[rows][:, places]
+        kinds, of = np.unique(names, axis=0, return_inverse=True)
+        for kind in range(len(kinds)):
+            mine = rows[of.ravel() == kind]
+            text = self.gtid(int(mine[0]))
+            assert text
+            source, *tag, _ = text.split(":")
+            yield (source, tag[0] if tag else ""), mine
+
+    def _by_domain(self) -> Iterator[tuple[int, NDArray[np.intp]]]:
+        of_domains = self._column(kernels.TX_GTID) == kernels.GTID_DOMAIN
+        domains = self._column(kernels.TX_HIGH)
+        for domain in np.unique(domains[of_domains]).tolist():
+            yield domain, np.flatnonzero(of_domains & (domains == domain))
+
+    def _column(self, cell: int) -> NDArray[np.int64]:
+        return self.columns[:, cell]
+
+
+def _runs(numbers: NDArray[np.uint64]) -> list[NDArray[np.uint64]]:
+    """Rising numbers, cut where one is left out."""
+    return np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+
+
+def read_head(chunks: Iterable[Bytes], file: str) -> FileHead:
+    """The head of a file, of as many chunks from its first byte on as that takes.
+
+    ``previous`` is None too where the bytes end before they say it. Raises DecodeError.
+    """
+    feed = Feed(file, 0, None, least=1)
+    created, previous = -1, None
+    for found in _scans(feed, chunks):
+        for event in range(len(found)):
+            code = int(found.code[event])
+            if created < 0:
+                created = int.from_bytes(found.head_of(event, 4), "little")
+            elif code in {_PREVIOUS_GTIDS, _GTID_LIST}:
+                previous = _previous(code, found.bytes_of(event), feed, found.base + int(found.offset[event]))
+                return FileHead(feed.format, created, previous)
+            elif found.transaction[event] >= 0:
+                return FileHead(feed.format, created, previous)
+        feed.keep(found.end)
+    return FileHead(feed.format, created, previous)
+
+
+def read_commits(
+    chunks: Iterable[Bytes], file: str, offset: int = 0, description: FormatDescription | None = None
+) -> Iterator[Commits]:
+    """The whole transactions of a file, many at a time. Raises DecodeError.
+
+    Given from its first byte on, or from a boundary at ``offset`` on with the file's format. Every checksum is
+    verified; bytes after the last whole transaction are left alone.
+    """
+    feed = Feed(file, offset, description, least=_LEAST)
+    for found in _scans(feed, chunks):
+        whole = found.transactions[found.transactions[:, kernels.TX_STOP] > 0]
+        feed.keep(found.end)
+        if len(whole):
+            yield Commits(whole.copy())
+
+
+def _scans(feed: Feed, chunks: Iterable[Bytes]) -> Iterator[Scan]:
+    for chunk in chunks:
+        yield from feed.add(chunk)
+    yield from feed.scan()
+
+
+def _previous(code: int, event: bytes, feed: Feed, offset: int) -> Gtids:
+    body = event[HEADER : len(event) - feed.format.footer]
+    kind: Any = MysqlGtids if code == _PREVIOUS_GTIDS else DomainGtids
+    try:
+        found: Gtids = kind.decode(body)
+    except NoGtids as error:
+        name = "PREVIOUS_GTIDS" if code == _PREVIOUS_GTIDS else "GTID_LIST"
+        raise DecodeError(f"{feed.file}:{offset}: {name}: {error}") from None
+    return found

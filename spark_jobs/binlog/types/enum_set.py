@@ -1,0 +1,106 @@
+"""ENUM and SET: numbers on the wire, labels in the table's definition.
+
+Put here: types whose values are numbers of labels. Not here: reading labels out of TABLE_MAP
+(binlog/events/table_map.py).
+"""
+
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.memory import fresh
+from spark_jobs.binlog.types.base import BadValue, ColumnType, Declared, Filled, Finish, Finished, Reading
+
+
+def _quoted(name: str, column: Declared) -> str:
+    labels = "" if column.labels is None else ",".join("'" + label.replace("'", "''") + "'" for label in column.labels)
+    return f"{name}({labels})"
+
+
+def _as_number(filled: Filled) -> Finished:
+    """Where labels are unknown, the number is all there is; as text, so that the column keeps its type."""
+    return pc.cast(filled.array(pa.uint64()), pa.string()), None
+
+
+def _finish_enum(labels: tuple[str, ...]) -> Finish:
+    encoded = [b"", *(label.encode() for label in labels)]
+    starts = np.cumsum([0, *map(len, encoded)])
+    text = np.frombuffer(b"".join(encoded) + bytes(kernels.COPIED), np.uint8)
+
+    def finish(filled: Filled) -> Finished:
+        numbers = filled.numbers("u8")[: filled.rows]
+        offsets = np.empty(filled.rows + 1, np.int32)
+        bad = kernels.label_offsets(numbers, starts, offsets)
+        if bad >= 0:
+            raise BadValue(bad, f"an ENUM value beyond its {len(labels)} labels")
+        size = int(offsets[-1])
+        out = fresh(size + kernels.COPIED)
+        kernels.copy_labels(numbers, starts, kernels.address_of(text), offsets, kernels.address_of(out))
+        return filled.texts(offsets, out[:size]), None
+
+    return finish
+
+
+def _finish_set(labels: tuple[str, ...]) -> Finish:
+    encoded = [label.encode() for label in labels]
+    starts = np.cumsum([0, *map(len, encoded)])
+    text = np.frombuffer(b"".join(encoded), np.uint8)
+    longest = len(text) + len(labels)
+
+    def finish(filled: Filled) -> Finished:
+        offsets = np.zeros(filled.rows + 1, np.int32)
+        out = np.empty(filled.rows * longest, np.uint8)
+        masks = filled.numbers("u8")[: filled.rows]
+        bad = kernels.join_labels(masks, filled.is_null(), starts, text, offsets, out)
+        if bad >= 0:
+            raise BadValue(bad, f"a SET value beyond its {len(labels)} labels")
+        return filled.texts(offsets, out[: offsets[-1]]), None
+
+    return finish
+
+
+class Enum(ColumnType):
+    """ENUM, metadata: bytes of the number, 1 or 2. Number 0 is the empty text of an invalid value."""
+
+    meta_size: int = 2
+    has_labels: ClassVar[bool] = True
+
+    def meta(self, wire: bytes) -> int:
+        return wire[1]
+
+    def allows(self, meta: int) -> bool:
+        return meta in {1, 2}
+
+    def sql(self, column: Declared) -> str:
+        return _quoted("enum", column)
+
+    def reading(self, column: Declared) -> Reading:
+        finish = _as_number if column.labels is None else _finish_enum(column.labels)
+        return Reading(kernels.LITTLE_TO_64, (column.meta,), 8, pa.string(), finish)
+
+
+class Set(ColumnType):
+    """SET, metadata: bytes of the bits, 1 to 8; bit k stands for the label k."""
+
+    meta_size: int = 2
+    has_labels: ClassVar[bool] = True
+
+    def meta(self, wire: bytes) -> int:
+        return wire[1]
+
+    def allows(self, meta: int) -> bool:
+        return meta in {1, 2, 3, 4, 8}
+
+    def sql(self, column: Declared) -> str:
+        return _quoted("set", column)
+
+    def reading(self, column: Declared) -> Reading:
+        finish = _as_number if column.labels is None else _finish_set(column.labels)
+        return Reading(kernels.LITTLE_TO_64, (column.meta,), 8, pa.string(), finish)
+
+
+ENUM = Enum()
+SET = Set()

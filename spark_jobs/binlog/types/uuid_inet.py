@@ -1,0 +1,46 @@
+"""MariaDB's UUID, INET4 and INET6: in the log a BINARY without its trailing zero bytes; only a definition tells them.
+
+Source: MariaDB plugin/type_uuid/sql_type_uuid.h (the log has the bytes in the order of the text, whatever order the
+table stores them in), plugin/type_inet/sql_type_inet.cc.
+
+Put here: types of fixed bytes with a text of their own. Not here: the loops that print them (binlog/kernels.py).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.types.base import ColumnType, Declared, Filled, Finished, Reading
+
+
+class FixedText(ColumnType):
+    """``size`` bytes that a kernel prints as at most ``longest`` characters."""
+
+    def __init__(self, name: str, size: int, longest: int, print_texts: Callable[..., Any]) -> None:
+        self.name = name
+        self.size = size
+        self.longest = longest
+        self.print_texts = print_texts
+
+    def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
+        return self.name
+
+    def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
+        size = self.size
+        return Reading(kernels.PADDED, (size,), 4, pa.string(), self._finish, kernels.SKIP_1, bounded=size)
+
+    def _finish(self, filled: Filled) -> Finished:
+        new_offsets = np.empty(filled.rows + 1, np.int32)
+        out = np.empty(self.longest * filled.rows, np.uint8)
+        self.print_texts(
+            filled.numbers("i4")[: filled.rows + 1], filled.text_address, filled.is_null(), new_offsets, out
+        )
+        return filled.texts(new_offsets, out[: new_offsets[-1]]), None
+
+
+UUID = FixedText("uuid", 16, 36, kernels.uuid_text)
+INET4 = FixedText("inet4", 4, 15, kernels.inet4_text)
+INET6 = FixedText("inet6", 16, 39, kernels.inet6_text)

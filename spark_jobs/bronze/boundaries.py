@@ -1,0 +1,161 @@
+"""Transaction boundaries inside slices of bronze.
+
+A slice holds several transactions. Where a table stops at one of them, its checkpoint lies inside a slice: whoever
+reads from there, or up to there, reads the parts that the slice would have been if extraction had ended there.
+Bronze itself is never rewritten.
+
+Put here: splitting slices, and finding the transaction that holds a byte. Not here: which position a table stops at
+(silver/table_timeline.py, silver/compact.py), or what a slice is (binlog/slices/slicer.py).
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import reduce
+from itertools import groupby
+from operator import or_
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import FormatDescription, Slicer, TableDefinition, TableName, definitions_of
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
+
+Batches = Iterator[pa.RecordBatch]
+_CELLS = ("file", "start", "stop", "transaction_start", "transactions", "kind", "context", "payload")
+
+
+def split(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The transactions of one slice, the slice itself where it is a part of one.
+
+    Cut as small as it goes; what belongs to a transaction that ends in a later slice comes last, in one.
+    """
+    file, start = (cells.column(name)[0].as_py() for name in ("file", "start"))
+    if _number(cells, "transaction_start") != start or not _number(cells, "transactions"):
+        yield cells
+        return
+    context, payload = cells.column("context")[0].as_py(), cells.column("payload")[0].as_py()
+    head = context[: int.from_bytes(context[9:13], "little")]
+    slicer = Slicer(file, start, FormatDescription.parse(head, f"{file}:{start}"), target=1)
+    for batch in [*slicer.feed(payload), *slicer.finish()]:
+        yield from (batch.slice(at, 1) for at in range(batch.num_rows))
+    if slicer.pending:
+        rest = slicer.complete
+        values = {name: cells.column(name)[0].as_py() for name in cells.schema.names}
+        values |= {"start": rest, "transaction_start": rest, "context": head, "payload": payload[rest - start :]}
+        values |= {"transactions": 0}
+        yield pa.RecordBatch.from_pylist([values], schema=cells.schema)
+
+
+def _number(cells: pa.RecordBatch, name: str) -> int:
+    return int(cells.column(name)[0].as_py())
+
+
+def cut(slices: DataFrame, positions: Collection[Position]) -> DataFrame:
+    """The slices of bronze; a slice that holds one of the positions inside comes as its parts before and after it.
+
+    The positions inside slices have to be boundaries of transactions.
+    """
+    if not positions:
+        return slices
+    inside = reduce(or_, (_holds_inside(one) for one in sorted(positions)))
+    offsets: dict[tuple[int, int], list[int]] = {}
+    for one in sorted(positions):
+        offsets.setdefault((one.stretch, one.number), []).append(one.offset)
+    parts = slices.where(inside).mapInArrow(_cutting(offsets), slices.schema)
+    return slices.where(~inside).unionByName(parts)
+
+
+def _holds_inside(position: Position) -> Column:
+    stretch, number, offset = position.order
+    here = (F.col("stretch") == stretch) & (F.col("number") == number)
+    return here & (F.col("start") < offset) & (F.col("stop") > offset)
+
+
+def _cutting(offsets: dict[tuple[int, int], list[int]]) -> Callable[[Batches], Batches]:
+    """A mapInArrow function from slices to their parts. offsets: where they are cut, by stretch and file number."""
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for cells in (batch.slice(at, 1) for at in range(batch.num_rows)):
+                places = offsets[_number(cells, "stretch"), _number(cells, "number")]
+                yield pa.RecordBatch.from_pylist(_parts(cells, places), schema=batch.schema)
+
+    return run
+
+
+def _parts(cells: pa.RecordBatch, places: Sequence[int]) -> list[dict[str, Any]]:
+    """A slice cut at offsets, as rows of bronze."""
+    (whole,) = cells.to_pylist()
+    pieces = [whole | one for piece in split(cells) for one in piece.to_pylist()]
+    grouped = groupby(pieces, key=lambda piece: sum(place <= piece["start"] for place in places))
+    found = [_joined(list(group)) for _, group in grouped]
+    return [{name: one[name] for name in whole} for one in found]
+
+
+def _joined(pieces: list[dict[str, Any]]) -> dict[str, Any]:
+    """Consecutive pieces of a slice as one slice."""
+    first, last = pieces[0], pieces[-1]
+    tables = {(one["schema"], one["table"]): one for piece in pieces for one in piece["tables"] or ()}
+    known = all(piece["tables"] is not None for piece in pieces)
+    counts = {name: sum(piece[name] for piece in pieces) for name in ("events", "transactions", "ignored")}
+    return (
+        last
+        | counts
+        | {
+            "start": first["start"],
+            "transaction_start": first["transaction_start"],
+            "context": first["context"],
+            "payload": b"".join(piece["payload"] for piece in pieces),
+            "tables": [tables[name] for name in sorted(tables)] if known else None,
+            "maps": [one for piece in pieces for one in piece["maps"]],
+        }
+    )
+
+
+def transaction_at(table: Table, version: int, place: Position) -> Position | None:
+    """Where the transaction begins that the byte at a position belongs to; None where bronze does not hold the byte."""
+    cells = _slice_at(table, version, place)
+    if cells is None:
+        return None
+    start, begun = _number(cells, "start"), _number(cells, "transaction_start")
+    if cells.column("kind")[0].as_py() == "rows" and begun == start:
+        starts = [_number(piece, "transaction_start") for piece in split(cells)]
+        begun = max((one for one in starts if one <= place.offset), default=start)
+    return Position(cells.column("file")[0].as_py(), begun, place.stretch)
+
+
+def is_inside(table: Table, version: int, position: Position) -> bool:
+    """Whether a position lies inside a slice, between two of its transactions; without a JVM."""
+    here = (pc.field("stretch") == position.stretch) & (pc.field("number") == position.number)
+    here &= (pc.field("start") < position.offset) & (pc.field("stop") > position.offset)
+    return any(batch.num_rows for batch in table.scan(version, ["start"], here, rows=1))
+
+
+def first_transaction(
+    table: Table, version: int, place: Position, name: TableName, wanted: Callable[[TableDefinition], bool]
+) -> Position:
+    """Where the first transaction begins, of the slice at a position and not before it, whose rows are so defined.
+
+    The position itself where the slice there has none: rows of XA transactions take effect where no slice of rows is.
+    """
+    cells = _slice_at(table, version, place)
+    if cells is None or cells.column("kind")[0].as_py() != "rows":
+        return place
+    for piece in split(cells):
+        file, start, context, payload = (piece.column(one)[0].as_py() for one in _CELLS[:2] + _CELLS[-2:])
+        if start < place.offset:
+            continue
+        if any(one.name == name and wanted(one) for one in definitions_of(file, start, context, payload)):
+            return Position(file, _number(piece, "transaction_start"), place.stretch)
+    return place
+
+
+def _slice_at(table: Table, version: int, place: Position) -> pa.RecordBatch | None:
+    """The slice that holds a byte, without a JVM."""
+    here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
+    here &= (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)
+    found = [batch for batch in table.scan(version, _CELLS, here, rows=1) if batch.num_rows]
+    return found[0].slice(0, 1) if found else None

@@ -1,0 +1,152 @@
+"""Bronze -> binlog files, byte for byte what the server wrote, but for what was redacted when it was extracted.
+
+Put here: putting slices together again, and proving that none is missing. Not here: reading files as a source.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog.events.scanner import TableMaps, open_slice
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.log_index import NOTE, Stretch, stretches
+from spark_jobs.bronze.table import HeldFile
+from spark_jobs.errors import DecodeError, LakeError, SourceError, about
+from spark_jobs.lake.table import Checkpoint, Lake, Table
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """One file written. ``start`` is 0 for a whole file; a part is named after the offset that it begins at.
+
+    partial: what bronze does not hold of the file, and why; None for all that its server wrote until it was read.
+    redacted: what was left out when it was extracted, its bytes blank; None for nothing.
+    """
+
+    path: Path
+    start: int
+    size: int
+    partial: str | None = None
+    redacted: bronze.Redacted | None = None
+
+
+def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterator[Exported]:
+    """Writes every file that bronze holds into a folder.
+
+    Raises LakeError on a hole or a damaged event, SourceError where files are in the way.
+    """
+    table = lake.bronze(source)
+    head = table.head()
+    if head is None or head.checkpoint is None:
+        raise LakeError(f"{source}: bronze holds nothing to export")
+    with about(source):
+        _say_gone(source, head.checkpoint)
+        _make(folder)
+        is_indexed = NOTE in head.checkpoint.notes
+        index = {one.number: one for one in stretches(head.checkpoint)} if is_indexed else {}
+        for held in bronze.files(spark, table, head.version):
+            yield from _written(spark, table, head.version, held, folder, index.get(held.stretch))
+
+
+def _say_gone(source: str, checkpoint: Checkpoint) -> None:
+    removed = bronze.removed(checkpoint)
+    if removed:
+        log.warning("%s: the files before %s are left out: %s", source, removed.stop, bronze.gone(source, removed))
+
+
+def _written(
+    spark: SparkSession, table: Table, version: int, held: HeldFile, folder: Path, stretch: Stretch | None
+) -> Iterator[Exported]:
+    """A file; where another log was taken up in it, each run of bytes that bronze holds of it."""
+    runs = _runs(held, stretch)
+    if sum(stop - start for start, stop in runs) != held.size:
+        raise LakeError(f"{held.file}: bronze holds {held.size} bytes of [{held.start}, {held.stop}); it has a hole")
+    name = held.file if held.stretch == 1 else f"{held.stretch}-{held.file}"
+    slices = _slices(spark, table, version, held)
+    for start, stop in runs:
+        is_whole = not start and (stretch is None or stretch.holds_whole(held.file))
+        path = folder / (name if is_whole else f"{name}.from-{start}")
+        log.info("%s: writing %s, %d bytes", held.file, path, stop - start)
+        mine = slices.where(f"start >= {start} AND start < {stop}")
+        _write(mine, held.file, start, path)
+        partial = None if is_whole else _partial(start, stop, held, stretch)
+        yield Exported(path, start, stop - start, partial, bronze.redacted(mine))
+
+
+def _runs(held: HeldFile, stretch: Stretch | None) -> list[tuple[int, int]]:
+    """The spans [start, stop) of a file that bronze should hold: all, but for what was passed over."""
+    gaps = [(gap.start, gap.stop) for gap in stretch.passed_over if gap.file == held.file] if stretch else []
+    begins = [held.start, *(stop for _, stop in gaps)]
+    ends = [*(start for start, _ in gaps), held.stop]
+    return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
+
+
+def _partial(start: int, stop: int, held: HeldFile, stretch: Stretch | None) -> str:
+    said = f"from byte {start} on" if stop == held.stop else f"bytes {start} to {stop}"
+    if stretch and stretch.passed_over:
+        return f"{said}: the rest of the file are transactions that an earlier stretch has, or came before it"
+    return f"{said}: bronze does not hold its beginning"
+
+
+def _slices(spark: SparkSession, table: Table, version: int, held: HeldFile) -> DataFrame:
+    slices = bronze.read_all(spark, table, version)
+    return slices.where((F.col("stretch") == held.stretch) & (F.col("number") == held.place[1]))
+
+
+def _write(slices: DataFrame, file: str, start: int, path: Path) -> None:
+    """Writes a file under a temporary name, and renames it once all its events are whole and right.
+
+    Raises SourceError, LakeError; no file is left then.
+    """
+    if path.exists():
+        raise SourceError(f"{path} is there already; export into an empty folder")
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        with unfinished.open("wb") as out:
+            _copy(slices.select(*_COLUMNS).orderBy("start"), file, start, out)
+        unfinished.rename(path)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):  # a folder that cannot be written to, as the error says
+            unfinished.unlink(missing_ok=True)
+
+
+_COLUMNS = ("start", "stop", "payload", "context", "transaction_start")
+
+
+def _copy(slices: DataFrame, file: str, start: int, out: BinaryIO) -> None:
+    at = start
+    for row in slices.toLocalIterator(prefetchPartitions=True):
+        if row["start"] != at or len(row["payload"]) != row["stop"] - row["start"]:
+            raise LakeError(f"{file}:{at}: bronze goes on at {row['start']}; its slices do not touch")
+        _require_right(file, row)
+        out.write(row["payload"])
+        at = row["stop"]
+
+
+def _require_right(file: str, row: Row) -> None:
+    """Raises LakeError, with file and offset, where a slice is not of whole events with right checksums."""
+    payload, context = bytes(row["payload"]), row["context"] and bytes(row["context"])
+    try:
+        open_slice(file, row["start"], context, payload, TableMaps(), transaction_start=row["transaction_start"])
+    except DecodeError as error:
+        raise LakeError(
+            f"{error}; bronze has been damaged since it was written, and the file was not exported: restore the lake "
+            "from a backup, or take the file from the server or an archive"
+        ) from error
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SourceError(f"{folder}: cannot be made: {error.strerror}") from error

@@ -1,0 +1,283 @@
+"""Source -> bronze: whole transactions, byte for byte, with the position in the same commit.
+
+Put here: what a run reads and how it is landed. Not here: where bytes come from (source/), how they are cut into slices
+(binlog/slices/slicer.py), what they mean.
+
+Ranges, not bytes, go through the driver: it lists what there is to read, a task a file, and every task opens its own
+file or dump connection and must end exactly where the driver said, at the end of a transaction.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import Slicer
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.log_index import NOTE, Stretch, to_notes
+from spark_jobs.bronze.redaction import Redaction
+from spark_jobs.bronze.resume import beginning, onward
+from spark_jobs.errors import DecodeError, about
+from spark_jobs.lake.table import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.log.position import Position, Range, file_number
+from spark_jobs.source.protocol import Part, Reading, Source
+from spark_jobs.source.retention_margin import Margin, margin
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What one run added to a bronze table. ``range`` is empty where nothing was new."""
+
+    source: str
+    range: Range
+    head: Head
+    files: int = 0
+    bytes: int = 0
+    slices: int = 0
+    transactions: int = 0
+    events: int = 0
+    ignored: int = 0
+    committed_at: datetime | None = None
+    gtid: str | None = None
+    seconds: float = 0.0
+    notes: dict[str, Any] = field(default_factory=dict)
+    margin: Margin | None = None
+    """What the source still had of its log before ``range``."""
+    stretch: Stretch | None = None
+    """That of the range's end."""
+    redacted_events: int = 0
+    redacted_bytes: int = 0
+    """Bytes of the log that are not the server's own, for redacted events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be read, and the head that it is read upon."""
+
+    source: str
+    head: Head
+    range: Range
+    parts: tuple[Part, ...]
+    uuid: str | None
+    begin: Position
+    stretches: tuple[Stretch, ...]
+    margin: Margin | None = None
+    redact: Redaction | None = None
+
+    @property
+    def stretch(self) -> Stretch:
+        """That of what is read."""
+        return self.stretches[-1]
+
+    @property
+    def opens(self) -> bool:
+        """Whether the end lies in a stretch that the head knows nothing of."""
+        return self.range.stop.stretch > self.range.start.stretch
+
+    def checkpoint(self) -> Checkpoint:
+        said = {"start": str(self.range.start), "begin": str(self.begin), "uuid": self.uuid}
+        told = {"bytes": _size(self)} | ({"margin_bytes": self.margin.bytes} if self.margin else {})
+        return Checkpoint(self.range.stop, new_batch(), notes=said | told | {NOTE: to_notes(self.stretches)})
+
+
+def extract(
+    spark: SparkSession,
+    lake: Lake,
+    source: Source,
+    start: str,
+    until: Position | None = None,
+    redact: Redaction | None = None,
+) -> Extracted:
+    """Reads a source from bronze's head to its end as it is now. Raises SourceError, DecodeError, LakeError.
+
+    ``start`` (``earliest``, ``latest``, or a place: a position, a GTID set, a time) counts only while bronze is empty.
+    ``until``: a transaction's end before which the log goes on, but nothing is read of it. ``redact``: the tables whose
+    rows are blanked before anything is written.
+    """
+    began = time.monotonic()
+    table = lake.bronze(source.name)
+    with about(source.name):
+        planned = replace(plan(table, source, start, until), redact=redact)
+        if planned.opens:
+            log.warning(
+                "%s: another log goes on behind %s: stretch %d, from %s on%s",
+                *(source.name, planned.range.start, planned.stretch.number, planned.stretch.begin),
+                f", of {source.endpoint}" if source.endpoint else "",
+            )
+        if not planned.parts:
+            log.info("%s: nothing new; the log ends at %s", source.name, planned.range.stop)
+            return _settled(spark, table, planned)
+        log.info("%s: reading %s, %d bytes in %d files", source.name, planned.range, _size(planned), len(planned.parts))
+        return land(spark, table, planned, source.reading(), began)
+
+
+def plan(table: Table, source: Source, start: str, until: Position | None = None) -> Plan:
+    """The range from bronze's head to the source's end, or ``until``.
+
+    Raises SourceError, AnotherLog, DecodeError.
+    """
+    head = table.head()
+    if head is None or head.checkpoint is None:
+        found = beginning(source, start, until)
+        head = head or table.new(bronze.COLUMNS, bronze.PROPERTIES)
+        return Plan(source.name, head, found.range, found.parts, found.log.uuid, found.range.start, found.stretches)
+    found = onward(source, table, head, until)
+    held = head.checkpoint.position
+    left = margin(source, found.log, held) if found.parts and not found.opens else None
+    begin = bronze.begin(head.checkpoint)
+    return Plan(source.name, head, found.range, found.parts, found.log.uuid, begin, found.stretches, left)
+
+
+def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:
+    """Reads the planned parts in parallel and commits them. Raises LostRace where the head has moved since."""
+    seen = Observation()
+    source, stretch = planned.source, planned.stretch.number
+    slices = slices_of(spark, source, stretch, planned.parts, planned.uuid, reading, redact=planned.redact)
+    wanted = _SUMS | (_REDACTED_SUMS if planned.redact else {})
+    slices = slices.observe(seen, *(F.expr(sql).alias(name) for name, sql in wanted.items()))
+    head = append(table, slices, planned.head, planned.checkpoint())
+    sums = seen.get
+    return Extracted(
+        source=planned.source,
+        range=planned.range,
+        head=head,
+        files=len(planned.parts),
+        bytes=_size(planned),
+        slices=sums["slices"],
+        transactions=sums["transactions"] or 0,
+        events=sums["events"] or 0,
+        ignored=sums["ignored"] or 0,
+        committed_at=_utc(sums["committed_at"]),
+        gtid=sums["gtid"],
+        margin=planned.margin,
+        stretch=planned.stretch,
+        seconds=time.monotonic() - began,
+        redacted_events=sums.get("redacted_events") or 0,
+        redacted_bytes=sums.get("redacted_bytes") or 0,
+    )
+
+
+def append(table: Table, slices: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+    """Appends slices to bronze, which gets the column of what is redacted with the first that have it.
+
+    Raises LostRace.
+    """
+    has_redacted = "redacted" in slices.columns
+    if head.design and has_redacted:
+        head = replace(head, design=replace(head.design, columns=head.design.columns | bronze.REDACTED_COLUMN))
+    return table.append(slices, replace(head, widens=has_redacted), checkpoint)
+
+
+_TASKS = 8
+"""At least so many tasks, where there are as many files: dump connections at once, as far as there are cores."""
+_A_TASK = 16 << 20
+"""Bytes of log that are worth a task."""
+_SUMS = {
+    "slices": "count(*)",
+    "transactions": "sum(transactions)",
+    "events": "sum(events)",
+    "ignored": "sum(ignored)",
+    "committed_at": "max(unix_micros(committed_at))",
+    "gtid": "max_by(gtid, if(gtid IS NULL, NULL, struct(number, start)))",  # heads and ROTATEs have none
+}
+"""What is counted of the slices while they are written, as SQL."""
+_REDACTED_SUMS = {"redacted_events": "sum(redacted.events)", "redacted_bytes": "sum(redacted.bytes)"}
+
+
+def _utc(micros: int | None) -> datetime | None:
+    return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
+
+
+def _settled(spark: SparkSession, table: Table, planned: Plan) -> Extracted:
+    """Nothing to read. A source begun at its end still gets a checkpoint, or later runs would begin later still.
+
+    So does one that is at the end of another log, or later runs would look for that end again.
+    """
+    head = planned.head
+    if head.checkpoint is None or planned.opens:
+        head = table.append(spark.createDataFrame([], bronze.DDL), head, planned.checkpoint())
+    return Extracted(planned.source, planned.range, head, stretch=planned.stretch)
+
+
+def _size(planned: Plan) -> int:
+    return sum(part.stop - part.start for part in planned.parts)
+
+
+def slices_of(  # noqa: PLR0913 - a part's place and its reader
+    spark: SparkSession,
+    source: str,
+    stretch: int,
+    parts: tuple[Part, ...],
+    uuid: str | None,
+    reading: Reading,
+    *,
+    redact: Redaction | None = None,
+) -> DataFrame:
+    """Bronze rows of parts of files, to be written: each task reads those that its rows' ids stand for, in order."""
+    ids = bronze.writing(spark).range(0, len(parts), 1, tasks_for(parts))
+    columns = bronze.REDACTED_DDL if redact else bronze.DDL
+    return ids.mapInArrow(slicing_task(source, stretch, parts, uuid, reading, redact), columns)
+
+
+def tasks_for(parts: Sequence[Part]) -> int:
+    """A task a file, or several where they are small: a task, and a file of bronze's, cost more than their bytes."""
+    size = sum(part.stop - part.start for part in parts)
+    return min(len(parts), max(_TASKS, size // _A_TASK))
+
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def slicing_task(
+    source: str,
+    stretch: int,
+    parts: tuple[Part, ...],
+    uuid: str | None,
+    reading: Reading,
+    redact: Redaction | None = None,
+) -> Callable[[Batches], Batches]:
+    """A mapInArrow function from ids of parts to bronze rows."""
+
+    def run(ids: Batches) -> Batches:
+        for batch in ids:
+            for at in batch.column(0).to_pylist():
+                with about(source):
+                    for cut in _read(parts[at], reading, redact):
+                        yield _bronze_rows(cut, stretch, uuid, bronze.REDACTED_ARROW if redact else bronze.ARROW)
+
+    return run
+
+
+def _read(part: Part, reading: Reading, redact: Redaction | None) -> Batches:
+    format_, chunks = reading(part)
+    slicer = Slicer(part.file, part.start, format_, redact=redact)
+    for chunk in chunks:
+        yield from slicer.feed(chunk)
+    yield from slicer.finish()
+    if slicer.complete != part.stop:
+        raise DecodeError(
+            f"{part.file}:{slicer.complete}: the log was to be read to {part.stop}, but its last complete transaction "
+            "ends here; the file is cut, or was changed while it was read"
+        )
+
+
+def _bronze_rows(
+    cut: pa.RecordBatch, stretch: int, uuid: str | None, columns: pa.Schema = bronze.ARROW
+) -> pa.RecordBatch:
+    file = cut.column("file")[0].as_py()
+    added = {"stretch": stretch, "number": file_number(file), "server_uuid": uuid}
+    arrays = [
+        pa.repeat(pa.scalar(added[field.name], field.type), cut.num_rows)
+        if field.name in added
+        else cut.column(field.name)
+        for field in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)

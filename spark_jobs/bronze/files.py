@@ -1,0 +1,136 @@
+"""The binlog files that bronze holds, in the log's order, without a JVM, and the range that some of them make.
+
+Put here: listing files by the columns that place their slices, what a file is called among those of several stretches,
+and where a file begins. Not here: what is in them, or the index of stretches (log_index.py).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import total_ordering
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.log_index import stretches
+from spark_jobs.errors import ConfigError
+from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.log.position import FIRST_EVENT, Position, Range, file_number
+
+_TEXT = re.compile(r"(?:(?P<stretch>[1-9]\d*)/)?(?P<name>[^/:]+\.\d+)")
+_ROWS = 1 << 16
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class BinlogFile:
+    """One file of a source's log: ``mysql-bin.000042``, or ``2/mysql-bin.000042`` in a later stretch."""
+
+    name: str
+    stretch: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> "BinlogFile":
+        """The inverse of ``str()``. Raises ConfigError."""
+        found = _TEXT.fullmatch(text.strip())
+        if not found:
+            raise ConfigError(f"{text!r} is no binlog file; write it like mysql-bin.000042 or 2/mysql-bin.000042")
+        return cls(found["name"], int(found["stretch"] or 1))
+
+    @classmethod
+    def of(cls, position: Position) -> "BinlogFile":
+        """The file that a position lies in."""
+        return cls(position.file, position.stretch)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What files are ordered by: stretch, number."""
+        return self.stretch, file_number(self.name)
+
+    def __lt__(self, other: object) -> bool:
+        return self.place < other.place if isinstance(other, BinlogFile) else NotImplemented
+
+    def __str__(self) -> str:
+        return f"{self.stretch}/{self.name}" if self.stretch > 1 else self.name
+
+
+def held_files(table: Table, head: Head, beyond: tuple[BinlogFile, BinlogFile] | None = None) -> list[BinlogFile]:
+    """The files of which bronze holds a byte, in order; with ``beyond`` those before the first and behind the last.
+
+    Of Delta's files only those are opened whose statistics say that they may have some.
+    """
+    everything = pc.field("stretch") >= 0
+    condition = _before(beyond[0]) | _behind(beyond[1]) if beyond else everything
+    found: set[tuple[int, str]] = set()
+    for batch in table.scan(head.version, ["stretch", "file"], condition, rows=_ROWS):
+        pairs = pa.Table.from_batches([batch]).group_by(["stretch", "file"]).aggregate([])
+        found.update(zip(pairs["stretch"].to_pylist(), pairs["file"].to_pylist(), strict=True))
+    return sorted(BinlogFile(name, stretch) for stretch, name in found)
+
+
+def _before(file: BinlogFile) -> pc.Expression:
+    stretch, number = file.place
+    here = (pc.field("stretch") == stretch) & (pc.field("number") < number)
+    return here | (pc.field("stretch") < stretch)
+
+
+def _behind(file: BinlogFile) -> pc.Expression:
+    stretch, number = file.place
+    here = (pc.field("stretch") == stretch) & (pc.field("number") > number)
+    return here | (pc.field("stretch") > stretch)
+
+
+def archived_before(oldest: BinlogFile, names: Sequence[str]) -> list[BinlogFile]:
+    """Of an archive's files those that follow each other up to the one before bronze's oldest, in order."""
+    by_place = {one.place: one for one in (BinlogFile(name, oldest.stretch) for name in names)}
+    found: list[BinlogFile] = []
+    stretch, number = oldest.place
+    while one := by_place.get((stretch, number - 1 - len(found))):
+        if one.name.rpartition(".")[0] != oldest.name.rpartition(".")[0]:
+            break
+        found.append(one)
+    return found[::-1]
+
+
+def end_of(table: Table, head: Head, file: BinlogFile) -> int:
+    """The offset up to which bronze holds a file; 0 where it holds nothing of it."""
+    stretch, number = file.place
+    here = (pc.field("stretch") == stretch) & (pc.field("number") == number)
+    batches = table.scan(head.version, ["stop"], here, rows=_ROWS)
+    return max((pc.max(batch.column("stop")).as_py() for batch in batches if batch.num_rows), default=0)
+
+
+def require_whole(files: Sequence[BinlogFile], held: Sequence[BinlogFile]) -> None:
+    """Raises ConfigError for files that are not there, or with others between them.
+
+    held: all that bronze holds, and the archive before that, in order.
+    """
+    first, last = min(files), max(files)
+    absent = [file for file in sorted(files) if file not in held]
+    if absent:
+        there = f"{held[0]} to {held[-1]}" if held else "nothing yet"
+        raise ConfigError(f"bronze does not hold {_listed(absent)}; it holds {there}")
+    between = [file for file in held if first <= file <= last and file not in files]
+    if between:
+        raise ConfigError(
+            f"between {first} and {last} bronze holds {_listed(between)} too: a range has no hole; "
+            "choose these as well, or each part by itself"
+        )
+
+
+def range_of(first: BinlogFile, last: BinlogFile, end: int, checkpoint: Checkpoint) -> Range:
+    """From where what bronze holds of one file begins to the end of what it holds of another."""
+    return Range(_begin(first, checkpoint), Position(last.name, end, last.stretch))
+
+
+def _begin(file: BinlogFile, checkpoint: Checkpoint) -> Position:
+    """At a file's first event, or later in the first file of a stretch."""
+    known = [bronze.oldest(checkpoint), *(stretch.begin for stretch in stretches(checkpoint))]
+    begun = [one for one in known if BinlogFile.of(one) == file]
+    return max([Position(file.name, FIRST_EVENT, file.stretch), *begun])
+
+
+def _listed(files: Sequence[BinlogFile], most: int = 5) -> str:
+    more = f" and {len(files) - most} more" if len(files) > most else ""
+    return ", ".join(map(str, files[:most])) + more

@@ -1,0 +1,83 @@
+"""The log index: the stretches of servers' logs that bronze is made of.
+
+A stretch is one uninterrupted run of one server's file numbers. Another server, or numbers that began again, open the
+next one. The index stands in bronze's own commits, so that it moves with the position that needs it.
+
+Put here: what is kept of a stretch, and its place in a commit. Not here: when one is opened (resume.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_jobs.lake.table import Checkpoint
+from spark_jobs.log.gtid import Gtids, MysqlGtids, parse_gtids
+from spark_jobs.log.position import Position, file_number
+from spark_jobs.source.protocol import Part
+
+NOTE = "stretches"
+"""The index's key in a commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A run of one server's files.
+
+    begin: nothing of the server's log before it was read. began: the second, since 1970, in which the server began the
+    file that bronze ends in. gtids: all transactions before ``begin``, kept for the last stretch. passed_over: what
+    lies behind ``begin`` and was not read, because an earlier stretch has these transactions. What is None is unknown.
+    """
+
+    number: int
+    begin: Position
+    endpoint: str | None = None
+    uuid: str | None = None
+    began: int | None = None
+    gtids: Gtids | None = None
+    passed_over: tuple[Part, ...] = ()
+
+    def to_note(self) -> dict[str, Any]:
+        said: dict[str, Any] = {"stretch": self.number, "begin": str(self.begin)}
+        told = {"endpoint": self.endpoint, "uuid": self.uuid, "began": self.began}
+        said |= {key: value for key, value in told.items() if value is not None}
+        said |= {} if self.gtids is None else {"gtids": str(self.gtids)}
+        gaps = [[part.file, part.start, part.stop] for part in self.passed_over]
+        return said | ({"passed_over": gaps} if gaps else {})
+
+    @classmethod
+    def from_note(cls, said: dict[str, Any]) -> "Stretch":
+        text = said.get("gtids")
+        return cls(
+            number=said["stretch"],
+            begin=Position.parse(said["begin"]),
+            endpoint=said.get("endpoint"),
+            uuid=said.get("uuid"),
+            began=said.get("began"),
+            gtids=None if text is None else parse_gtids(text) if text else MysqlGtids(),
+            passed_over=tuple(Part(*gap) for gap in said.get("passed_over", ())),
+        )
+
+    def file(self, number: int) -> str:
+        """The name of a file of the stretch: all of them have the first one's base."""
+        base, _, digits = self.begin.file.rpartition(".")
+        return f"{base}.{number:0{len(digits)}d}"
+
+    def holds_whole(self, file: str) -> bool:
+        """Whether all of a file's bytes were to be read, from its first on."""
+        before = file_number(file) < self.begin.number or (file == self.begin.file and self.begin.offset > 4)
+        return not before and file not in {part.file for part in self.passed_over}
+
+
+def stretches(checkpoint: Checkpoint) -> tuple[Stretch, ...]:
+    """The stretches of a bronze table, in order; one without an index has one."""
+    noted = checkpoint.notes.get(NOTE)
+    if noted:
+        return tuple(map(Stretch.from_note, noted))
+    begin = checkpoint.notes.get("begin")
+    return (Stretch(1, Position.parse(begin) if begin else checkpoint.position, uuid=checkpoint.notes.get("uuid")),)
+
+
+def to_notes(found: Sequence[Stretch]) -> list[dict[str, Any]]:
+    """As they stand in a commit: of those that are over, nobody asks for the transactions before them."""
+    *over, last = found
+    return [*(replace(one, gtids=None).to_note() for one in over), last.to_note()]

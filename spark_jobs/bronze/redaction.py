@@ -1,0 +1,47 @@
+"""Which tables' rows a source keeps out of bronze, and what is refused beside that.
+
+Put here: the rule that pipeline.yaml's ``redact:`` means. Not here: how events are blanked
+(binlog/events/redaction.py).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from spark_jobs.binlog import NOT_JUDGED
+from spark_jobs.config.table_patterns import TOOLS, Helpers, Scope
+from spark_jobs.ddl.classify import judge
+
+_EMPTIES = re.compile(
+    r"(?:/\*.*?\*/|\s)*DELETE\s+FROM\s+(?:`(?:[^`]|``)+`|[^\s`.]+)(?:\.(?:`(?:[^`]|``)+`|[^\s`.]+))?\s*;?\s*(?:/\*.*?\*/)?\s*",
+    re.IGNORECASE,
+)
+"""What a server logs of a MEMORY table that it finds empty after a start: DELETE of all rows, without a value."""
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """Patterns of tables whose rows are left out; the tables by which tools change one of them are among these."""
+
+    tables: Scope
+
+    @classmethod
+    def of(cls, patterns: Sequence[str]) -> Self | None:
+        """Patterns as pipeline.yaml has them; None where there are none."""
+        return cls(Scope.parse(patterns)) if patterns else None
+
+    def holds(self, schema: str, table: str) -> bool:
+        """Whether rows of a table are left out."""
+        changed = _TOOLS.of(schema, table)
+        return self.tables.holds(schema, table) or (changed is not None and self.tables.holds(schema, changed[1]))
+
+    def refusal(self, text: str, database: str) -> str | None:
+        """Why a statement cannot be kept beside that; None where it holds no rows."""
+        said = judge(text, database)
+        if not said.writes_rows or _EMPTIES.fullmatch(text):
+            return None
+        return f"{said.verb.split()[0]} in statement format: {NOT_JUDGED}"
+
+
+_TOOLS = Helpers(tuple(TOOLS))

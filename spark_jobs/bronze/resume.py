@@ -1,0 +1,243 @@
+"""Where a source's log goes on behind what bronze holds: in the same stretch, or in one that is to be opened.
+
+As long as the same server answers with the same log, file and offset say where. Another of the source's endpoints, or
+another server under its name, is taken up by GTID; numbers that began again are a new log that nothing is known of.
+
+Put here: telling these cases apart, and what is to be read in each. Not here: which transactions are held
+(gtid_state.py), how another log is taken up (source/failover.py), reading it (extract.py).
+"""
+
+import enum
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from spark_jobs.bronze.gtid_state import ends_file, held_gtids
+from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.errors import AnotherLog, SourceError, about
+from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.log.gtid import Gtids
+from spark_jobs.log.location import parse_start
+from spark_jobs.log.position import Position, Range, file_number
+from spark_jobs.source.failover import Takeover, all_but, take_over
+from spark_jobs.source.protocol import Log, Part, Source, require_boundary
+from spark_jobs.source.retention_margin import begun
+from spark_jobs.source.seek import Search, covered, find_start
+
+
+class Relation(enum.Enum):
+    """What a source's log is to the one that bronze ends in."""
+
+    SAME = "the same"
+    ENDPOINT = "that of another endpoint, with the same transactions"
+    ANOTHER = "that of another server under the same name"
+    RESTARTED = "of the same server, whose numbers began again"
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """What of a source is to be read next, and the log index once that has landed."""
+
+    log: Log
+    range: Range
+    parts: tuple[Part, ...]
+    stretches: tuple[Stretch, ...]
+    relation: Relation = Relation.SAME
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(part.stop - part.start for part in self.parts)
+
+    @property
+    def opens(self) -> bool:
+        """Whether it opens a stretch."""
+        return self.relation is not Relation.SAME
+
+
+def beginning(source: Source, start: str, until: Position | None = None) -> Onward:
+    """What is to be read of a source for the first time, ``until`` a place if one is given.
+
+    Raises SourceError, DecodeError.
+    """
+    log = source.log().up_to(until)
+    place = parse_start(start)
+    first = find_start(source, log, place)
+    parts = log.parts_from(first)
+    if isinstance(place, Position):
+        require_boundary(source, first)
+    begun_at = begun(source.reading(), log.end.file)
+    opened = Stretch(1, first, source.endpoint, log.uuid, begun_at, covered(source, log, first))
+    return Onward(log, Range(first, max(first, log.end)), tuple(parts), (opened,))
+
+
+def onward(source: Source, bronze: Table, head: Head, until: Position | None = None) -> Onward:
+    """What follows what bronze holds, ``until`` a place in the same stretch if one is given.
+
+    Raises SourceError, AnotherLog for what only the user may decide, DecodeError.
+    """
+    assert head.checkpoint is not None
+    with about(source.name):
+        return _Following(source, bronze, head, head.checkpoint, until).onward()
+
+
+def glance(source: Source, head: Head | None) -> Log:
+    """The log now, its end in the stretch that it would be read in; what of it is new is not looked at."""
+    log = source.log()
+    if head is None or head.checkpoint is None:
+        return log
+    known = stretches(head.checkpoint)
+    relation = _relation(source, log, known, head.checkpoint.position)
+    return log.within(known[-1].number + (relation is not Relation.SAME))
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    source: Source
+    bronze: Table
+    head: Head
+    checkpoint: Checkpoint
+    until: Position | None
+
+    @property
+    def held(self) -> Position:
+        return self.checkpoint.position
+
+    def onward(self) -> Onward:
+        log, known = self.source.log(), stretches(self.checkpoint)
+        relation = _relation(self.source, log, known, self.held)
+        if relation is Relation.SAME:
+            return self._same(log, known)
+        if relation is not Relation.ENDPOINT:
+            self._require_chosen(log, known, relation)
+        taken = self._restarted(log, known) if relation is Relation.RESTARTED else self._moved(log, known)
+        return self._opened(log, known, relation, *taken)
+
+    def _same(self, log: Log, known: tuple[Stretch, ...]) -> Onward:
+        log = log.within(self.held.stretch).up_to(self.until, self.held)
+        parts = log.parts_from(log.first if self._is_done_before(log) else self.held)
+        same_file = log.end.file == self.held.file and known[-1].began
+        began = known[-1].began if same_file else begun(self.source.reading(), log.end.file)
+        last = known[-1]
+        last = replace(
+            last, endpoint=self.source.endpoint or last.endpoint, uuid=log.uuid or last.uuid, began=began or last.began
+        )
+        return Onward(log, Range(self.held, max(self.held, log.end)), tuple(parts), (*known[:-1], last))
+
+    def _is_done_before(self, log: Log) -> bool:
+        """Whether bronze has all of the file before the source's oldest one: copies of files were read last."""
+        oldest = log.files[0].name
+        if (
+            self.held.number + 1 != file_number(oldest)
+            or self.held.file.rpartition(".")[0] != oldest.rpartition(".")[0]
+        ):
+            return False
+        return ends_file(self.bronze, self.head.version, self.held)
+
+    def _moved(self, log: Log, known: tuple[Stretch, ...]) -> tuple[Takeover, Gtids]:
+        held = held_gtids(self.bronze, self.head.version, known[-1])
+        return take_over(self.source, log, held), held
+
+    def _restarted(self, log: Log, known: tuple[Stretch, ...]) -> tuple[Takeover, Gtids | None]:
+        """All of the new log. Its server gives its own numbers again; those of other servers are what they were."""
+        first = log.files[0]
+        previous = Search(self.source, log).head(first).previous
+        if file_number(first.name) != 1 and (previous is None or previous):
+            raise SourceError(
+                f"the numbers of its files began again, and files before {first.name}, its oldest one, are gone "
+                f"already; {self.source.earlier}"
+            )
+        own = log.uuid or log.server_id
+        try:
+            held = held_gtids(self.bronze, self.head.version, known[-1]).without(own) if own else None
+        except SourceError:  # no GTIDs: then none of its transactions can be one of those
+            held = None
+        if not held:
+            whole = log.parts_from(log.first)
+            return Takeover(log.first, tuple(whole), ()), held
+        return all_but(self.source, log, held), held
+
+    def _opened(
+        self, log: Log, known: tuple[Stretch, ...], relation: Relation, taken: Takeover, held: Gtids | None
+    ) -> Onward:
+        number = known[-1].number + 1
+        log = log.within(number)
+        opened = Stretch(
+            number=number,
+            begin=replace(taken.begin, stretch=number),
+            endpoint=self.source.endpoint,
+            uuid=log.uuid,
+            began=begun(self.source.reading(), log.end.file),
+            gtids=held,
+            passed_over=taken.passed_over,
+        )
+        return Onward(log, Range(self.held, log.end), taken.parts, (*known, opened), relation)
+
+    def _require_chosen(self, log: Log, known: tuple[Stretch, ...], relation: Relation) -> None:
+        """Raises AnotherLog, or SourceError for an endpoint that is not in use, where the user has not said to go on.
+
+        Others of the endpoints may be read instead of one that is not in use.
+        """
+        if self.source.switch.on_new_server == "continue":
+            return
+        message = self._another(log, known) if relation is Relation.ANOTHER else self._again(log, known)
+        in_use = not self.source.switch.several or self.source.endpoint == known[-1].endpoint
+        raise (AnotherLog if in_use else SourceError)(message)
+
+    def _another(self, log: Log, known: tuple[Stretch, ...]) -> str:
+        last = _last_of(self.source, known) or known[-1]
+        there = log.uuid or self.source.endpoint or "there"
+        return (
+            f"the server is another one: bronze holds the log of {last.uuid or last.endpoint}, the server there now is "
+            f"{there}; point the source at the first server, or give the new one a source name of its own. Where it "
+            "has the same transactions, say on_new_server: continue, and the source goes on by GTID"
+        )
+
+    def _again(self, log: Log, known: tuple[Stretch, ...]) -> str:
+        files = [file.name for file in log.files]
+        if self.held.file in files:
+            then, now = (_second(at) for at in (known[-1].began, begun(self.source.reading(), self.held.file)))
+            what = f"bronze ends in a {self.held.file} begun at {then}, and the one there now was begun at {now}"
+        else:
+            what = f"the source has no file {self.held.file}, which bronze ends in; it holds {files[0]} to {files[-1]}"
+        return (
+            f"the log is another one: {what}. Its numbers began again (RESET BINARY LOGS, RESET MASTER, another "
+            "log_bin), and what was logged between bronze's end and that is lost, if anything was. Bring the old files "
+            f"(stratalog extract --source {self.source.name} --archive DIR) if there are copies; then say "
+            "on_new_server: continue to go on with the new log, or give it a source name of its own"
+        )
+
+
+def _relation(source: Source, log: Log, known: tuple[Stretch, ...], held: Position) -> Relation:
+    last = known[-1]
+    if log.uuid and last.uuid:
+        is_same = log.uuid == last.uuid
+    elif source.endpoint is None or (last.endpoint is None and not source.switch.several):
+        is_same = True
+    else:  # MariaDB has no UUID
+        is_same = source.endpoint == last.endpoint
+    if is_same:
+        return Relation.RESTARTED if _is_again(source, log, last, held) else Relation.SAME
+    if not source.switch.several and not log.uuid:  # the address may have changed, and the server not
+        return Relation.ANOTHER if last.began is None or _is_again(source, log, last, held) else Relation.SAME
+    before = _last_of(source, known)
+    is_changed = before is not None and before.uuid != log.uuid
+    return Relation.ENDPOINT if source.switch.several and not is_changed else Relation.ANOTHER
+
+
+def _last_of(source: Source, known: tuple[Stretch, ...]) -> Stretch | None:
+    """The last stretch that an endpoint gave."""
+    return next((one for one in reversed(known) if one.endpoint == source.endpoint), None)
+
+
+def _is_again(source: Source, log: Log, last: Stretch, held: Position) -> bool:
+    """Whether the file that bronze ends in is not the source's any more, though none after it was purged."""
+    if held.file in [file.name for file in log.files]:
+        began = begun(source.reading(), held.file) if last.began else 0
+        return bool(began) and began != last.began
+    base = held.file.rpartition(".")[0]
+    newest = log.files[-1].name
+    return newest.rpartition(".")[0] != base or file_number(newest) < held.number
+
+
+def _second(began: int | None) -> str:
+    return datetime.fromtimestamp(began, UTC).isoformat() if began else "an unknown time"

@@ -1,0 +1,324 @@
+"""What a stretch of bronze holds, learnt without reading its payloads: tables, their definitions, statements.
+
+Put here: the questions that planning asks of bronze. Not here: what follows from the answers (silver/compact.py).
+Two small queries over metadata columns answer for all tables of a source at once.
+"""
+
+import logging
+import re
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import (
+    FormatDescription,
+    Session,
+    TableDefinition,
+    TableName,
+    parse_table_map,
+    read_session,
+    same_layout,
+)
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.boundaries import cut
+from spark_jobs.bronze.xa import NO_XA, OF_XA, Xa, committed, effective
+from spark_jobs.ddl.alter import target
+from spark_jobs.ddl.classify import Effect, Statement, judge
+from spark_jobs.ddl.renames import may_rename, renamed
+from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position, Range
+
+log = logging.getLogger(__name__)
+
+_BEGIN = 4096
+"""Bytes of a statement's slice in which its status variables lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A statement, where it stands in the log, where the log goes on behind it, and when it took effect.
+
+    database: the session's default one. session: what else of it decides what the statement means.
+    """
+
+    position: Position
+    statement: Statement
+    stop: Position
+    database: str = ""
+    committed_at: datetime | None = None
+    session: Session = field(default_factory=Session)
+    begun: Position | None = None
+    """Where its transaction begins; None where it is a transaction by itself."""
+
+    @property
+    def boundary(self) -> Position:
+        """The boundary of transactions before it."""
+        return self.begun or self.position
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A table of the range: where its first and last slices begin, the definitions of its rows, its slices' bytes."""
+
+    first: Position
+    last: Position
+    definitions: tuple[tuple[Position, TableDefinition], ...]
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """``tables`` by name, and statements that matter; XA transactions that are committed stand at their XA COMMIT.
+
+    has_xa: whether any slice is about an XA transaction. xa: those that the range commits. before: the statements
+    between where their rows were logged and the range.
+    """
+
+    tables: dict[TableName, Seen]
+    statements: tuple[Said, ...]
+    has_xa: bool = False
+    xa: Xa = NO_XA
+    before: tuple[Said, ...] = ()
+    temporary: frozenset[tuple[str, str]] = frozenset()
+    """Temporary tables, in small letters, that statements of the range make."""
+
+    def written(self) -> set[TableName]:
+        """The tables whose rows statements change by themselves, in the letters of the statement or of their CREATE.
+
+        Of a statement that does not tell its tables, those that the range creates and that it may be about.
+        """
+        made = [name for said in self.statements if said.statement.effect is Effect.CREATES for name in _made(said)]
+        found: set[TableName] = set()
+        for statement in (said.statement for said in self.statements if said.statement.writes_rows):
+            if statement.writes is None:
+                found |= {name for name in made if statement.names(name.schema, name.table)}
+            else:
+                found |= {TableName(*name) for name in statement.writes}
+        return {name for name in found if (name.schema.casefold(), name.table.casefold()) not in self.temporary}
+
+    def about(self, name: TableName, since: Position) -> list[Said]:
+        """The statements from a position on that name a table, in order; without those about indexes alone."""
+        return [one for one in self._naming(name, since) if one.statement.effect is not Effect.INDEXES]
+
+    def indexes(self, name: TableName, since: Position) -> list[Said]:
+        """The statements from a position on that make or drop one of a table's indexes, in order."""
+        return [one for one in self._naming(name, since) if one.statement.effect is Effect.INDEXES]
+
+    def last_change(self, name: TableName) -> Position | None:
+        """Where the last statement stands that names a table."""
+        found = [one for one in self.statements if one.statement.names(name.schema, name.table)]
+        return max((one.position for one in found if one.statement.effect is not Effect.INDEXES), default=None)
+
+    def _naming(self, name: TableName, since: Position) -> list[Said]:
+        # Names first: a first run asks this of every table about the CREATE of every table, and places compare slowly.
+        found = (one for one in self.statements if one.statement.names(name.schema, name.table))
+        return [one for one in found if one.position >= since]
+
+
+def survey(slices: DataFrame) -> Survey:
+    """Reads the metadata of the given slices (a range of bronze). Raises DecodeError on a damaged table map.
+
+    What XA transactions do is left out: see ``look``.
+    """
+    spans, has_xa = _spans(slices)
+    definitions: dict[TableName, list[tuple[Position, TableDefinition]]] = {}
+    statements, temporary = [], set[tuple[str, str]]()
+    for row in notable(slices):
+        at = Position(row["file"], row["start"], row["stretch"])
+        if row["maps"]:
+            for definition in definitions_in(row["context"], row["maps"], at):
+                definitions.setdefault(definition.name, []).append((at, definition))
+        if row["kind"] == "statement" and row["statement"] is not None:
+            stop, database = replace(at, offset=row["stop"]), row["database"] or ""
+            session = read_session(row["begin"])
+            said = judge(row["statement"], database, session)
+            temporary |= _temporary(row["statement"], database, session)
+            begun = replace(at, offset=row["transaction_start"])
+            statements.append(Said(at, said, stop, database, row["committed_at"], session, begun))
+
+    tables = {name: replace(seen, definitions=tuple(definitions.get(name, ()))) for name, seen in spans.items()}
+    meaningful = tuple(said for said in statements if said.statement.effect is not Effect.NONE)
+    return Survey(tables, meaningful, has_xa, temporary=frozenset(temporary))
+
+
+_TEMPORARY = re.compile(r"\s*(CREATE(?:\s+OR\s+REPLACE)?\s+)TEMPORARY\s+(?=TABLE\b)", re.IGNORECASE)
+
+
+def _temporary(text: str, database: str, session: Session) -> frozenset[tuple[str, str]]:
+    """The temporary table that a statement makes: only sessions in statement format log that."""
+    found = _TEMPORARY.match(text)
+    return (judge(found[1] + text[found.end() :], database, session).tables or frozenset()) if found else frozenset()
+
+
+def _made(said: Said) -> list[TableName]:
+    """The table that a CREATE TABLE makes; none where that cannot be read, which its course says."""
+    with suppress(DecodeError, IndexError):
+        return [target(said.statement.plain, said.database)]
+    return []
+
+
+def look(
+    spark: SparkSession,
+    table: Table,
+    version: int,
+    within: Range,
+    oldest: Position,
+    cuts: Collection[Position] = (),
+) -> tuple[DataFrame, Survey]:
+    """The slices of bronze that take effect in a range, and their survey. oldest: where bronze begins.
+
+    Rows of XA transactions that the range commits are among them, at the place of the XA COMMIT, wherever they were
+    logged; those of others are not. cuts: boundaries of transactions that may lie inside slices, where the range or a
+    table's part of it begins. Raises DecodeError.
+    """
+    every = cut(bronze.read_all(spark, table, version), cuts)
+    own = every.where(bronze.inside(within))
+    found = survey(own)
+    if not found.has_xa:
+        return own, found
+    xa = committed(spark, table, version, within, oldest)
+    before = _before(every, within, xa)
+    named = _with_new_names(xa, (*before, *found.statements))
+    return effective(every, within, xa), replace(_with_xa(found, named), before=before)
+
+
+def _before(every: DataFrame, within: Range, xa: Xa) -> tuple[Said, ...]:
+    """The statements from the first rows of the transactions to the range; none where all rows lie in it."""
+    whole = xa.extent()
+    if whole is None or whole.start >= within.start:
+        return ()
+    earlier = every.where(bronze.inside(Range(whole.start, within.start)))
+    return survey(earlier.where("kind = 'statement'")).statements
+
+
+def _with_new_names(xa: Xa, statements: Iterable[Said]) -> Xa:
+    """Rows also by the names that statements gave to their tables before the commit: what these hold is not known."""
+    for said in statements:
+        if may_rename(said.statement):
+            with suppress(DecodeError, IndexError):  # its tables' courses say so
+                for new, old in renamed(said.statement.plain, said.database).items():
+                    if old not in (None, new):
+                        xa = xa.also(new, old, said.position)
+    return xa
+
+
+def _with_xa(found: Survey, xa: Xa) -> Survey:
+    """A survey with the rows and statements of XA transactions, where they are committed."""
+    tables = dict(found.tables)
+    for name, (first, last, added) in xa.commits().items():
+        seen = tables.get(name, Seen(first, last, ()))
+        size = seen.size + added
+        tables[name] = replace(seen, first=min(seen.first, first), last=max(seen.last, last), size=size)
+    own = {_said(row) for row in xa.held.filter(pc.field("said").is_valid()).to_pylist()}
+    meaningful = (said for said in own if said.statement.effect is not Effect.NONE)
+    both = sorted((*found.statements, *meaningful), key=lambda said: said.position)
+    return replace(found, tables=tables, statements=tuple(both), xa=xa)
+
+
+def _said(row: dict[str, Any]) -> Said:
+    """A statement inside an XA transaction, where that is committed."""
+    at, stop = (Position(row["at_file"], row[f"at_{end}"], row["at_stretch"]) for end in ("start", "stop"))
+    return Said(at, judge(row["said"], row["said_in"]), stop, row["said_in"], row["at_committed"])
+
+
+def agreed(name: TableName, found: Iterable[tuple[Position, TableDefinition]]) -> TableDefinition:
+    """The one definition that all of a range's rows share. Raises TableStopped where they differ, at that position."""
+    (first_at, first), *others = found
+    for at, other in others:
+        why = differs(first, other, first_at, at)
+        if why:
+            raise TableStopped(f"{name}: {why}", at)
+    return first
+
+
+def differs(first: TableDefinition, other: TableDefinition, first_at: Position, at: Position) -> str | None:
+    """Why rows of two definitions are not one table's; None where they are. first_at, at: where each is met first."""
+    if not same_layout(first, other) or first != replace(other, key=first.key):
+        return (
+            f"its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(other)}), "
+            "and no statement between them says why"
+        )
+    if first.key != () and not same_key(first, other):
+        return (
+            f"rows are told apart by ({key_names(first)}) at {first_at}, and by ({key_names(other)}) at "
+            f"{at}; a change of the key is not followed"
+        )
+    return None
+
+
+def same_key(one: TableDefinition, other: TableDefinition) -> bool:
+    """Whether rows are told apart by the same columns, as far as both definitions know."""
+    if one.key is None or other.key is None:
+        return True
+    return {str(name).casefold() for name in _key(one)} == {str(name).casefold() for name in _key(other)}
+
+
+def key_names(definition: TableDefinition) -> str:
+    """The key's columns, for messages."""
+    return ", ".join(_key(definition)) or "all columns"
+
+
+def _key(definition: TableDefinition) -> list[str]:
+    names = definition.column_names()
+    return [names[at] for at in definition.key or ()]
+
+
+def _spans(slices: DataFrame) -> tuple[dict[TableName, Seen], bool]:
+    """Where tables have rows, but for XA transactions; and whether there are any of these."""
+    place = F.struct("stretch", "number", "start", "file").alias("place")
+    is_xa = F.coalesce(F.expr(OF_XA), F.lit(False)).alias("is_xa")
+    tables = F.explode_outer(F.expr(f"IF({OF_XA}, NULL, tables)")).alias("name")
+    named = slices.select(tables, place, F.expr("stop - start").alias("size"), is_xa).where("name IS NOT NULL OR is_xa")
+    spans = named.groupBy("name").agg(
+        F.min("place").alias("first"), F.max("place").alias("last"), F.sum("size").alias("size")
+    )
+    found = spans.toArrow().to_pylist()
+    seen = {
+        TableName(row["name"]["schema"], row["name"]["table"]): Seen(
+            _position(row["first"]), _position(row["last"]), (), row["size"]
+        )
+        for row in found
+        if row["name"]
+    }
+    return seen, len(seen) < len(found)
+
+
+def notable(slices: DataFrame, *, with_xa: bool = False) -> list[dict[str, Any]]:
+    """Statements, and slices in which the log describes a table, in order.
+
+    context: begins with the event that their TABLE_MAPs are read under, for ``definitions_in``. begin: a statement's
+    first bytes. with_xa: those of XA transactions too, where they were logged.
+    """
+    wanted = (F.col("kind") == "statement") | (F.size("maps") > 0)
+    wanted = wanted if with_xa else wanted & ~F.coalesce(F.expr(OF_XA), F.lit(False))
+    head = F.coalesce("context", F.when(F.size("maps") > 0, F.substring("payload", 5, 512))).alias("context")
+    begin = F.when(F.col("kind") == "statement", F.substring("payload", 1, _BEGIN)).alias("begin")
+    columns = (
+        *("stretch", "number", "file", "start", "stop", "transaction_start", "kind", "committed_at", "gtid"),
+        *("database", "statement"),
+        *("maps", head, begin),
+    )
+    found = slices.where(wanted).select(*columns)
+    return sorted(found.toArrow().to_pylist(), key=lambda row: (row["stretch"], row["number"], row["start"]))
+
+
+def _position(place: dict[str, Any]) -> Position:
+    return Position(place["file"], place["start"], place["stretch"])
+
+
+def definitions_in(context: bytes, maps: list[bytes], at: Position) -> list[TableDefinition]:
+    """The table maps of a slice, read under the format event that its context begins with."""
+    length = int.from_bytes(context[9:13], "little")
+    format_ = FormatDescription.parse(context[:length], str(at))
+    return [parse_table_map(event, format_, str(at)) for event in maps]
+
+
+def _columns(definition: TableDefinition) -> str:
+    return ", ".join(f"{column.name or '?'} {column.sql_type}" for column in definition.columns)

@@ -1,0 +1,170 @@
+"""Bronze as a source: places in what it holds, by position, GTID set or time.
+
+Put here: asking bronze what a server or a directory is asked (source/). Not here: how a place is found
+(source/seek.py), or what is done with a range.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import FormatDescription
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.bronze.table import Held
+from spark_jobs.errors import ConfigError, LakeError, SourceError
+from spark_jobs.lake.table import Lake
+from spark_jobs.log.gtid import MysqlGtids
+from spark_jobs.log.location import Place, parse_place
+from spark_jobs.log.position import Position, Range
+from spark_jobs.source.protocol import ALONE, Log, LogFile, Part, Reading
+from spark_jobs.source.seek import Search, find_place
+
+log = logging.getLogger(__name__)
+
+Where = str | Position | None
+"""A place as text, where a position without its stretch is told by its file's name; or a position as it is."""
+
+
+def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where) -> Range:
+    """The part of bronze between two places, the oldest that it holds and its end where they are not named.
+
+    Raises LakeError where bronze is empty or gc has removed what is named, SourceError where a place is not in it,
+    ConfigError for what is none, and for a file's name that occurs in several stretches of the log.
+    """
+    held = Held.of(lake, source)
+    places = Places(spark, held)
+    begin = places.position(start) if start else bronze.oldest(held.checkpoint)
+    removed = bronze.removed(held.checkpoint)
+    if start:
+        bronze.require_held(source, held.checkpoint, max(begin, bronze.earliest(held.checkpoint)))
+    elif removed:
+        log.warning("%s: what lies before %s is left out: %s", source, removed.stop, bronze.gone(source, removed))
+    end = held.checkpoint.position
+    if stop is None and begin > end:
+        raise ConfigError(
+            f"{source}: {begin} lies beyond the end of the log that bronze holds, {end}; name an earlier place, or let "
+            "stratalog run read on first"
+        )
+    return Range(begin, places.position(stop) if stop else end)
+
+
+class Places:
+    """Where places lie in a bronze table at one version, in whichever stretch of its log."""
+
+    def __init__(self, spark: SparkSession, held: Held) -> None:
+        self.name = held.source
+        self._spark, self._held = spark, held
+        self._stretches = stretches(held.checkpoint)
+
+    def position(self, place: str | Position) -> Position:
+        """Where a place lies. Raises SourceError, DecodeError, ConfigError, LakeError."""
+        if isinstance(place, Position):
+            return place
+        parsed = parse_place(place)
+        if isinstance(parsed, Position):
+            return parsed if "/" in place.partition(":")[0] else self._of_name(parsed)
+        return self._found(parsed)
+
+    def _of_name(self, position: Position) -> Position:
+        """A position without its stretch. Raises ConfigError where its file's name occurs in several."""
+        if len(self._stretches) == 1:
+            return position
+        files = bronze.files(self._spark, self._held.table, self._held.version)
+        numbers = [one.stretch for one in files if one.file == position.file]
+        if len(numbers) > 1:
+            listed = " or ".join(f"{number}/{position.file}:{position.offset}" for number in numbers)
+            raise ConfigError(f"{self.name}: {position} may lie in several stretches of the log; write {listed}")
+        return replace(position, stretch=numbers[0] if numbers else self._stretch_of_no_file(position))
+
+    def _stretch_of_no_file(self, position: Position) -> int:
+        """Of a file that bronze does not hold: the oldest stretch, where it lies before what is left of that."""
+        oldest = bronze.oldest(self._held.checkpoint)
+        is_before = (
+            position.file.rpartition(".")[0] == oldest.file.rpartition(".")[0] and position.number < oldest.number
+        )
+        return oldest.stretch if is_before else self._stretches[-1].number
+
+    def _found(self, place: Place) -> Position:
+        """A GTID set or a time, looked for in the newest stretch first. Raises what the newest one said."""
+        first_error: SourceError | LakeError | None = None
+        for stretch in reversed(self._stretches):
+            landed = Landed(self._spark, self._held, stretch)
+            try:
+                listed = landed.log()
+                if isinstance(place, datetime) and stretch.number > 1 and landed.begun(listed) > place:
+                    continue
+                return replace(find_place(landed, listed, place), stretch=stretch.number)
+            except (SourceError, LakeError) as error:
+                first_error = first_error or error
+        if first_error is None:
+            raise SourceError(f"{self.name}: bronze does not hold {place}; name a position")
+        raise first_error
+
+
+class Landed:
+    """One stretch of a bronze table at one version, as a source; the last one where none is named.
+
+    The files that it holds from their first byte on can be searched.
+    """
+
+    earlier = "name a position, which may lie in a file that bronze holds in part, or a place behind that"
+    endpoint: str | None = None
+    switch = ALONE
+
+    def __init__(self, spark: SparkSession, held: Held, stretch: Stretch | None = None) -> None:
+        self.name = held.source
+        self._spark, self._table, self._version = spark, held.table, held.version
+        self._end = held.checkpoint.position
+        self._stretch = stretch or stretches(held.checkpoint)[-1]
+        self._heads: dict[str, bytes] = {}
+        """The first slice of each file: its head, or more."""
+
+    def log(self) -> Log:
+        slices = self._slices()
+        stops = slices.groupBy("number", "file").agg(F.max("stop").alias("stop"))
+        heads = slices.where("start = 0").select("file", "payload")
+        self._heads = {row["file"]: bytes(row["payload"]) for row in heads.collect()}
+        files = [LogFile(row["file"], row["stop"]) for row in stops.orderBy("number").collect()]
+        whole = tuple(file for file in files if file.name in self._heads and self._stretch.holds_whole(file.name))
+        if not whole:
+            raise LakeError(f"{self.name}: bronze holds no file from its first byte on; {self.earlier}")
+        is_last = self._stretch.number == self._end.stretch
+        end = self._end if is_last else Position(files[-1].name, files[-1].size)
+        return Log(self.name, whole, replace(end, stretch=1))
+
+    def begun(self, listed: Log) -> datetime:
+        """When the oldest file was begun that can be searched, by its server's clock."""
+        return datetime.fromtimestamp(Search(self, listed).head(listed.files[0]).created, UTC)
+
+    def reading(self) -> Reading:
+        return self._read
+
+    def _slices(self) -> DataFrame:
+        slices = bronze.read_all(self._spark, self._table, self._version)
+        return slices.where(f"stretch = {self._stretch.number}")
+
+    def _read(self, part: Part) -> tuple[FormatDescription | None, Iterator[bytes]]:
+        assert not part.start, "files are searched from their first byte on"
+        return None, self._chunks(part)
+
+    def _chunks(self, part: Part) -> Iterator[bytes]:
+        head = self._heads[part.file]
+        yield head[: part.stop]
+        within = (F.col("file") == part.file) & (F.col("start") >= len(head)) & (F.col("start") < part.stop)
+        if part.stop > len(head):
+            slices = self._slices().where(within).orderBy("start")
+            for row in slices.select("start", "payload").toLocalIterator():
+                yield bytes(row["payload"])[: part.stop - row["start"]]
+
+    def now(self) -> datetime | None:
+        """What a stretch holds that is over is all there will be; of the last one nobody knows."""
+        return None if self._stretch.number == self._end.stretch else datetime.max.replace(tzinfo=UTC)
+
+    def purged(self) -> MysqlGtids:
+        """What came before bronze, its files' heads say."""
+        return MysqlGtids()

@@ -1,0 +1,322 @@
+"""The bronze table: the log itself, one row a slice.
+
+Put here: its columns and how ranges of it are read. Not here: how bytes become slices (binlog/slices/slicer.py), or
+what fills it (extract.py).
+
+A slice is a run of bytes of one file: several whole transactions, or a part of a large one. Order is (stretch, number,
+start), all integers. The payloads of a file, in order, are the file.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import SLICE_SCHEMA
+from spark_jobs.bronze.log_index import stretches
+from spark_jobs.errors import LakeError
+from spark_jobs.lake.table import Checkpoint, Head, Lake, Table
+from spark_jobs.log.position import Position, Range, file_number
+from spark_jobs.runtime.spark_session import own_session
+from spark_jobs.text import sql
+
+COLUMNS = {
+    "stretch": "INT",
+    "number": "BIGINT",
+    "start": "BIGINT",
+    "stop": "BIGINT",
+    "file": "STRING",
+    "transaction_start": "BIGINT",
+    "server_id": "BIGINT",
+    "server_uuid": "STRING",
+    "gtid": "STRING",
+    "committed_at": "TIMESTAMP",
+    "kind": "STRING",
+    "tables": "ARRAY<STRUCT<schema: STRING, table: STRING>>",
+    "database": "STRING",
+    "statement": "STRING",
+    "events": "INT",
+    "transactions": "INT",
+    "ignored": "INT",
+    "maps": "ARRAY<BINARY>",
+    "context": "BINARY",
+    "payload": "BINARY",
+}
+"""Names and Spark types. The first four stand first because Delta keeps minima and maxima of them alone."""
+
+REDACTED_COLUMN = {
+    "redacted": "STRUCT<events: INT, bytes: BIGINT, tables: ARRAY<STRUCT<schema: STRING, table: STRING>>>"
+}
+"""Of sources that keep rows of tables out (``redact:``): how much of a slice is not the server's own; null for none of
+it. Other sources' tables do not have the column."""
+
+PROPERTIES = {"delta.dataSkippingNumIndexedCols": "4"}
+DDL = sql.columns(COLUMNS)
+REDACTED_DDL = sql.columns(COLUMNS | REDACTED_COLUMN)
+
+_ADDED = {"stretch": pa.int32(), "number": pa.int64(), "server_uuid": pa.string()}
+ARROW = pa.schema([(name, _ADDED[name]) if name in _ADDED else SLICE_SCHEMA.field(name) for name in COLUMNS])
+REDACTED_ARROW = ARROW.append(SLICE_SCHEMA.field("redacted"))
+
+READING = {
+    # A batch of the defaults (4,096 and 10,000 rows) of 1 MiB payloads would be gigabytes.
+    "spark.sql.parquet.columnarReaderBatchSize": "16",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
+    # Splits follow payload bytes, so that a window is decoded by as many tasks as it is worth.
+    "spark.sql.files.maxPartitionBytes": str(32 << 20),
+    "spark.sql.files.openCostInBytes": str(1 << 20),
+}
+
+WRITING = {
+    # A page ends at 1 MB; by default nobody looks before row 100, and readers and writers hold 100 MiB of slices whole.
+    "parquet.page.size.row.check.min": "1",
+    # Until a row group ends, its writer keeps its pages, packed.
+    "parquet.block.row.count.limit": "32",
+    # And the least and the greatest value of each page, as they are: three slices for one, which nobody asks for.
+    **{f"parquet.column.statistics.enabled#{name}": "false" for name in ("payload", "context", "maps.list.element")},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A source's bronze at one head, with log in it."""
+
+    source: str
+    table: Table
+    head: Head
+    checkpoint: Checkpoint
+
+    @classmethod
+    def of(cls, lake: Lake, source: str) -> "Held":
+        """As it is now. Raises LakeError where bronze is empty."""
+        found = cls.any(lake, source)
+        if found is None:
+            raise LakeError(f"{source}: bronze holds nothing yet; the first run of the source fills it")
+        return found
+
+    @classmethod
+    def any(cls, lake: Lake, source: str) -> "Held | None":
+        """As it is now; None where bronze is empty."""
+        table = lake.bronze(source)
+        head = table.head()
+        return None if head is None or head.checkpoint is None else cls(source, table, head, head.checkpoint)
+
+    @property
+    def version(self) -> int:
+        """Delta's."""
+        return self.head.version
+
+
+def begin(checkpoint: Checkpoint) -> Position:
+    """Where the first extraction began."""
+    return Position.parse(checkpoint.notes["begin"])
+
+
+def earliest(checkpoint: Checkpoint) -> Position:
+    """As far back as bronze ever held the log: where the first extraction began, or before that what was brought."""
+    first = stretches(checkpoint)[0].begin
+    return min(first, begin(checkpoint)) if "begin" in checkpoint.notes else first
+
+
+def oldest(checkpoint: Checkpoint) -> Position:
+    """Where the log that bronze holds begins now.
+
+    That is where the first extraction did, or later since gc removed files, or earlier since files were brought.
+    """
+    said = checkpoint.notes.get("oldest")
+    return Position.parse(said) if said else begin(checkpoint)
+
+
+def complete_from(checkpoint: Checkpoint) -> Position:
+    """From where on bronze holds all that was logged: where it begins, or the end of what gc removed last.
+
+    Nothing lies between the two. Where the log was read up to the very end of a file, what came next counts from there.
+    """
+    said = checkpoint.notes.get("removed_to")
+    return min(oldest(checkpoint), Position.parse(said)) if said else oldest(checkpoint)
+
+
+def removed(checkpoint: Checkpoint) -> Range | None:
+    """The part of the log that gc has removed; None where it has not removed any."""
+    if "oldest" not in checkpoint.notes:
+        return None
+    first, now = earliest(checkpoint), oldest(checkpoint)
+    return Range(first, now) if first < now else None
+
+
+def require_held(source: str, checkpoint: Checkpoint, start: Position) -> None:
+    """Raises LakeError where the log from a position on was removed by gc."""
+    if start < complete_from(checkpoint):
+        raise LakeError(f"{source}: {gone(source, Range(start, oldest(checkpoint)))}")
+
+
+def gone(source: str, removed: Range) -> str:
+    """What is said of a part of the log that gc removed, and how to go on."""
+    return (
+        f"bronze no longer holds {removed}; the oldest that it holds is {removed.stop}. Bring the files back: "
+        f"stratalog extract --source {source} --archive DIR, where DIR has copies of them"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFile:
+    """A binlog file in bronze: its first and last byte held, the bytes between them that are, its newest commit."""
+
+    stretch: int
+    file: str
+    start: int
+    stop: int
+    size: int
+    newest: datetime
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What files are ordered by."""
+        return self.stretch, file_number(self.file)
+
+    @property
+    def end(self) -> Position:
+        """Where its last byte held ends."""
+        return Position(self.file, self.stop, self.stretch)
+
+
+def files(spark: SparkSession, bronze: Table, version: int) -> list[HeldFile]:
+    """The files of bronze in the log's order, learnt without reading payloads."""
+    grouped = bronze.read(spark, version).groupBy("stretch", "number", "file")
+    spans = grouped.agg(
+        F.min("start").alias("start"),
+        F.max("stop").alias("stop"),
+        F.sum(F.expr("stop - start")).alias("size"),
+        F.max(F.expr("unix_micros(committed_at)")).alias("newest"),
+    )
+    return [
+        HeldFile(row["stretch"], row["file"], row["start"], row["stop"], row["size"], _instant(row["newest"]))
+        for row in spans.orderBy("stretch", "number").collect()
+    ]
+
+
+def _instant(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / 1e6, UTC)
+
+
+def last_gtid(held: Held, within: Range) -> str | None:
+    """The GTID of the last transaction that begins in a range; None where none has one. Without a JVM."""
+    stretch, number, start = (pc.field(name) for name in ("stretch", "number", "start"))
+
+    def since(at: Position) -> pc.Expression:
+        in_file = (number > at.number) | ((number == at.number) & (start >= at.offset))
+        return (stretch > at.stretch) | ((stretch == at.stretch) & in_file)
+
+    meant = since(within.start) & ~since(within.stop) & pc.field("gtid").is_valid()
+    found = held.table.scan(held.version, ["stretch", "number", "start", "gtid"], meant, rows=1 << 16)
+    slices = [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+    return str(max(slices)[-1]) if slices else None
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """What was left out of a part of the log: events, the bytes that are not the server's own for it, and tables."""
+
+    events: int
+    bytes: int
+    tables: tuple[str, ...]
+
+    def __str__(self) -> str:
+        of = f" of {', '.join(self.tables)}" if self.tables else ""
+        return f"{self.events} events{of} redacted, in {self.bytes} bytes"
+
+
+def redacted(slices: DataFrame) -> Redacted | None:
+    """What was left out of slices; None where nothing was. Reads no payload."""
+    if "redacted" not in slices.columns:
+        return None
+    names = F.flatten(F.collect_set("redacted.tables"))
+    sums = slices.where("redacted IS NOT NULL").agg(
+        F.sum("redacted.events").alias("events"),
+        F.sum("redacted.bytes").alias("bytes"),
+        F.array_sort(F.array_distinct(F.transform(names, lambda one: F.concat_ws(".", one["schema"], one["table"])))),
+    )
+    events, size, tables = sums.collect()[0]
+    return Redacted(events, size, tuple(tables)) if events else None
+
+
+def redacted_in_all(bronze: Table, version: int) -> tuple[int, int]:
+    """Blanked events, and bytes that are not the server's own for them, in all of bronze, without a JVM."""
+    if "redacted" not in bronze.columns():
+        return 0, 0
+    found = [
+        one
+        for batch in bronze.scan(version, ["redacted"], pc.field("redacted").is_valid(), rows=1 << 16)
+        for one in batch.column("redacted").to_pylist()
+        if one  # rows of files without the column come all the same
+    ]
+    return sum(one["events"] for one in found), sum(one["bytes"] for one in found)
+
+
+def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> DataFrame:
+    """The slices that begin within a range, at one Delta version."""
+    return read_all(spark, bronze, version).where(inside(within))
+
+
+def writing(spark: SparkSession) -> SparkSession:
+    """A session for rows that are to be written to bronze: a task holds a few slices, however large the log is."""
+    return own_session(spark, WRITING)
+
+
+def read_all(spark: SparkSession, bronze: Table, version: int) -> DataFrame:
+    """All slices, at one Delta version."""
+    return bronze.read(own_session(spark, READING), version)
+
+
+def overlapping(spark: SparkSession, bronze: Table, version: int, wanted: Range) -> DataFrame:
+    """The slices of which a byte lies in a range, and those that continue a transaction begun in it."""
+    stretch, number = F.col("stretch"), F.col("number")
+    begin, end = wanted.start, wanted.stop
+    here = (stretch == begin.stretch) & (
+        (number > begin.number) | ((number == begin.number) & (F.col("stop") > begin.offset))
+    )
+    before = (number < end.number) | ((number == end.number) & (F.col("transaction_start") < end.offset))
+    return read_all(spark, bronze, version).where(
+        (here | (stretch > begin.stretch)) & (((stretch == end.stretch) & before) | (stretch < end.stretch))
+    )
+
+
+def inside(within: Range) -> Column:
+    """Whether a slice begins in a range."""
+    return _at_or_after(within.start) & ~_at_or_after(within.stop)
+
+
+def _at_or_after(position: Position) -> Column:
+    """Whether a slice begins at or after a position; written so that Delta skips files by each of its parts."""
+    stretch, number, start = F.col("stretch"), F.col("number"), F.col("start")
+    here = (stretch == position.stretch) & (number == position.number) & (start >= position.offset)
+    later_file = (stretch == position.stretch) & (number > position.number)
+    return here | later_file | (stretch > position.stretch)
+
+
+def first_slices(slices: DataFrame, schema: str, table: str, ranges: Sequence[Range]) -> dict[int, dict[str, Any]]:
+    """Of each range, by its ordinal, the first slice that has rows of a table; nothing of one that has none.
+
+    With ``logged``, where the slices have it: where the bytes of one stand that is given another place (xa.py).
+    """
+    ordinal = F.lit(None).cast("int")
+    for at, part in enumerate(ranges):
+        ordinal = F.when(inside(part), at).otherwise(ordinal)
+    places = [one for one in ("logged",) if one in slices.columns]
+    names = ("stretch", "file", "start", "context", "payload", *places)
+    rows = slices.where((F.col("kind") == "rows") & holding(schema, table)).withColumn("part", ordinal)
+    order = ("stretch", "number", "start", *(f"{one}.start" for one in places))
+    first = F.min_by(F.struct(*names), F.struct(*order)).alias("slice")
+    found = rows.where("part IS NOT NULL").groupBy("part").agg(first).toArrow().to_pylist()
+    return {row["part"]: row["slice"] for row in found}
+
+
+def holding(schema: str, table: str) -> Column:
+    """Whether a slice may hold rows of a table; tables unknown (null) means any."""
+    named = F.exists("tables", lambda name: (name["schema"] == schema) & (name["table"] == table))
+    return F.col("tables").isNull() | named

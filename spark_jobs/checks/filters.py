@@ -1,0 +1,60 @@
+"""Rules beside the tables that servers have: what ``stratalog check --connect`` says of them.
+
+Put here: asking of every rule whether it can be carried out on the tables that it is about. Not here: what is wrong
+with a rule by itself (config/model.py), or whether a run can go on (silver/row_filters.py, silver/masking.py: they
+raise the same).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.config.filters import ColumnRule, EventFilter, RowFilter
+from spark_jobs.config.model import Pipeline
+from spark_jobs.errors import StratalogError
+from spark_jobs.silver import masking
+from spark_jobs.silver.row_filters import problem_of
+
+
+def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, is_all: bool) -> dict[str, str]:
+    """By the rule's key. is_all: the pipeline has no other tables, so that a table that is not there is nowhere."""
+    filters, scope = pipeline.filters, pipeline.scope
+    tables = [one for one in tables if scope.holds(one.name.schema, one.name.table)]
+    kinds: tuple[tuple[str, Sequence[EventFilter | RowFilter | ColumnRule]], ...] = (
+        ("filters", filters.events),
+        ("row_filters", filters.rows),
+        ("columns", filters.columns),
+    )
+    found: dict[str, str] = {}
+    for kind, rules in kinds:
+        for rule in rules:
+            about = [one for one in tables if rule.scope.holds(one.name.schema, one.name.table)]
+            if not about and is_all:
+                found[f"{kind}.{rule.name}.tables"] = "no server has such a table, or the user may not see it"
+            for one in about:
+                found |= dict(_of_table(f"{kind}.{rule.name}", rule, one))
+    return found
+
+
+def _of_table(
+    key: str, rule: EventFilter | RowFilter | ColumnRule, definition: TableDefinition
+) -> Iterator[tuple[str, str]]:
+    if isinstance(rule, RowFilter):
+        asked = {
+            "insert-value-expr": rule.insert,
+            "update-old-value-expr": rule.update_old,
+            "update-new-value-expr": rule.update_new,
+            "delete-value-expr": rule.delete,
+        }
+        for name, condition in asked.items():
+            problem = condition and problem_of(condition, definition)
+            if problem:
+                yield f"{key}.{name}", f"{definition.name}: {problem}"
+    elif isinstance(rule, ColumnRule):
+        names = frozenset(str(column.name).casefold() for column in definition.columns)
+        missing = masking.missing(rule, names)
+        try:
+            masking.shape(definition, rule)
+        except StratalogError as error:
+            missing = missing or str(error)
+        if missing:
+            yield key, f"{definition.name}: {missing}"

@@ -1,0 +1,145 @@
+"""Whether the lake is in itself what it should be: bronze without gap or overlap, downstream with every key once.
+
+Put here: checks that ask the lake alone. Not here: comparing rows with the source's (verify/), or how far a source is
+ahead (operations/status.py).
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.files import BinlogFile
+from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
+from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.log.position import FIRST_EVENT
+from spark_jobs.pipeline.run import TableInto, destinations_of, downstream_of, lake_of
+from spark_jobs.silver import table as silver
+from spark_jobs.source.protocol import Part
+
+_ROWS = 1 << 16
+_AT_ONCE = 20
+"""Tables whose keys are counted by one Spark job."""
+_PLACE = ["stretch", "number", "start", "stop", "file"]
+
+
+def breaks(table: Table, head: Head) -> list[str]:
+    """Where bronze's slices do not touch: every gap and overlap as a sentence, none in a table that is right.
+
+    Reads the columns that place a slice, no payload, without a JVM. What an earlier stretch has and a later one passed
+    over is no gap.
+    """
+    assert head.checkpoint is not None
+    batches = list(table.scan(head.version, _PLACE, pc.field("stretch") >= 0, rows=_ROWS))
+    slices = pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in _PLACE})
+    return list(_breaks(slices.sort_by([(name, "ascending") for name in _PLACE[:3]]), head.checkpoint))
+
+
+def _breaks(slices: pa.Table, at: Checkpoint) -> Iterator[str]:
+    """Of slices in the log's order."""
+    stretch, number, start, stop = (slices[name].to_numpy() for name in _PLACE[:4])
+    if not len(stretch):
+        if bronze.oldest(at) < at.position:
+            yield f"bronze holds no slice, and its position says [{bronze.oldest(at)}, {at.position})"
+        return
+    known = {one.number: one for one in stretches(at)}
+    files = slices["file"]
+
+    def file(row: int) -> BinlogFile:
+        return BinlogFile(files[row].as_py(), int(stretch[row]))
+
+    oldest = bronze.oldest(at)
+    begin = 0 if oldest.offset == FIRST_EVENT else oldest.offset
+    if file(0) == BinlogFile.of(oldest) and start[0] != begin:
+        yield f"{file(0)} begins at {start[0]}, and bronze at {oldest}"
+    is_same_stretch = stretch[1:] == stretch[:-1]
+    is_same_file = is_same_stretch & (number[1:] == number[:-1])
+    for row in np.flatnonzero(is_same_file & (start[1:] != stop[:-1])).tolist():
+        here, before, after = file(row), int(stop[row]), int(start[row + 1])
+        if not _was_passed_over(known.get(here.stretch), Part(here.name, before, after)):
+            yield f"{here}: {'gap' if before < after else 'overlap'} between {before} and {after}"
+    for row in np.flatnonzero(is_same_stretch & ~is_same_file).tolist():
+        yield from _between(file(row), file(row + 1), int(start[row + 1]), known.get(int(stretch[row])))
+    end = at.position
+    if file(-1) == BinlogFile.of(end) and stop[-1] != end.offset:
+        yield f"{file(-1)} is held up to {stop[-1]}, and the position is {end}"
+
+
+def _between(earlier: BinlogFile, later: BinlogFile, start: int, known: Stretch | None) -> Iterator[str]:
+    """What lacks between the last slice of one file and the first one of the next."""
+    over = {part.file for part in known.passed_over} if known else set()
+    missing = range(earlier.place[1] + 1, later.place[1])
+    if known and any(known.file(number) not in over for number in missing):
+        yield f"between {earlier} and {later} bronze lacks {len(missing)} file{'s' * (len(missing) > 1)}"
+    if start and not _was_passed_over(known, Part(later.name, 0, start)):
+        yield f"{later} is held from {start} on only"
+
+
+def _was_passed_over(stretch: Stretch | None, gap: Part) -> bool:
+    """Whether a later stretch left a part out; its first one counts from the file's first event."""
+    starts = {gap.start, FIRST_EVENT if gap.start == 0 else gap.start}
+    return stretch is not None and any(
+        part.file == gap.file and part.start in starts and part.stop == gap.stop for part in stretch.passed_over
+    )
+
+
+def repeated_keys(
+    spark: SparkSession, pipeline: Pipeline, source: str, names: Sequence[TableInto]
+) -> dict[TableInto, int]:
+    """Of downstream tables, how many keys stand in several rows; those without a key or without a row are left out.
+
+    names: each a source table, and the downstream table that is meant. Reads the columns of keys alone, some tables a
+    Spark job.
+    """
+    counted: dict[TableInto, int] = {}
+    frames = [(name, frame) for name in names if (frame := _repeated(spark, pipeline, source, name)) is not None]
+    for at in range(0, len(frames), _AT_ONCE):
+        some = frames[at : at + _AT_ONCE]
+        each = [frame.select(F.lit(nth).alias("nth"), "keys") for nth, (_, frame) in enumerate(some)]
+        found = {row["nth"]: row["keys"] for row in reduce(DataFrame.union, each).collect()}
+        counted |= {name: found[nth] for nth, (name, _) in enumerate(some)}
+    return counted
+
+
+NEVER_WHOLE = (
+    "row images left columns out of them (binlog_row_image), and none of theirs was whole; stratalog load brings them"
+)
+"""Why downstream lacks keys that silver has."""
+
+
+def keys_never_whole(pipeline: Pipeline, source: str) -> dict[TableInto, int]:
+    """The keys that downstream tables lack for want of a whole row image, as the last run left them; without a JVM.
+
+    Tables that lack none are left out.
+    """
+    entries = publication.read(lake_of(pipeline), source)
+    return {
+        (TableName(*entry.name), one.name): one.keys_never_whole
+        for entry in entries
+        for one in entry.into
+        if one.keys_never_whole
+    }
+
+
+def _repeated(spark: SparkSession, pipeline: Pipeline, source: str, named: TableInto) -> DataFrame | None:
+    lake, (name, into) = lake_of(pipeline), named
+    origin = lake.silver(source, name.schema, name.table)
+    (found,) = (one for one in destinations_of(pipeline, source, name) if one.name == into)
+    merged = downstream_of(lake, source, name, found)
+    pinned, head = origin.head(), merged.head()
+    if pinned is None or pinned.checkpoint is None or head is None:
+        return None
+    columns = silver.stored_columns(origin, pinned)
+    if columns.is_bag or not set(columns.key) <= merged.columns().keys():  # in the middle of an ALTER, checked later
+        return None
+    key = [F.expr(cell).alias(f"k{at}") for at, cell in enumerate(columns.identity())]
+    rows = merged.read(spark, head.version).groupBy(*key).count()
+    return rows.where("count > 1").agg(F.count("*").alias("keys"))

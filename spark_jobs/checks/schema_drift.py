@@ -1,0 +1,185 @@
+"""The columns that the log led to, held against those that the server declares: every table of a source at once.
+
+Put here: when the two are of one place of the log, and which tables are compared. Not here: what differs between two
+definitions (ddl/diff.py), or who asks (spark_jobs/cli, assets/checks/integrity.py, assets/published.py).
+
+A server's definitions are read while others write. They are those of bronze's end for each table that no statement
+names from there up to where the log ends behind the reading: DDL is in the log before anybody sees what it did
+(MySQL sql/sql_table.cc, MariaDB sql/sql_table.cc: the statement is logged before its metadata lock is given back).
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import chain
+
+from spark_jobs.binlog import Slicer, TableDefinition, TableName
+from spark_jobs.bronze.resume import glance
+from spark_jobs.config.model import Pipeline
+from spark_jobs.ddl.classify import Effect, Statement, judge
+from spark_jobs.ddl.definitions import on_server
+from spark_jobs.ddl.diff import differences, unknown_types
+from spark_jobs.ddl.sequences import is_sequence
+from spark_jobs.downstream import publication
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.errors import DecodeError, SourceError, about
+from spark_jobs.lake.table import Head, Lake
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.run import endpoints_of, lake_of
+from spark_jobs.silver.table_timeline import Standing
+from spark_jobs.source.protocol import Part, Reading, Source
+from spark_jobs.source.server import Server
+
+MOST_AHEAD = 64 << 20
+"""Bytes of log behind bronze's end that are looked through for statements; with more, nothing is compared."""
+_AT_ONCE = 8
+"""Silver tables whose heads are read side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaAudit:
+    """What was found. ``position``: that of bronze's end.
+
+    differing: by table what differs, a sentence each; waiting: tables that could not be compared, and why. unknown:
+    tables in scope whose columns the lake does not know yet, since the log has had no row of them. why_not: why no
+    table was compared.
+    """
+
+    source: str
+    position: Position | None
+    compared: int = 0
+    differing: dict[TableName, list[str]] = field(default_factory=dict)
+    waiting: dict[TableName, str] = field(default_factory=dict)
+    unknown: int = 0
+    why_not: str | None = None
+
+    def lines(self) -> list[str]:
+        """The differences, each with its table."""
+        return [f"{name}: {said}" for name, found in sorted(self.differing.items()) for said in found]
+
+    def __str__(self) -> str:
+        if self.why_not:
+            return f"columns are not compared with the server's: {self.why_not}"
+        parts = [f"{self.compared - len(self.differing)} tables have the columns and keys that the server declares"]
+        parts += [f"{len(self.differing)} have not"] if self.differing else []
+        parts += [f"{len(self.waiting)} wait"] if self.waiting else []
+        parts += [f"{self.unknown} had no row yet"] if self.unknown else []
+        return ", ".join(parts)
+
+
+def audit_schema(pipeline: Pipeline, name: str) -> SchemaAudit | None:
+    """Compares every table in scope; None for a source that is no server. No JVM. Raises SourceError, LakeError."""
+    if not pipeline.sources[name].servers:
+        return None
+    lake = lake_of(pipeline)
+    head = lake.bronze(name).head()
+    if head is None or head.position is None:
+        return SchemaAudit(name, None, why_not="bronze holds nothing yet")
+    with about(name):
+        return endpoints_of(pipeline, name).first(lambda source: _audit(pipeline, lake, source, head), proves=False)
+
+
+def audit_after_run(pipeline: Pipeline, name: str) -> SchemaAudit | None:
+    """The same; what has kept it from being done is in ``why_not``: the run has done its work without it."""
+    try:
+        return audit_schema(pipeline, name)
+    except (SourceError, DecodeError) as error:
+        return SchemaAudit(name, None, why_not=str(error).removeprefix(f"{name}: "))
+
+
+def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> SchemaAudit:
+    assert isinstance(source, Server)
+    assert head.position is not None
+    held = head.position
+    before = glance(source, head).end
+    if before.stretch != held.stretch:
+        return SchemaAudit(
+            source.name, held, why_not="another log goes on behind bronze's end, which a run has to read"
+        )
+    if before < held:
+        return SchemaAudit(source.name, held, why_not=f"{source.endpoint} is behind bronze")
+    declared = on_server(source)
+    parts = glance(source, head).parts_from(held)
+    ahead = sum(part.stop - part.start for part in parts)
+    if ahead > MOST_AHEAD:
+        return SchemaAudit(source.name, held, why_not=f"bronze is {ahead:,} bytes behind the log; run again")
+    since = [one for part in parts for one in _statements(source.reading(), part)]
+    listed = (one for one in publication.read(lake, source.name) if pipeline.scope.holds(*one.name))
+    entries = [one for one in listed if one.state != "ignored"]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        followed = pool.map(lambda one: _standing(lake, source.name, one), entries)
+        found = _Compared(source.name, held, declared, since)
+        for entry, standing in zip(entries, followed, strict=True):
+            found.add(entry, standing)
+    seen = {TableName(*one.name) for one in entries}
+    others = (name for name, one in declared.items() if name not in seen and not is_sequence(one))
+    unseen = sum(pipeline.scope.holds(one.schema, one.table) for one in others)
+    return found.result(unseen)
+
+
+def _standing(lake: Lake, source: str, entry: Entry) -> Standing | None:
+    """How a table stands at silver's position; None where silver has no row of it."""
+    head = lake.silver(source, *entry.name).head() if entry.silver_version is not None else None
+    return Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint else None
+
+
+def _statements(reading: Reading, part: Part) -> Iterator[Statement]:
+    """Those of a part of the log that may be about tables. Raises SourceError, DecodeError."""
+    format_, chunks = reading(part)
+    slicer = Slicer(part.file, part.start, format_)
+    for cut in chain(chain.from_iterable(map(slicer.feed, chunks)), slicer.finish()):
+        said = zip(*(cut.column(one).to_pylist() for one in ("kind", "statement", "database")), strict=True)
+        yield from (judge(text, database or "") for kind, text, database in said if kind == "statement" and text)
+
+
+class _Compared:
+    """Tables compared one after the other."""
+
+    def __init__(
+        self, source: str, held: Position, declared: dict[TableName, TableDefinition], since: Sequence[Statement]
+    ) -> None:
+        self._source, self._held, self._declared = source, held, declared
+        self._since = [one for one in since if one.effect is not Effect.NONE]
+        self._compared = self._unknown = 0
+        self._differing: dict[TableName, list[str]] = {}
+        self._waiting: dict[TableName, str] = {}
+
+    def add(self, entry: Entry, standing: Standing | None) -> None:
+        name = TableName(*entry.name)
+        if standing is None or (standing.definition is None and not standing.is_dropped):
+            self._unknown += 1
+        elif why := self._why_waiting(entry, name):
+            self._waiting[name] = why
+        elif standing.is_numbered:
+            self._waiting[name] = "its columns have no names (on_unnamed: number)"
+        else:
+            self._compared += 1
+            found = self._between(standing.definition, self._declared.get(name))
+            if found:
+                self._differing[name] = found
+
+    def _why_waiting(self, entry: Entry, name: TableName) -> str | None:
+        if entry.state == "stopped":
+            return "has stopped"
+        if entry.is_reset:
+            return "is reset"
+        if entry.checkpoint != self._held:
+            return f"silver is at {entry.position}, and bronze at {self._held}"
+        said = next((one for one in self._since if one.names(name.schema, name.table)), None)
+        if said:
+            return f"a statement behind bronze's end is about it: {said.short}"
+        declared = self._declared.get(name)
+        strange = unknown_types(declared) if declared else []
+        return f"the type of its column {strange[0]} is not known" if strange else None
+
+    @staticmethod
+    def _between(followed: TableDefinition | None, declared: TableDefinition | None) -> list[str]:
+        """followed: None for a table that the log has dropped."""
+        if followed is None:
+            return ["the log has dropped it, and the server has it"] if declared else []
+        return differences(followed, declared) if declared else ["the server does not have it"]
+
+    def result(self, unseen: int) -> SchemaAudit:
+        return SchemaAudit(
+            self._source, self._held, self._compared, self._differing, self._waiting, self._unknown + unseen
+        )

@@ -1,0 +1,271 @@
+"""One table, both sides: from buckets that differ to the keys that really do.
+
+Put here: narrowing down, and reading again until what is only on its way has gone. Not here: how a side answers
+(server_rows.py, lake_rows.py), which tables there are and what else is said of them (assets/checks/equals_source.py).
+
+Rows are read at different moments on the two sides, while others write. What differs is therefore only suspected, and
+settled in rounds. In each the server's rows are read, the lake is brought up to where the log ended behind that
+reading, and its rows are read. A key that still differs is a difference if the log has no change of it since the round
+before began; if it has, it goes into the next round. (Since then, and not since this round began, because a server
+logs a transaction a moment before others can see it.)
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.checks.verify.protocol import Buckets, Side, Values
+from spark_jobs.checks.verify.row_digest import Layout
+from spark_jobs.log.position import Position
+
+log = logging.getLogger(__name__)
+
+_ROUNDS = 6
+_BUCKET = 1_000
+"""Rows that are meant to lie in a bucket."""
+_FEWEST, _MOST = 64, 8_192
+"""Buckets of a table."""
+_LOOKED_INTO = 1_000_000
+"""Rows of differing buckets that are compared one by one; more are counted by bucket."""
+_READ_AGAIN = 100_000
+"""Suspected keys that are read again."""
+_FEW = 2_000
+"""Suspected keys whose values are read at once, without comparing digests before."""
+_SHOWN = 10_000
+"""Differing keys whose values are read."""
+
+MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
+
+
+class Origin(Side, Protocol):
+    """The server's side."""
+
+    def beside_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """A key that is not the same on both sides, and how many rows each has of it; the lake may have it twice."""
+
+    key: bytes
+    source: int
+    lake: int
+
+    @property
+    def kind(self) -> str:
+        if not self.lake:
+            return MISSING
+        return EXTRA if self.lake > self.source else DIFFERENT
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A key that differs. ``columns``: where both sides have the row, by column the source's and the lake's value."""
+
+    kind: str
+    key: dict[str, str]
+    columns: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        pairs = {name: {"source": source, "lake": lake} for name, (source, lake) in self.columns.items()}
+        return {"kind": self.kind, "key": self.key, "columns": pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What comparing a table has found, in rows.
+
+    source, lake: all rows of each side, each counted as it was read. missing, extra, different: keys that differ for
+    sure; differences: the first of them, with their values. older: keys that only the source has, because they are
+    older than the log. changing: keys that changed in every round. unread: rows that differ by their hashes, but were
+    too many to be read again.
+    """
+
+    source: int
+    lake: int
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    differences: tuple[Difference, ...] = ()
+    older: int = 0
+    changing: int = 0
+    unread: int = 0
+
+
+class Lag(Protocol):
+    """What a comparison needs to tell lag from difference."""
+
+    def end(self) -> Position:
+        """Where the server's log ends now."""
+        ...
+
+    def caught_up(self, position: Position) -> Side:
+        """The lake's side, once it holds the log up to a position."""
+        ...
+
+    def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
+        """Those of the keys of which the lake's log has a change since a position."""
+        ...
+
+    def older(self, keys: Collection[bytes]) -> set[bytes]:
+        """Those of some keys that the lake lacks that the log cannot have held."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Keys that differ for sure, and those that changed in every round; where the log ended when the last one began."""
+
+    sure: dict[bytes, Unlike]
+    moving: dict[bytes, Unlike]
+    since: Position
+
+
+def buckets_for(rows: int) -> int:
+    """How many buckets a table of so many rows is compared in."""
+    return min(max(_FEWEST, rows // _BUCKET), _MOST)
+
+
+def compare(layout: Layout, source: Origin, lag: Lag, since: Position, buckets: int) -> Found:
+    """Compares a table. ``since``: where the log ended some time before now; the lake holds at least that."""
+    lake = lag.caught_up(since)
+    with ThreadPoolExecutor(1) as beside:  # each side has machines of its own, or at least a core
+        walking = beside.submit(source.buckets, buckets)
+        here = lake.buckets(buckets)
+        there = walking.result()
+    differing = there.unlike(here)
+    whole = Found(int(there.rows.sum()), int(here.rows.sum()))
+    if not len(differing):
+        return whole
+    chosen = _bounded(differing, there, here)
+    log.info("%s: %d of %d buckets differ; looking into %d", layout, len(differing), buckets, len(chosen))
+    suspected = unlike(source.digests_in(chosen, buckets), lake.digests_in(chosen, buckets))
+    older = lag.older([key for key, one in suspected.items() if one.kind == MISSING])
+    open_ = [key for key in suspected if key not in older]
+    left = np.setdiff1d(differing, chosen)
+    unread = len(open_[_READ_AGAIN:]) + int(np.maximum(there.rows, here.rows)[left].sum())
+    log.info("%s: %d keys differ or have changed meanwhile; reading them again", layout, len(open_[:_READ_AGAIN]))
+    known = replace(whole, unread=unread, older=len(older))
+    return _judged(layout, source, lag, since, open_[:_READ_AGAIN], known)
+
+
+def _bounded(differing: np.ndarray, there: Buckets, here: Buckets) -> list[int]:
+    """The first differing buckets, up to so many rows, and at least one."""
+    rows = np.maximum(there.rows, here.rows)[differing]
+    fits = int(np.searchsorted(np.cumsum(rows), _LOOKED_INTO, "right"))
+    return [int(one) for one in differing[: max(fits, 1)]]
+
+
+def _judged(layout: Layout, source: Origin, lag: Lag, since: Position, suspected: list[bytes], known: Found) -> Found:
+    """Settles the suspected keys by their values; where they are many, first by their digests."""
+    by_digest = Settled({}, {}, since)
+    if len(suspected) > _FEW:
+        by_digest = settle(suspected, lag, since, lambda keys: _digests_looked_at(source, keys))
+        suspected = sorted(by_digest.sure)
+    values = _Values(layout, source)
+    by_value = settle(suspected[:_SHOWN], lag, by_digest.since, values.looked_at)
+    sure = [*(by_digest.sure[key] for key in suspected[_SHOWN:]), *by_value.sure.values()]
+    kinds = Counter(one.kind for one in sure)
+    return replace(
+        known,
+        missing=kinds[MISSING],
+        extra=kinds[EXTRA],
+        different=kinds[DIFFERENT],
+        differences=tuple(values.difference(one) for _, one in sorted(by_value.sure.items())),
+        changing=len(by_digest.moving) + len(by_value.moving),
+    )
+
+
+Look = Callable[[Collection[bytes]], Callable[[Side], dict[bytes, Unlike]]]
+"""Reads the source's rows of some keys; what it returns tells which of them are unlike those of the lake's side."""
+
+
+def settle(suspected: Collection[bytes], lag: Lag, since: Position, look: Look) -> Settled:
+    """Reads keys again, round by round, until each is equal, differs for sure, or has changed in every round."""
+    keys, sure, unlike_now = set(suspected), dict[bytes, Unlike](), dict[bytes, Unlike]()
+    for _ in range(_ROUNDS if keys else 0):
+        begun = lag.end()
+        against = look(keys)
+        unlike_now = against(lag.caught_up(lag.end()))
+        moved = lag.changed_since(unlike_now, since) if unlike_now else set()
+        log.debug("of %d keys %d differ, %d of them changed meanwhile", len(keys), len(unlike_now), len(moved))
+        sure |= {key: one for key, one in unlike_now.items() if key not in moved}
+        keys, since = set(unlike_now) & moved, begun
+        if not keys:
+            break
+    return Settled(sure, {key: unlike_now[key] for key in keys}, since)
+
+
+def unlike(source: pa.Table, lake: pa.Table) -> dict[bytes, Unlike]:
+    """The keys of two tables of DIGESTS that are not the same in both, in the keys' order."""
+    ours, theirs = (_by_key(rows, side) for rows, side in ((source, "source"), (lake, "lake")))
+    joined = ours.join(theirs, "key", join_type="full outer")
+    same = pc.fill_null(pc.and_(_equal(joined, "count"), _equal(joined, "digest")), False)
+    found = joined.filter(pc.invert(same)).sort_by("key")
+    there, here = (pc.fill_null(found.column(f"{side}_count"), 0).to_pylist() for side in ("source", "lake"))
+    keys = found.column("key").to_pylist()
+    return {key: Unlike(key, *counts) for key, *counts in zip(keys, there, here, strict=True)}
+
+
+def _by_key(rows: pa.Table, side: str) -> pa.Table:
+    sums = rows.group_by("key").aggregate([("digest", "count"), ("digest", "min")])
+    return sums.select(["key", "digest_count", "digest_min"]).rename_columns(["key", f"{side}_count", f"{side}_digest"])
+
+
+def _equal(joined: pa.Table, what: str) -> pa.ChunkedArray:
+    return pc.equal(joined.column(f"source_{what}"), joined.column(f"lake_{what}"))
+
+
+def _digests_looked_at(source: Side, keys: Collection[bytes]) -> Callable[[Side], dict[bytes, Unlike]]:
+    ours = source.digests_of(keys)
+    return lambda lake: unlike(ours, lake.digests_of(keys))
+
+
+class _Values:
+    """Rows compared column by column, as values: documents and numbers may be written in several ways."""
+
+    def __init__(self, layout: Layout, source: Origin) -> None:
+        self.layout = layout
+        self.source = source
+        self.columns: dict[bytes, dict[str, tuple[str | None, str | None]]] = {}
+
+    def looked_at(self, keys: Collection[bytes]) -> Callable[[Side], dict[bytes, Unlike]]:
+        ours = self.source.values_of(keys)
+        beside = self.source.beside_of(keys) if any(column.beside for column in self.layout.columns) else {}
+
+        def against(lake: Side) -> dict[bytes, Unlike]:
+            theirs = lake.values_of(keys)
+            found = {}
+            for key in keys:
+                rows, others = ours.get(key, []), theirs.get(key, [])
+                if len(rows) == len(others) == 1:
+                    self.columns[key] = self._unlike(rows[0], others[0], beside.get(key, [()])[0])
+                    if not self.columns[key]:
+                        continue
+                if rows or others:
+                    found[key] = Unlike(key, len(rows), len(others))
+            return found
+
+        return against
+
+    def difference(self, one: Unlike) -> Difference:
+        columns = self.columns.get(one.key, {}) if one.kind == DIFFERENT else {}
+        return Difference(one.kind, self.layout.shown_key(one.key), columns)
+
+    def _unlike(self, row: Values, other: Values, beside: Values) -> dict[str, tuple[str | None, str | None]]:
+        found = {}
+        for at, column in enumerate(self.layout.columns):
+            ours, theirs = row[at], other[at]
+            if ours == theirs:
+                continue
+            form = column.form
+            if ours is None or theirs is None or not form.same(ours, theirs, beside[at] if beside else None):
+                found[column.name] = (column.shown(ours), column.shown(theirs))
+        return found

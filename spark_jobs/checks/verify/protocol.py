@@ -1,0 +1,61 @@
+"""What the two sides of a comparison answer, in one shape.
+
+Put here: the shapes. Not here: how either side answers (server_rows.py, lake_rows.py), or comparing (compare.py).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+DIGESTS = pa.schema([("key", pa.binary()), ("digest", pa.int64())])
+"""Rows by the text of their keys (row_digest.py)."""
+
+Values = tuple[bytes | None, ...]
+"""A row: the text of each column's value, None for NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Of every bucket, how many rows lie in it and the XOR of their digests; both int64."""
+
+    rows: NDArray[np.int64]
+    digests: NDArray[np.int64]
+
+    @classmethod
+    def none(cls, count: int) -> "Buckets":
+        return cls(np.zeros(count, np.int64), np.zeros(count, np.int64))
+
+    def add(self, buckets: NDArray[np.int64], rows: NDArray[np.int64], digests: NDArray[np.int64]) -> None:
+        """Takes in a part of the table; a bucket stands at most once in it."""
+        self.rows[buckets] += rows
+        self.digests[buckets] ^= digests
+
+    def unlike(self, other: "Buckets") -> NDArray[np.int64]:
+        """The buckets in which the two differ."""
+        return np.flatnonzero((self.rows != other.rows) | (self.digests != other.digests))
+
+
+class Side(Protocol):
+    """A table's rows as one side has them now."""
+
+    def count(self) -> int: ...
+
+    def buckets(self, count: int) -> Buckets:
+        """All rows, over so many buckets."""
+        ...
+
+    def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
+        """The rows of some of the buckets, as DIGESTS; a key stands once for every row of it."""
+        ...
+
+    def digests_of(self, keys: Collection[bytes]) -> pa.Table:
+        """The rows of some keys, as DIGESTS."""
+        ...
+
+    def values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
+        """The rows of some keys."""
+        ...

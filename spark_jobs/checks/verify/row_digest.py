@@ -1,0 +1,203 @@
+"""A table's columns as both sides hash them: the SQL of a key's text, of a row's digest, of its bucket.
+
+Put here: putting the forms of columns together, and taking a key's text apart. Not here: what a column's form is
+(value_text.py), asking the two sides (server_rows.py, lake_rows.py).
+
+A row's text is its columns' texts one after the other, its digest 60 bits of that text's MD5. MD5 because both sides
+have it, and because a CRC is linear: of two rows that change alike, the CRCs' XOR stays what it was. Buckets are a
+CRC32 of the key's text, never a range of keys: the server orders keys by their collation, Spark by their bytes.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.binlog import TableName
+from spark_jobs.checks.verify.value_text import Form, form_of
+from spark_jobs.downstream.merge import ADDED
+from spark_jobs.errors import TableStopped, Unsupported
+from spark_jobs.text.sql import identifier, literal
+
+_LONG = 65_536
+"""Bytes of a value up to which it is read as a whole when its row differs: thousands of rows may."""
+_BRIEF = " bytes, MD5 "
+_BRIEFLY = re.compile(rb"\d+ bytes, MD5 [0-9a-f]{32}")
+DIGITS = 15
+"""Hexadecimal digits of an MD5 that make a digest: what fits a BIGINT with its sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the server's table, and how its values become text."""
+
+    name: str
+    form: Form
+
+    @property
+    def server(self) -> str:
+        """MySQL's SQL of the text; NULL where the value is."""
+        return _written(self.form.server, self.name)
+
+    @property
+    def beside(self) -> str | None:
+        return self.form.beside and _written(self.form.beside, self.name)
+
+    @property
+    def lake(self) -> str:
+        """Spark's SQL of the text, a STRING or BINARY."""
+        return _written(self.form.lake, self.name)
+
+    @property
+    def server_value(self) -> str:
+        """MySQL's SQL of the text as it is read of single rows, a BINARY: of a very long one only length and MD5."""
+        text = self.server
+        if self.form.long:
+            brief = f"CONCAT(OCTET_LENGTH({text}), '{_BRIEF}', MD5({text}))"
+            text = f"IF(OCTET_LENGTH({text}) > {_LONG}, {brief}, {text})"
+        return f"CAST({text} AS BINARY)"
+
+    @property
+    def lake_value(self) -> str:
+        """The same in Spark's SQL."""
+        text = f"cast({self.lake} AS BINARY)"
+        if not self.form.long:
+            return text
+        brief = f"cast(concat(cast(octet_length({text}) AS STRING), '{_BRIEF}', md5({text})) AS BINARY)"
+        return f"if(octet_length({text}) > {_LONG}, {brief}, {text})"
+
+    def shown(self, text: bytes | None) -> str | None:
+        """A value for people."""
+        if text is None:
+            return None
+        return text.decode() if self.form.long and _BRIEFLY.fullmatch(text) else self.form.shown(text)
+
+    def server_part(self, *, whole: bool) -> str:
+        """What CONCAT takes of it; ``whole``: a long value too, and not its MD5."""
+        if self.form.counted and (whole or not self.form.long):
+            return f"COALESCE(CONCAT(OCTET_LENGTH({self.server}), ':', {self.server}), '-')"
+        return f"COALESCE({self._short(self.server)}, ''), ','"
+
+    def lake_part(self, *, whole: bool) -> str:
+        """The same, a BINARY."""
+        if self.form.counted and (whole or not self.form.long):
+            head = f"cast(concat(cast(octet_length({self.lake}) AS STRING), ':') AS BINARY)"
+            return f"coalesce(concat({head}, {self.lake}), cast('-' AS BINARY))"
+        return f"cast(concat(coalesce({self._short(self.lake)}, ''), ',') AS BINARY)"
+
+    def _short(self, sql: str) -> str:
+        return f"MD5({sql})" if self.form.long else sql
+
+
+def _written(form: str, name: str) -> str:
+    """The SQL of a form over a column, whose name may look like a field of it."""
+    fields = {"c": identifier(name), "raw": f"try_element_at(_raw, {literal(name)})"}
+    return re.sub(r"\{(c|raw)\}", lambda found: fields[found[1]], form)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A source table's columns in their order, and which of them are the key by which its rows are told apart."""
+
+    schema: str
+    table: str
+    columns: tuple[Column, ...]
+    key: tuple[Column, ...]
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+    @property
+    def server_name(self) -> str:
+        return f"{identifier(self.schema)}.{identifier(self.table)}"
+
+    @property
+    def server_key(self) -> str:
+        return f"CAST(CONCAT({', '.join(one.server_part(whole=True) for one in self.key)}) AS BINARY)"
+
+    @property
+    def lake_key(self) -> str:
+        return f"concat({', '.join(one.lake_part(whole=True) for one in self.key)})"
+
+    @property
+    def server_digest(self) -> str:
+        text = f"CONCAT({', '.join(one.server_part(whole=False) for one in self.columns)})"
+        return f"CAST(CONV(SUBSTR(MD5({text}), 1, {DIGITS}), 16, 10) AS UNSIGNED)"
+
+    @property
+    def lake_digest(self) -> str:
+        text = f"concat({', '.join(one.lake_part(whole=False) for one in self.columns)})"
+        return f"cast(conv(substring(md5({text}), 1, {DIGITS}), 16, 10) AS BIGINT)"
+
+    def server_bucket(self, buckets: int) -> str:
+        return f"MOD(CRC32({self.server_key}), {buckets})"
+
+    def lake_bucket(self, buckets: int) -> str:
+        return f"cast(crc32({self.lake_key}) % {buckets} AS INT)"
+
+    def key_values(self, key: bytes) -> list[bytes]:
+        """The texts of a key's columns, out of the text of the key."""
+        return list(_taken_apart(key, [column.form.counted for column in self.key]))
+
+    def shown_key(self, key: bytes) -> dict[str, str]:
+        """A key for people: the values by column."""
+        pairs = zip(self.key, self.key_values(key), strict=True)
+        return {column.name: column.form.shown(text) for column, text in pairs}
+
+    def where(self, keys: Sequence[bytes]) -> str:
+        """MySQL's SQL that finds rows of keys by the index: as the collation compares, so it may find more."""
+        each = []
+        for key in keys:
+            pairs = zip(self.key, self.key_values(key), strict=True)
+            each.append(" AND ".join(f"{identifier(one.name)} = {one.form.literal(text)}" for one, text in pairs))
+        return " OR ".join(f"({one})" for one in each)
+
+
+def _taken_apart(text: bytes, counted: Sequence[bool]) -> Iterator[bytes]:
+    at = 0
+    for is_counted in counted:
+        if is_counted:
+            colon = text.index(b":", at)
+            at, stop = colon + 1, colon + 1 + int(text[at:colon])
+            yield text[at:stop]
+            at = stop
+        else:
+            stop = text.index(b",", at)
+            yield text[at:stop]
+            at = stop + 1
+
+
+def layout(
+    name: TableName,
+    listed: Sequence[Mapping[str, Any]],
+    lake: Mapping[str, str],
+    key: Sequence[str],
+    unknown: Collection[str] = (),
+) -> Layout:
+    """The layout of a server's table, of its rows of information_schema.COLUMNS in order.
+
+    lake: names and types of the downstream table's columns. key: names of the columns that tell rows apart, as the lake
+    has them; none where rows have no key. numbered: columns of labels that the log does not tell, so that the lake has
+    their numbers. unknown: columns that are left out. Raises TableStopped where the columns differ, and for a type that
+    is not compared.
+    """
+    there = [name for name in lake if name not in ADDED]
+    names = [row["name"] for row in listed]
+    if names != there:
+        raise TableStopped(f"the server's columns are {', '.join(names)}, the lake's {', '.join(there)}")
+    columns = tuple(_column(row, lake[row["name"]]) for row in listed if row["name"] not in unknown)
+    by_name = {column.name: column for column in columns}
+    return Layout(
+        name.schema, name.table, columns, tuple(by_name[name] for name in key) if set(key) <= by_name.keys() else ()
+    )
+
+
+def _column(row: Mapping[str, Any], there: str) -> Column:
+    name = row["name"]
+    try:
+        form = form_of(row)
+    except Unsupported as error:
+        raise TableStopped(f"column {name}: {error}") from error
+    if not re.fullmatch(form.types, there):
+        raise TableStopped(f"column {name} is {row['declared']} at the server and {there} in the lake")
+    return Column(name, form)

@@ -1,0 +1,464 @@
+"""Downstream tables beside the source's own, table by table, while writes go on.
+
+    from spark_jobs.checks.verify import verify_source
+    for verdict in verify_source(spark, pipeline, "shop"):
+        print(verdict.table, verdict.state, verdict.differences)
+
+Put here: which tables are compared, bringing the lake up to the log, and what is said of a table. Not here: comparing
+one (compare.py), or how a verdict is printed (spark_jobs/cli/check.py).
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.scan import Said, survey
+from spark_jobs.checks.verify.compare import Difference, buckets_for, compare
+from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
+from spark_jobs.checks.verify.row_digest import Layout, layout
+from spark_jobs.checks.verify.server_rows import ServerRows, Session
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.routes import Destination, Name
+from spark_jobs.ddl.alter import target as table_of
+from spark_jobs.downstream.multi_source import PARTS, SharedPart
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.errors import ConfigError, DecodeError, SourceError, TableStopped, about
+from spark_jobs.lake.table import Head, Table, patiently
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.run import (
+    Outcome,
+    compact_source,
+    destinations_of,
+    downstream_of,
+    endpoints_of,
+    extract_source,
+    filters_of,
+    lake_of,
+    merge_source,
+    publish,
+)
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.retired_columns import begun, types_of
+from spark_jobs.silver.table_timeline import Standing
+from spark_jobs.source.connection import error_number
+from spark_jobs.source.server import Server
+from spark_jobs.text.sql import identifier
+
+log = logging.getLogger(__name__)
+
+_MANY = 100_000
+"""Rows of a table from which it is said that it is begun."""
+_TRIES = 5
+_COUNTED = 5
+"""How often the rows of a table without a key are counted before it is said to change all the time."""
+
+_CHANGED = {1054, 1146}
+"""Numbers of a server's errors: unknown column, no such table. The table was altered while it was read."""
+
+EQUAL, DIFFERS, CHANGING, DROPPED, NOT_COMPARED = "equal", "differs", "changing", "dropped", "not compared"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known of one table, in rows.
+
+    state: ``equal``; ``differs``; ``changing``: nothing differs for sure, but some rows changed whenever they were
+    read; ``dropped``: the source has it no more, and the lake has of it what ``on_drop`` says; ``not compared``:
+    ``reason`` says why. position: up to where the lake held the log. older: rows that the log never held, of a table
+    whose CREATE it does not have either; they make no difference. unread: rows that differ by their hashes and were too
+    many to be read again. unknown: columns that are not compared, since they began anew (on_incompatible), and of how
+    many rows the lake has no value of them.
+    """
+
+    source: str
+    table: TableName
+    state: str
+    position: Position | None = None
+    source_rows: int = 0
+    lake_rows: int = 0
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    older: int = 0
+    changing: int = 0
+    unread: int = 0
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    differences: tuple[Difference, ...] = ()
+    reason: str | None = None
+    seconds: float = 0.0
+    into: str | None = None
+    """The downstream table that was compared, where the source table goes to several."""
+
+    @property
+    def said(self) -> str:
+        """What was compared."""
+        return f"{self.table} into {self.into}" if self.into else str(self.table)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the lake has what it should have."""
+        return self.state in (EQUAL, DROPPED)
+
+    @property
+    def equal(self) -> int:
+        """Rows of the source that the lake has just so."""
+        unlike = self.missing + self.different + self.older + self.changing + self.unread
+        return max(self.source_rows - unlike, 0)
+
+    def lines(self, *, values: bool) -> Iterator[str]:
+        """A line for people for each key in ``differences``; ``values``: both sides' values of columns that differ."""
+        for one in self.differences:
+            key = ", ".join(f"{name}={value}" for name, value in one.key.items())
+            unlike = (_unlike(name, *pair, values=values) for name, pair in one.columns.items())
+            columns = ", ".join(unlike)
+            yield f"{self.said} {one.kind} {key}{': ' if columns else ''}{columns}"
+
+    def remarks(self) -> Iterator[str]:
+        """What else there is to be said of the table."""
+        if self.reason:
+            yield self.reason
+        if self.unread:
+            yield f"{self.said}: {self.unread} more rows differ by their hashes; they were not read again one by one"
+        if self.older:
+            yield f"{self.said}: {self.older} rows are older than the log, which lacks the table's CREATE too"
+        for column, rows in self.unknown.items():
+            yield (
+                f"{self.said}: column {column} is not compared: it began anew when its type changed, and {rows} rows "
+                f"are from before; stratalog load --source {self.source} --table {self.table} reads them again"
+            )
+        if self.changing:
+            yield f"{self.said}: {self.changing} rows changed whenever they were read; verify again when it is quieter"
+
+    def to_json(self) -> dict[str, Any]:
+        said = asdict(self) | {"table": str(self.table), "position": self.position and str(self.position)}
+        differences = [one.to_json() for one in self.differences]
+        return said | {"equal": self.equal, "seconds": round(self.seconds, 3), "differences": differences}
+
+
+def _unlike(name: str, source: str | None, lake: str | None, *, values: bool) -> str:
+    return f"{name} is {_or_null(lake)} and should be {_or_null(source)}" if values else name
+
+
+def _or_null(value: str | None) -> str:
+    return "NULL" if value is None else value
+
+
+def require_live(pipeline: Pipeline, name: str) -> Server:
+    """A source that can be asked for its rows. Raises ConfigError for one that is read from files."""
+    source = endpoints_of(pipeline, name).current()
+    if not isinstance(source, Server):
+        raise ConfigError(
+            f"sources.{name}: it reads files, and a log alone cannot be asked what its tables hold; verify needs the "
+            "server (mysql:). Name the sources to verify by --source"
+        )
+    return source
+
+
+def verify_source(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    name: str,
+    wanted: Callable[[TableName], bool] | None = None,
+    into: Callable[[TableName, Name], bool] | None = None,
+) -> Iterator[Verdict]:
+    """Compares the tables of a source in scope, after bringing the lake up to the end of its log as a run does.
+
+    wanted: which tables; all by default. into: which of their downstream tables; all by default. Raises ConfigError for
+    a source without a server; SourceError, DecodeError, LakeError.
+    """
+    server = require_live(pipeline, name)
+    with Session(server) as session:
+        checking = _Source(spark, pipeline, name, session)
+        begun = checking.end()
+        checking.catch_up(begun)
+        names = [one for one in checking.names() if wanted is None or wanted(one)]
+        for verdict in (found for one in names for found in checking.verdicts(one, begun, into)):
+            rows = f"{verdict.source_rows:,}"
+            log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.said, verdict.state, rows, verdict.seconds)
+            yield verdict
+
+
+class _Source:
+    """A source, the lake's tables of it, and the log between the two."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, name: str, session: Session) -> None:
+        self.spark = spark
+        self.pipeline = pipeline
+        self.lake = lake_of(pipeline)
+        self.name = name
+        self.session = session
+        self.entries: dict[TableName, Entry] = {}
+        self.held: Position | None = None
+        self.stretch: int | None = None
+
+    def end(self) -> Position:
+        """Where the server's log ends now. Raises SourceError where bronze goes on with another log since we began."""
+        head = self.lake.bronze(self.name).head()
+        stretch = head.position.stretch if head and head.position else 1
+        self.stretch = self.stretch or stretch
+        if self.stretch != stretch:
+            raise SourceError(f"{self.name}: a run went on with another log, in stretch {stretch}; verify again")
+        return self.session.end(stretch)
+
+    def catch_up(self, position: Position) -> None:
+        """Does what a run does, up to a position and no further where nobody else has gone further."""
+        if self.held and self.held >= position:
+            return
+        outcome = patiently(lambda: self._run(position))  # another run may bring the same tables forward
+        self.entries = {TableName(*one.name): one for one in outcome.entries}
+        self.held = outcome.position
+
+    def _run(self, position: Position) -> Outcome:
+        head = self.lake.bronze(self.name).head()
+        if head is None or head.position is None or head.position < position:
+            extract_source(self.spark, self.pipeline, self.name, until=position)
+        outcome = merge_source(
+            self.spark, self.pipeline, self.name, compact_source(self.spark, self.pipeline, self.name)
+        )
+        publish(self.spark, self.pipeline, self.name, outcome)
+        self.end()
+        return outcome
+
+    def names(self) -> list[TableName]:
+        """The tables in scope that the server or the lake has."""
+        known = {name for name, entry in self.entries.items() if entry.state != "ignored"}
+        listed = {TableName(*name) for name in self.session.tables()} | known
+        return sorted(one for one in listed if self.pipeline.scope.holds(one.schema, one.table))
+
+    def verdicts(
+        self, name: TableName, begun: Position, wanted: Callable[[TableName, Name], bool] | None
+    ) -> Iterator[Verdict]:
+        """One of each downstream table that the table goes to and that is wanted."""
+        try:
+            every = destinations_of(self.pipeline, self.name, name)
+        except TableStopped as error:
+            yield Verdict(self.name, name, NOT_COMPARED, self.held, reason=str(error))
+            return
+        for one in every:
+            if wanted is None or wanted(name, one.name):
+                verdict = self.verdict(name, one, begun)
+                yield replace(verdict, into=str(one)) if len(every) > 1 else verdict
+
+    def verdict(self, name: TableName, into: Destination, begun: Position) -> Verdict:
+        began = time.monotonic()
+        try:
+            with about(f"{self.name}: {name}"):
+                found = self._found(name, into, begun)
+        except TableStopped as error:
+            found = {"state": NOT_COMPARED, "reason": str(error)}
+        return Verdict(self.name, name, position=self.held, seconds=time.monotonic() - began, **found)
+
+    def _found(self, name: TableName, into: Destination, begun: Position) -> dict[str, Any]:
+        try:
+            return _Table(self, name, into).verdict(begun)
+        except SourceError as error:
+            if error_number(error.__cause__) not in _CHANGED:
+                raise
+        log.info("%s: %s was altered while it was compared; beginning anew", self.name, name)
+        return _Table(self, name, into).verdict(begun)
+
+    def has_all(self, name: TableName) -> bool:
+        """Whether no row of a table can be missing for being older than the log: it was loaded, or made in it."""
+        entry = self.entries.get(name)
+        return bool(entry and entry.complete) or name in self.created
+
+    @cached_property
+    def created(self) -> frozenset[TableName]:
+        """The tables whose CREATE bronze holds, so that none of their rows is older than the log."""
+        table = self.lake.bronze(self.name)
+        head = table.head()
+        assert head is not None
+        said = survey(bronze.read_all(self.spark, table, head.version)).statements
+        return frozenset(name for one in said if (name := _made(one)))
+
+
+def _made(said: Said) -> TableName | None:
+    """The table that a statement creates."""
+    words = said.statement.verb.split()
+    if words[0] != "CREATE" or "INDEX" in words:
+        return None
+    try:
+        return table_of(said.statement.plain, said.database)
+    except (DecodeError, IndexError):  # a schema, or a statement that nobody here can read
+        return None
+
+
+class _Table:
+    """One table of a source, as the server, silver and one downstream table have it."""
+
+    def __init__(self, source: _Source, name: TableName, into: Destination) -> None:
+        self.source = source
+        self.name = name
+        lake = source.lake
+        self.silver = lake.silver(source.name, name.schema, name.table)
+        self.into = into
+        self.downstream: Table = downstream_of(lake, source.name, name, into)
+        self._layout: Layout | None = None
+        self.unknown: dict[str, int] = {}
+
+    # What compare.Lag asks for.
+
+    def end(self) -> Position:
+        return self.source.end()
+
+    def caught_up(self, position: Position) -> LakeRows:
+        self.source.catch_up(position)
+        self._require_going()
+        return LakeRows(self.source.spark, self.downstream, self.layout)
+
+    def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
+        return SilverRows(self.source.spark, self.silver, self.layout).changed_since(keys, since)
+
+    @property
+    def layout(self) -> Layout:
+        if self._layout is None:
+            self._layout = self._laid_out()
+        return self._layout
+
+    def _laid_out(self) -> Layout:
+        """As the server and the lake have the columns now; where they differ, the lake may not have heard of it yet."""
+        for tries_left in reversed(range(_TRIES)):
+            listed = self.source.session.columns(self.name.schema, self.name.table)
+            try:
+                standing = self._standing()
+                kept = types_of(standing.kept)
+                there = {one: kind for one, kind in self.downstream.columns().items() if one not in kept}
+                self.unknown = self._older(begun(standing.kept))
+                return layout(self.name, listed, there, self._key(), self.unknown)
+            except TableStopped:
+                if not tries_left:
+                    raise
+                self.source.catch_up(self.end())
+        raise AssertionError
+
+    def _key(self) -> tuple[str, ...]:
+        head = self.silver.head()
+        return silver.stored_columns(self.silver, head).key if head and head.checkpoint else ()
+
+    def _older(self, anew: Mapping[str, Position]) -> dict[str, int]:
+        """Of columns that began anew, how many rows downstream are from before; without those that none is."""
+        if not anew:
+            return {}
+        asked = (f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}" for name, at in anew.items())
+        rows = self.downstream.read(self.source.spark).selectExpr(*asked).collect()[0]
+        return {name: rows[name] for name in anew if rows[name]}
+
+    def _standing(self) -> Standing:
+        head = self.silver.head()
+        return Standing.from_notes(head.checkpoint.notes if head and head.checkpoint else {})
+
+    def verdict(self, begun: Position) -> dict[str, Any]:
+        """The fields of the Verdict. Raises TableStopped where the table cannot be compared."""
+        ruled = filters_of(self.source.pipeline.filters, self.source.name, self.name).names()
+        if ruled:
+            raise TableStopped(f"has other rows or columns than the source, by {', '.join(ruled)}: it is not compared")
+        if isinstance(self.downstream, SharedPart):
+            raise TableStopped(
+                "shares its keys with other source tables, which may have written rows last: not compared"
+            )
+        if self._standing().is_numbered:
+            raise TableStopped("its columns have no names (on_unnamed: number), and no key is known: not compared")
+        self._require_going()
+        is_there = bool(self.source.session.columns(self.name.schema, self.name.table))
+        head = self.downstream.head()
+        if not is_there:
+            return self._gone()
+        if head is None or head.checkpoint is None:
+            rows = self.source.session.count(self.name.schema, self.name.table)
+            self.source.catch_up(self.end())
+            head = self.downstream.head()
+            if head is None or head.checkpoint is None:
+                return self._never_seen(rows)
+        self._require_own(head)
+        if not self.layout.key:
+            return self._counted(begun)
+        return self._compared(begun)
+
+    def _require_going(self) -> None:
+        entry = self.source.entries.get(self.name)
+        if entry and entry.is_stopped_in(self.into.name):
+            raise TableStopped(entry.reason or "it has stopped")
+
+    def _require_own(self, head: Head) -> None:
+        assert head.checkpoint is not None
+        notes = head.checkpoint.notes
+        owner = (notes.get("source", self.source.name), notes.get("table", str(self.name)))
+        if PARTS in notes or owner != (self.source.name, str(self.name)):
+            raise TableStopped(
+                f"{self.downstream.path} holds the rows of others ({owner[1]} of source {owner[0]}), and by routes: it "
+                "is this table's alone: it is not compared"
+            )
+
+    def _gone(self) -> dict[str, Any]:
+        """A table that the server does not have or show."""
+        self.source.catch_up(self.end())
+        head = self.downstream.head()
+        if head is None:
+            return {"state": DROPPED}
+        if not self._standing().is_dropped:
+            raise TableStopped(
+                "the server has no such table, or does not show it to this user; the log did not drop it"
+            )
+        rows = self.downstream.read(self.source.spark, head.version).count()
+        left = rows if self.source.pipeline.on_drop == "drop" else 0
+        return {"state": DIFFERS if left else DROPPED, "lake_rows": rows, "extra": left}
+
+    def _never_seen(self, rows: int) -> dict[str, Any]:
+        """A table of which nothing was ever merged: right where it has no row."""
+        if rows and not self.source.has_all(self.name):
+            return {"state": EQUAL, "source_rows": rows, "older": rows}
+        return {"state": DIFFERS if rows else EQUAL, "source_rows": rows, "missing": rows}
+
+    def _compared(self, begun: Position) -> dict[str, Any]:
+        origin = ServerRows(self.source.session, self.layout)
+        rows = self.source.session.estimate(self.name.schema, self.name.table)
+        if rows >= _MANY:
+            log.info(
+                "%s: %s: hashing about %s rows, at the server and in the lake", self.source.name, self.name, f"{rows:,}"
+            )
+        found = compare(self.layout, origin, self, begun, buckets_for(rows))
+        differs = found.missing or found.extra or found.different or found.unread
+        return {
+            "state": DIFFERS if differs else CHANGING if found.changing else EQUAL,
+            "source_rows": found.source,
+            "lake_rows": found.lake,
+            "missing": found.missing,
+            "extra": found.extra,
+            "different": found.different,
+            "older": found.older,
+            "changing": found.changing,
+            "unread": found.unread,
+            "unknown": self.unknown,
+            "differences": found.differences,
+        }
+
+    def older(self, keys: Collection[bytes]) -> set[bytes]:
+        """Those of the keys that the log cannot have held: its table is older, and silver never heard of them."""
+        if not keys or self.source.has_all(self.name):
+            return set()
+        self.source.catch_up(self.end())
+        return set(keys) - SilverRows(self.source.spark, self.silver, self.layout).known(keys)
+
+    def _counted(self, begun: Position) -> dict[str, Any]:
+        """Rows without a key are counted, until the counts agree or the table stood still between two of them."""
+        since = begun
+        for tries_left in reversed(range(_COUNTED)):
+            now = self.end()
+            rows = self.source.session.count(self.name.schema, self.name.table)
+            here = self.caught_up(self.end()).count()
+            said = {"source_rows": rows, "lake_rows": here}
+            if rows == here:
+                return said | {"state": EQUAL}
+            if not SilverRows(self.source.spark, self.silver, self.layout).any_since(since):
+                return said | {"state": DIFFERS, "missing": max(rows - here, 0), "extra": max(here - rows, 0)}
+            if not tries_left:
+                return said | {"state": CHANGING, "changing": abs(rows - here)}
+            since = now
+        raise AssertionError

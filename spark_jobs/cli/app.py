@@ -1,0 +1,200 @@
+"""The command ``stratalog`` without its verbs: how they are invoked, their common options, and their work on sources.
+
+Put here: what several verbs stand on, when the Spark session begins and ends, and what one source's failure means to
+the others. Not here: a verb, or what it prints (output.py).
+"""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.logging import RichHandler
+
+from spark_jobs.cli.streams import discard, has_left, writing
+from spark_jobs.config.model import Pipeline, load
+from spark_jobs.errors import ConfigError, LakeError, StratalogError, about
+from spark_jobs.runtime.engine_errors import translated
+from spark_jobs.text.disclosure import printable
+from spark_jobs.text.remedies import advised
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.operations.maintenance import Upkeep
+    from spark_jobs.pipeline.run import Outcome
+
+
+class Terminal(Console):
+    """What people read: text is printed as it is, without markup, emoji or control characters of its own."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, soft_wrap=True, markup=False, emoji=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **options)
+
+    def _write_buffer(self) -> None:
+        with writing(self.file):
+            super()._write_buffer()
+
+
+class _Lines(logging.StreamHandler[Any]):
+    """A line a message, to standard error."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that logging gives it
+        if isinstance(sys.exception(), OSError):
+            discard(self.stream)
+        else:
+            super().handleError(record)
+
+
+class _Printable(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+ERRORS = Terminal(stderr=True)
+
+
+def echo(text: object, *, err: bool = False, colour: str | None = None) -> None:
+    """A line for people: of a verb's results, or on standard error."""
+    shown = printable(str(text))
+    with writing(sys.stderr if err else sys.stdout):
+        click.echo(click.style(shown, fg=colour) if colour else shown, err=err)
+
+
+def echo_json(value: Any, *, indent: int | None = None, ensure_ascii: bool = False) -> None:
+    """A verb's result as JSON, on a line of its own where it is not indented."""
+    with writing(sys.stdout):
+        click.echo(json.dumps(value, indent=indent, ensure_ascii=ensure_ascii))
+
+
+config_option = click.option(
+    "-c", "--config", "path", required=True, type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml"
+)
+
+yes_option = click.option("--yes", is_flag=True, help="Do it; without it only what would be done is said.")
+
+source_option = click.option("--source", metavar="NAME", help="Only this source of the configuration.")
+
+
+Verb = Callable[..., None]
+
+
+def tables_option(only: str = "Only this table") -> Callable[[Verb], Verb]:
+    """``--table``, several times; ``only``: what its help begins with."""
+    said = f"{only}; may be given several times."
+    return click.option("--table", "tables", multiple=True, metavar="DB.TABLE", help=said)
+
+
+class _Verbs(click.Group):
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with _reader_may_leave():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _reader_may_leave():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Ends a stream of text, or a page of help, with its reader: done, exit status 0."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if not has_left(sys.stdout):  # click would end without a word
+            raise StratalogError(f"a connection was closed by its other side: {error}; run it again") from error
+        discard(sys.stdout)
+        raise click.exceptions.Exit(0) from None
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("-v", "--verbose", is_flag=True, help="Say more of what is being done.")
+@click.version_option(package_name="stratalog")
+def cli(*, verbose: bool) -> None:
+    """Binary logs of MySQL and MariaDB into Delta tables: bronze, silver, downstream."""
+    rich = RichHandler(console=ERRORS, show_path=False, markup=False, highlighter=None)
+    plain = _Lines()  # a file or a pipe gets a line a message, however long
+    handler, text = (rich, "%(message)s") if ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")
+    handler.setFormatter(_Printable(text, "%H:%M:%S"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("spark_jobs").setLevel(logging.DEBUG if verbose else logging.INFO)
+    if verbose:
+        os.environ.setdefault("STRATALOG_DEBUG", "1")  # of Spark's JVM too
+    else:  # py4j logs a trace of what it raises all the same, in part by the root logger
+        handler.addFilter(lambda record: "py4j" not in record.pathname)
+
+
+def chosen(pipeline: Pipeline, source: str | None) -> list[str]:
+    if source is not None and source not in pipeline.sources:
+        raise ConfigError(f"{pipeline.path.name}: no source {source!r}; it has {', '.join(pipeline.sources)}")
+    return [source] if source else list(pipeline.sources)
+
+
+@contextmanager
+def spark_of(pipeline: Pipeline) -> "Iterator[SparkSession]":
+    """The session of a pipeline; Ctrl-C inside the ``with`` block ends its jobs quietly.
+
+    Raises LakeError where Spark's JVM is gone at the end, in place of what the calls to it raised.
+    """
+    from spark_jobs.runtime.interrupt import interruptible
+    from spark_jobs.runtime.spark_session import spark_session
+
+    with ERRORS.status("starting Spark"):
+        spark = spark_session(pipeline.spark)
+    try:
+        with translated(""), nullcontext() if pipeline.spark.remote else interruptible(spark):
+            yield spark
+    finally:
+        _stop(spark)
+
+
+def _stop(spark: "SparkSession") -> None:
+    try:
+        spark.stop()
+    except ConnectionError:
+        raise LakeError(
+            "Spark's JVM ended in the middle of its work: killed, or out of memory (spark: conf: spark.driver.memory); "
+            "what it said of that stands above. Every table is at its last commit: run it again"
+        ) from None
+
+
+def each_source(
+    path: Path,
+    source: str | None,
+    do: Callable[["SparkSession", Pipeline, str], "Outcome | Upkeep | None"],
+    is_done: Callable[[Pipeline, str], bool] = lambda _, __: False,
+) -> None:
+    """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then.
+
+    is_done: whether a source needs no work. Spark is started only where one does.
+    """
+    pipeline = load(path)
+    names = [name for name in chosen(pipeline, source) if not is_done(pipeline, name)]
+    if not names:
+        return
+    with spark_of(pipeline) as spark:
+        went = [went_well(name, lambda name: do(spark, pipeline, name)) for name in names]
+    if not all(went):
+        sys.exit(1)
+
+
+def went_well(name: str, do: "Callable[[str], Outcome | Upkeep | None]") -> bool:
+    """Works on one source; False where it failed or a table of it stopped."""
+    try:
+        with translated(""), about(name):
+            outcome = do(name)
+    except ConfigError:
+        raise
+    except StratalogError as error:
+        ERRORS.print(advised(error), style="red", markup=False, highlight=False)
+        return False
+    return not (outcome and outcome.stopped)

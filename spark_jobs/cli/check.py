@@ -1,0 +1,184 @@
+"""The verbs that hold one thing against another: check and verify.
+
+Put here: their options, and how findings are said. Not here: what is checked (spark_jobs/checks), or what is compared,
+and how (spark_jobs/verify).
+"""
+
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spark_jobs.cli.app import (
+    ERRORS,
+    chosen,
+    cli,
+    config_option,
+    each_source,
+    echo,
+    echo_json,
+    source_option,
+    tables_option,
+)
+from spark_jobs.cli.output import print_grid
+from spark_jobs.config.model import Pipeline, load
+from spark_jobs.errors import ConfigError
+from spark_jobs.text.disclosure import printable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.checks import Section
+    from spark_jobs.checks.verify import Verdict
+
+
+@cli.command()
+@config_option
+@click.option("--connect", is_flag=True, help="Also check servers, folders, the lake and the tables, one result each.")
+@click.option("--json", "as_json", is_flag=True, help="The results of --connect as one JSON object.")
+def check(path: Path, *, connect: bool, as_json: bool) -> None:
+    """Read the configuration and list every problem at once.
+
+    With --connect, list what was checked of servers, folders, the lake and the tables. Exit status: 0 without problems
+    (warnings do not count), 1 where --connect finds some, 2 for problems of the configuration itself.
+
+    \b
+    Example: stratalog check -c pipeline.yaml
+    Example: stratalog check -c pipeline.yaml --connect
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    pipeline = load(path)
+    problems = _dump_problems(pipeline)
+    if problems:
+        raise ConfigError(problems)
+    sections = _checked(pipeline, quiet=as_json) if connect else []
+    counts: Counter[str] = Counter(one.status for section in sections for one in section.checks)
+    if as_json:
+        results = [{"about": section.about} | one.to_json() for section in sections for one in section.checks]
+        said = {"problems": counts["problem"], "warnings": counts["warning"], "checks": results}
+        echo_json(said, indent=2)
+    elif not counts["problem"]:
+        echo(f"{path}: no problems found" + (f", {_count(counts, 'warning')}" if counts["warning"] else ""))
+    if counts["problem"]:
+        ERRORS.print(f"{path}: {_count(counts, 'problem')}, {_count(counts, 'warning')}", style="red", highlight=False)
+        sys.exit(1)
+
+
+def _checked(pipeline: Pipeline, *, quiet: bool) -> "list[Section]":
+    """The sections, each printed as soon as it is done."""
+    from spark_jobs.checks.checklist import checklist
+
+    sections = []
+    for section in checklist(pipeline):
+        sections.append(section)
+        if not quiet:
+            _print_section(section)
+    return sections
+
+
+def _print_section(section: "Section") -> None:
+    """A line for each result; what is wanted stands below it. As wide as the terminal, 80 columns elsewhere."""
+    width = max(shutil.get_terminal_size().columns, 40)
+    echo(f"{section.about}:")
+    longest = max((len(one.name) for one in section.checks if len(one.name) <= _NAME), default=0)
+    for one in section.checks:
+        head = f"  {one.status:<7}  {printable(one.name):<{longest}}  "
+        margin = " " * (13 + longest)
+        value, *rest = _lines(one.value, width - len(margin)) if len(one.name) <= longest else [""]
+        if len(one.name) > longest:
+            rest = _lines(one.value, width - len(margin))
+        echo((head + value).rstrip(), colour=_COLOURS[one.status])
+        for line in [*rest, *_lines(one.remedy, width - len(margin))]:
+            echo(margin + line)
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """Lines of at most so many characters, but for words that are longer."""
+    return textwrap.wrap(printable(text), max(width, 20), break_long_words=False, break_on_hyphens=False)
+
+
+def _count(counts: "Counter[str]", status: str) -> str:
+    return f"{counts[status]} {status}{'' if counts[status] == 1 else 's'}"
+
+
+_NAME = 24
+"""Longer names of checks have a line of their own, and the others are aligned."""
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
+    """What keeps schema dumps from telling all of their tables, by key."""
+    from spark_jobs.schema import dump
+    from spark_jobs.source.files import Files
+
+    found = {}
+    for name, one in pipeline.sources.items():
+        listed = Files(name, one.files) if one.files and one.files.is_dir() else None
+        for at, text in enumerate(dump.problems(name, one.schema_dump, listed) if one.schema_dump else ()):
+            found[f"sources.{name}.schema_dump" + (f" ({at + 1})" if at else "")] = text
+    return found
+
+
+@cli.command()
+@config_option
+@source_option
+@tables_option("Only this table or pattern")
+@click.option("--values", is_flag=True, help="With the columns that differ, both values.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a table, each on a line, values included.")
+def verify(path: Path, source: str | None, tables: tuple[str, ...], *, values: bool, as_json: bool) -> None:
+    """Compare downstream tables with the source's own rows while writes go on; list the keys that differ.
+
+    Does what run does first, and again where rows differ, until what was only on its way has arrived.
+
+    \b
+    Example: stratalog verify -c pipeline.yaml
+    Example: stratalog verify -c pipeline.yaml --source shop --table 'shop.*' --values
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.changes.feed import wanted_tables
+    from spark_jobs.checks.verify import require_live, verify_source
+
+    pipeline = load(path)
+    for name in chosen(pipeline, source):
+        require_live(pipeline, name)
+    wanted = wanted_tables(tables)
+    seen: list[Verdict] = []
+    wrong: list[Verdict] = []
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
+        verdicts = []
+        for verdict in verify_source(spark, pipeline, name, wanted):
+            verdicts.append(verdict)
+            if as_json:
+                echo_json(verdict.to_json())
+        seen.extend(verdicts)
+        wrong.extend(verdict for verdict in verdicts if not verdict.is_right)
+        if not as_json:
+            _say_verdicts(verdicts, values=values)
+
+    each_source(path, source, one)
+    if tables and not seen:
+        raise ConfigError(f"--table: neither a source nor the lake has a table like {', '.join(tables)} in scope")
+    if wrong:
+        sys.exit(1)
+
+
+def _say_verdicts(verdicts: "list[Verdict]", *, values: bool) -> None:
+    head = ["table", "state", "rows", "in the lake", "missing", "extra", "different", "older", "changing", "seconds"]
+    rows = [
+        [
+            one.said,
+            one.state,
+            *(str(count) for count in (one.source_rows, one.lake_rows, one.missing, one.extra, one.different)),
+            *(str(one.older), str(one.changing), f"{one.seconds:.1f}"),
+        ]
+        for one in verdicts
+    ]
+    print_grid(head, rows)
+    for one in verdicts:
+        for line in one.lines(values=values):
+            echo(line)
+        for said in one.remarks():
+            ERRORS.print(said, markup=False, highlight=False)

@@ -1,0 +1,318 @@
+"""The verbs that bring log into the lake, and do it again: run, extract, compact, merge, load, backfill, demo.
+
+Put here: their options, and what they say of what was done. Not here: the work itself.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spark_jobs.cli.app import ERRORS, chosen, cli, config_option, each_source, echo, source_option, tables_option
+from spark_jobs.cli.output import print_grid, say_new, say_outcome, say_remarks
+from spark_jobs.config.model import Pipeline, load
+from spark_jobs.errors import StratalogError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.binlog import TableName
+    from spark_jobs.checks.schema_drift import SchemaAudit
+    from spark_jobs.downstream.publication import Entry
+    from spark_jobs.pipeline.backfill import Layer
+    from spark_jobs.pipeline.initial_load.progress import Progress
+    from spark_jobs.pipeline.run import Outcome
+
+
+@cli.command()
+@config_option
+@source_option
+def run(path: Path, source: str | None) -> None:
+    """Extract, compact and merge until caught up with the source's end as it was at the start.
+
+    Example: stratalog run -c pipeline.yaml
+    """
+    from spark_jobs.checks.schema_drift import audit_after_run
+    from spark_jobs.operations.failures import noted
+    from spark_jobs.pipeline.run import run_source
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        with noted(pipeline.path, name, is_last=True):
+            extracted, outcome = run_source(spark, pipeline, name)
+        _say_extracted(extracted)
+        say_outcome(name, outcome)
+        _warn_of_scope(pipeline, name, outcome.entries)
+        say_schema(audit_after_run(pipeline, name))
+        _warn_of_cascades(pipeline, name)
+        return outcome
+
+    each_source(path, source, one, _has_nothing_new)
+
+
+def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
+    """Whether a run would find nothing to do, said as the run would say it; takes no Spark."""
+    from spark_jobs.checks.schema_drift import audit_after_run
+    from spark_jobs.downstream import publication
+    from spark_jobs.operations.backlog import nothing_new
+    from spark_jobs.operations.failures import noted
+    from spark_jobs.pipeline.run import lake_of
+
+    try:
+        end = nothing_new(pipeline, name)
+    except StratalogError:  # the run meets the same, and says it
+        return False
+    if end is None:
+        return False
+    with noted(pipeline.path, name, is_last=True):
+        echo(f"{name}: bronze is at {end}; nothing new")
+        echo(f"{name}: silver and downstream have nothing new")
+    _warn_of_scope(pipeline, name, publication.read(lake_of(pipeline), name))
+    say_schema(audit_after_run(pipeline, name))
+    _warn_of_cascades(pipeline, name)
+    return True
+
+
+def _warn_of_cascades(pipeline: Pipeline, name: str) -> None:
+    from spark_jobs.pipeline.log_gaps import cascades
+    from spark_jobs.pipeline.run import lake_of
+
+    say_remarks(name, cascades(pipeline, lake_of(pipeline), name))
+
+
+def _warn_of_scope(pipeline: Pipeline, name: str, entries: "Sequence[Entry]") -> None:
+    from spark_jobs.checks.tables import why_nothing_in_scope
+
+    why = why_nothing_in_scope(pipeline, [entry.name for entry in entries])
+    if why:
+        ERRORS.print(f"warning: {name}: {why}", style="yellow", markup=False, highlight=False)
+
+
+@cli.command()
+@config_option
+@source_option
+@click.option(
+    "--archive",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Read copies of binlog files instead: what the source purged before it was read, and what gc removed.",
+)
+def extract(path: Path, source: str | None, archive: Path | None) -> None:
+    """Source to bronze alone.
+
+    \b
+    Example: stratalog extract -c pipeline.yaml --source shop
+    Example: stratalog extract -c pipeline.yaml --source shop --archive ./saved-binlogs
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.pipeline.archive import read_archive
+    from spark_jobs.pipeline.run import extract_source
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
+        if archive is None:
+            _say_extracted(extract_source(spark, pipeline, name))
+            return
+        done = read_archive(spark, pipeline, name, archive)
+        if done.range:
+            echo(f"{name}: put back {done.range}: {done.bytes} bytes")
+        if done.extracted:
+            _say_extracted(done.extracted)
+
+    if archive and len(chosen(load(path), source)) > 1:
+        raise click.UsageError("--archive DIR holds the log of one source; give --source with it")
+    each_source(path, source, one)
+
+
+@cli.command()
+@config_option
+@source_option
+def compact(path: Path, source: str | None) -> None:
+    """Bronze to silver alone, up to bronze's end.
+
+    Example: stratalog compact -c pipeline.yaml
+    """
+    from spark_jobs.pipeline.run import compact_source
+
+    _one_layer(path, source, compact_source)
+
+
+@cli.command()
+@config_option
+@source_option
+def merge(path: Path, source: str | None) -> None:
+    """Silver to downstream alone, up to silver's checkpoint.
+
+    Example: stratalog merge -c pipeline.yaml
+    """
+    from spark_jobs.pipeline.run import merge_source
+
+    _one_layer(path, source, merge_source)
+
+
+@cli.command("load")
+@config_option
+@click.option("--source", metavar="NAME", help="The source whose tables are loaded; not needed where there is one.")
+@tables_option()
+@click.option(
+    "--chunk-rows",
+    default=50_000,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Rows of a range of the key that one query reads; what is read twice after a crash is a few of them.",
+)
+def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_rows: int) -> None:
+    """Complete tables that are older than their log, from the server's own tables and without locks.
+
+    All that are not complete, as status shows them, unless --table names some. Begins with a run and ends with one. A
+    load that was cut short goes on where it was.
+
+    \b
+    Example: stratalog load -c pipeline.yaml --source shop
+    Example: stratalog load -c pipeline.yaml --source shop --table shop.orders --chunk-rows 200000
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.pipeline.initial_load.load import load_source, require_server, require_tables
+
+    pipeline = load(path)
+    names = chosen(pipeline, source)
+    if len(names) != 1:
+        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    require_server(pipeline, names[0])
+    require_tables(pipeline, names[0], tables)  # before Spark is started, which takes half a minute
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        done = load_source(spark, pipeline, name, tables=tables, chunk_rows=chunk_rows, said=_say_progress)
+        rows = [[str(table), str(found.rows), str(found.since)] for table, found in sorted(done.tables.items())]
+        print_grid(["loaded", "rows", "as of"], rows)
+        for table in done.already:
+            echo(f"{name}: {table}: has nothing missing")
+        if not (rows or done.already or done.stopped):
+            echo(f"{name}: no table has anything missing")
+        for reason in done.stopped.values():
+            ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
+        say_new(done.outcome)
+        return done.outcome
+
+    each_source(path, names[0], one)
+
+
+def _say_progress(table: "TableName", found: "Progress") -> None:
+    logging.getLogger("spark_jobs").info(
+        "%s: %s: %d rows%s in %d ranges",
+        table,
+        found.state,
+        found.rows,
+        f" of about {found.estimate}" if found.estimate and found.state == "reading" else "",
+        found.chunks,
+    )
+
+
+@cli.command()
+@config_option
+@click.option("--source", required=True, metavar="NAME", help="The source whose range is done again.")
+@click.option(
+    "--from", "start", required=True, metavar="P", help="Position, GTID set or time; snapped outward to windows."
+)
+@click.option("--to", "stop", required=True, metavar="P", help="The same, behind the last.")
+@tables_option()
+@click.option(
+    "--layer",
+    "layers",
+    multiple=True,
+    type=click.Choice(["silver", "downstream"]),
+    help="Only this layer; without it both. downstream alone merges the range's keys again from silver as it is.",
+)
+@click.option(
+    "--archive",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A folder of copies of binlog files, for what bronze lacks of the range; without it the one that the "
+    "configuration names. What is not there is read from the source itself.",
+)
+def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **asked: Any) -> None:
+    """Do a range again from bronze, through silver and downstream, first bringing what bronze lacks of it.
+
+    \b
+    Example: stratalog backfill -c pipeline.yaml --source shop \\
+                 --from mysql-bin.000001:4 --to mysql-bin.000003:4
+    Example: stratalog backfill -c pipeline.yaml --source shop --archive ./saved-binlogs \\
+                 --from 2026-11-21T08:00:00Z --to mysql-bin.000003:4
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.log.location import require_places
+    from spark_jobs.pipeline.backfill import LAYERS, Redone, Request
+    from spark_jobs.pipeline.backfill import backfill as do_again
+
+    require_places(start, stop)
+    request = Request(start=start, stop=stop, layers=layers or LAYERS, **asked)
+    request.require_valid(load(path))
+
+    def said(one: Redone, at: int, of: int) -> None:
+        ERRORS.print(f"{at}/{of} {one}", markup=False, highlight=False)
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        outcome = do_again(spark, pipeline, request, said, lambda one: echo(f"{name}: brought {one}"))
+        say_outcome(name, outcome)
+        return outcome
+
+    each_source(path, request.source, one)
+
+
+@cli.command()
+@click.option("--files", is_flag=True, help="From the recorded binlogs shipped with the project, without a server.")
+@click.option(
+    "--dir",
+    "folder",
+    default="demo",
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Where it leaves its lake.",
+)
+@click.option("--rows", default=100_000, show_default=True, help="About how many rows to load.")
+def demo(folder: Path, rows: int, *, files: bool) -> None:
+    """The main job, whole, on an embedded real MySQL server: load, change, extract, compact, merge, verify.
+
+    Example: stratalog demo
+    """
+    from spark_jobs.demo.live import run_live
+    from spark_jobs.demo.recorded import run_recorded
+
+    report = run_recorded(folder) if files else run_live(folder, rows)
+    echo(report.text())
+    if not report.equal:
+        sys.exit(1)
+
+
+def _one_layer(path: Path, source: str | None, layer: Callable[["SparkSession", Pipeline, str], "Outcome"]) -> None:
+    """Works on one layer of every source, and publishes what it left."""
+    from spark_jobs.pipeline.run import publish
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        outcome = layer(spark, pipeline, name)
+        publish(spark, pipeline, name, outcome)
+        say_outcome(name, outcome)
+        return outcome
+
+    each_source(path, source, one)
+
+
+def _say_extracted(extracted: Any) -> None:
+    if not extracted.bytes:
+        echo(f"{extracted.source}: bronze is at {extracted.range.stop}; nothing new")
+        return
+    echo(
+        f"{extracted.source}: bronze {extracted.range}: {extracted.bytes} bytes, "
+        f"{extracted.transactions} transactions, {extracted.events} events in {extracted.seconds:.1f} s"
+    )
+    if extracted.redacted_events:
+        said = f"{extracted.redacted_events} events redacted, in {extracted.redacted_bytes} bytes"
+        echo(f"{extracted.source}: {said}")
+
+
+def say_schema(found: "SchemaAudit | None") -> None:
+    """What the comparison with the server's columns found; None for a source that is no server."""
+    if found is None:
+        return
+    echo(f"{found.source}: {found}")
+    for line in found.lines():
+        ERRORS.print(f"{found.source}: {line}", style="yellow", markup=False, highlight=False)

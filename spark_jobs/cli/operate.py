@@ -1,0 +1,214 @@
+"""The verbs by which an operator keeps a lake: gc, maintain, skip, reset.
+
+Put here: their options, and what is said before anything is done. Not here: doing it (operations/gc.py,
+operations/maintenance.py, operations/mend.py).
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spark_jobs.cli.app import (
+    ERRORS,
+    chosen,
+    cli,
+    config_option,
+    each_source,
+    echo,
+    source_option,
+    spark_of,
+    yes_option,
+)
+from spark_jobs.cli.output import print_grid
+from spark_jobs.config.model import Pipeline, load
+from spark_jobs.errors import under
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.operations.gc import Collected
+    from spark_jobs.operations.maintenance import Upkeep
+    from spark_jobs.operations.mend import Reset
+
+
+@cli.command()
+@config_option
+@click.option("--source", required=True, metavar="NAME", help="The source whose log has the event.")
+@click.option(
+    "--at", "position", required=True, metavar="POSITION", help="Where the event begins, as messages name it."
+)
+@click.option(
+    "--table", metavar="DB.TABLE", help="Only for this table; without it for all that have stopped before it."
+)
+@click.option("--undo", is_flag=True, help="Take it back: the event counts again.")
+@yes_option
+def skip(path: Path, source: str, position: str, table: str | None, *, undo: bool, yes: bool) -> None:
+    """Pass over one event at which tables have stopped, from now on and whenever its range is done again.
+
+    Its rows are lost to silver and downstream; bronze keeps them, and status names it.
+
+    \b
+    Example: stratalog skip -c pipeline.yaml --source shop --at mysql-bin.000042:1337
+    Example: stratalog skip -c pipeline.yaml --source shop --at mysql-bin.000042:1337 --table shop.orders --yes
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.operations.mend import add, plan_skip, plan_undo, remove
+
+    pipeline = load(path)
+    (name,) = chosen(pipeline, source)
+    found = (plan_undo if undo else plan_skip)(pipeline, name, position, table)
+    verb = "take back" if undo else "pass over"
+    for one in found:
+        echo(f"{name}: {verb if yes else f'would {verb}'} {one}")
+        if one.reason and not undo:
+            ERRORS.print(f"{one.name} had stopped: {under(one.reason, name, one.name)}", markup=False, highlight=False)
+    if not yes:
+        ERRORS.print("nothing is changed yet; --yes does it", markup=False)
+        return
+    with spark_of(pipeline) as spark:
+        if not undo:
+            add(spark, pipeline, name, found)
+        for line in remove(spark, pipeline, name, found) if undo else ():
+            echo(line)
+
+
+@cli.command()
+@config_option
+@click.option("--source", required=True, metavar="NAME", help="The source whose table it is.")
+@click.option("--table", required=True, metavar="DB.TABLE", help="The table.")
+@click.option(
+    "--drop-older-rows",
+    "drops_older",
+    is_flag=True,
+    help="Also where rows go that bronze does not have: loaded ones, and those of log that gc removed.",
+)
+@click.option("--undo", is_flag=True, help="Take it back, as long as no run has begun with it.")
+@yes_option
+def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool, yes: bool) -> None:
+    """Begin one table anew: the next run does it over from bronze, from the oldest position that bronze holds.
+
+    Until that run has put other rows in the place of those that silver and downstream have, readers keep these.
+
+    \b
+    Example: stratalog reset -c pipeline.yaml --source shop --table shop.orders
+    Example: stratalog reset -c pipeline.yaml --source shop --table shop.orders --yes
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.operations import mend
+
+    if undo and drops_older:
+        raise click.UsageError("--drop-older-rows says what may go, and --undo takes nothing away")
+    pipeline = load(path)
+    (name,) = chosen(pipeline, source)
+    if undo:
+        _take_back_reset(pipeline, name, table, yes=yes)
+    else:
+        mend.resettable(pipeline, name, table)  # before Spark is started, which takes half a minute
+        with spark_of(pipeline) as spark:
+            planned = mend.plan_reset(spark, pipeline, name, table, drops_older=drops_older)
+            _say_reset(name, planned, yes=yes)
+            if yes:
+                mend.reset(spark, pipeline, name, planned)
+    if not yes:
+        ERRORS.print("nothing is changed yet; --yes does it", markup=False)
+
+
+def _take_back_reset(pipeline: Pipeline, source: str, table: str, *, yes: bool) -> None:
+    from spark_jobs.operations.mend import plan_unreset, unreset
+
+    entry = plan_unreset(pipeline, source, table)
+    echo(f"{source}: {'takes' if yes else 'would take'} back the reset of {table}")
+    if yes:
+        with spark_of(pipeline) as spark:
+            unreset(spark, pipeline, source, entry)
+
+
+def _say_reset(source: str, planned: "Reset", *, yes: bool) -> None:
+    entry, table = planned.entry, planned.name
+    begins = "is done over by the next run" if yes else "would be done over by the next run"
+    echo(f"{source}: {table} {begins}, from {planned.begin}, where bronze begins")
+    at = f", as of {entry.merged}" if entry.merged else ""
+    echo(f"{source}: {table} has {planned.rows:,} rows downstream{at}; they stay until that run is done with it")
+    if planned.lost:
+        ERRORS.print(f"{table} will lack some: {planned.lost}", markup=False, highlight=False)
+    if entry.state == "stopped":
+        ERRORS.print(f"{table} had stopped: {under(entry.reason or '', source, table)}", markup=False, highlight=False)
+
+
+@cli.command()
+@config_option
+@source_option
+@click.option("--dry-run", is_flag=True, help="Only say what would go, and who keeps what.")
+@click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="READER",
+    help="Do not wait for this reader: a table (DB.TABLE), silver (tables no run has looked for yet), or xa.",
+)
+def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: bool) -> None:
+    """Remove log files from bronze that are older than retention.bronze and that every reader is done with.
+
+    \b
+    Example: stratalog gc -c pipeline.yaml --dry-run
+    Example: stratalog gc -c pipeline.yaml --source shop --ignore shop.orders
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.operations.gc import gc_source
+
+    pipeline = load(path)
+    if ignored and len(chosen(pipeline, source)) > 1:
+        raise click.UsageError("--ignore names a reader of one source; give --source with it")
+    if pipeline.retention.bronze is None:
+        ERRORS.print("retention.bronze is not set, so bronze keeps all of the log", markup=False)
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
+        _say_collected(gc_source(spark, pipeline, name, ignored=ignored, dry_run=dry_run), dry_run=dry_run)
+
+    each_source(path, source, one)
+
+
+@cli.command()
+@config_option
+@source_option
+@click.option("--purge", is_flag=True, help="Also remove every row marked as deleted from its file, however few.")
+def maintain(path: Path, source: str | None, *, purge: bool) -> None:
+    """Write small files of every table together, and remove files that no version within retention.versions names.
+
+    With retention.fold, silver's windows of log that gc has removed become one a table.
+
+    Example: stratalog maintain -c pipeline.yaml
+    """
+    from spark_jobs.operations.maintenance import maintain_source
+
+    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Upkeep":
+        upkeep = maintain_source(spark, pipeline, name, purge=purge)
+        rows = [
+            [one.path.removeprefix(f"{pipeline.lake}/"), *map(str, (one.files_before, one.files_after, one.kept_hours))]
+            for one in upkeep.done
+        ]
+        print_grid(["table", "files before", "after", "hours kept"], rows)
+        folded = [one.folded for one in upkeep.done if one.folded]
+        if folded:
+            cells = [[str(one.name), str(one.floor), str(one.rows_before), str(one.rows_after)] for one in folded]
+            print_grid(["folded in silver", "up to", "rows before", "after"], cells)
+        for table, why in upkeep.unfolded.items():
+            ERRORS.print(f"{name}: {table}: its old windows are not folded now: {why}", markup=False)
+        return upkeep
+
+    each_source(path, source, one)
+
+
+def _say_collected(done: "Collected", *, dry_run: bool) -> None:
+    if done.files:
+        verb = "would remove" if dry_run else "removed"
+        files = f"{done.files[0].file} to {done.files[-1].file}" if len(done.files) > 1 else done.files[0].file
+        begins = "would begin" if dry_run else "begins"
+        echo(f"{done.source}: {verb} {files}, {done.size} bytes of log; bronze {begins} at {done.oldest}")
+    else:
+        echo(f"{done.source}: nothing to remove; bronze begins at {done.oldest}")
+    if done.kept_for:
+        ERRORS.print(
+            f"{done.source}: older files are kept for {done.kept_for}; "
+            f"--ignore {done.kept_for.name} removes them all the same",
+            markup=False,
+            highlight=False,
+        )

@@ -1,0 +1,220 @@
+"""How sources stand: status and report.
+
+Put here: a source's state in a reader's words. Not here: what is asked and measured (spark_jobs/operations/status.py),
+or the page (spark_jobs/operations/report.py).
+"""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.filesize import decimal
+from rich.text import Text
+
+from spark_jobs.cli.app import Terminal, chosen, cli, config_option, echo, echo_json, source_option
+from spark_jobs.cli.output import _WIDE, print_grid
+from spark_jobs.config.model import load
+from spark_jobs.errors import ConfigError, under
+
+if TYPE_CHECKING:
+    from spark_jobs.operations.status import EndpointStatus, SourceStatus, TableStatus
+
+
+_AT_A_GLANCE = 20
+"""Tables of a source that status lists; of more, those that need a look."""
+
+
+@cli.command()
+@config_option
+@source_option
+@click.option("--all", "everything", is_flag=True, help="List every table, however many there are.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def status(path: Path, source: str | None, *, everything: bool, as_json: bool) -> None:
+    """How far every layer is: positions, backlog, lag, retention margin, stopped tables.
+
+    Exit status 1, with a line on standard error that says why, where a table has stopped, a source cannot be read, a
+    limit is passed (retention.margin, max_lag), or the last run failed.
+
+    Example: stratalog status -c pipeline.yaml --json
+    """
+    from spark_jobs.operations.alarms import alarms
+    from spark_jobs.operations.status import status as status_of
+    from spark_jobs.pipeline.run import lake_of
+
+    pipeline = load(path)
+    found = [status_of(pipeline, lake_of(pipeline), name) for name in chosen(pipeline, source)]
+    raised = {one.source: alarms(pipeline, one) for one in found}
+    if as_json:
+        sources = {
+            one.source: one.to_json() | {"alarms": [alarm.to_json() for alarm in raised[one.source]]} for one in found
+        }
+        echo_json({"sources": sources}, indent=2, ensure_ascii=True)
+    else:
+        for one in found:
+            say_status(one, everything=everything)
+    listed = [alarm for each in raised.values() for alarm in each]
+    for alarm in listed:
+        echo(f"exit status 1: {alarm.message}", err=True)
+    if listed:
+        sys.exit(1)
+
+
+def say_status(one: "SourceStatus", *, everything: bool) -> None:
+    """How a source is in a word, where its layers are, and its tables. What is wrong goes to standard error."""
+    word, colour = _condition(one)
+    states = Counter(table.state for table in one.tables)
+    facts = [
+        ("log", one.end or "unknown"),
+        ("bronze", _bronze(one)),
+        ("margin", _margin(one)),
+        ("server", f"{one.endpoint}, in stretch {one.stretch}" if one.endpoint else ""),
+        ("tables", ", ".join(f"{count} {state}" for state, count in states.most_common())),
+    ]
+    console = Terminal(highlight=False, width=_WIDE)
+    console.print(Text.assemble(f"{one.source}: ", (word, colour)))
+    for name, said in facts:
+        if said:
+            console.print(f"  {name:<8}{said}")
+    print_grid(
+        ["endpoint", "", "unavailable since", "next try"],
+        [[e.endpoint, _health(e), e.unavailable_since or "", e.next_try or ""] for e in one.endpoints],
+    )
+    shown = [t for t in one.tables if everything or len(one.tables) <= _AT_A_GLANCE or not _is_well(t, one)]
+    print_grid(
+        ["table", "state", "silver", "downstream", "older rows"],
+        [[t.table, t.state, t.silver or "", t.downstream or "", _older_rows(t)] for t in shown],
+    )
+    print_grid(
+        ["table", "into", "downstream"],
+        [[t.table, to["table"] or "", to["downstream"] or ""] for t in shown for to in t.targets or ()],
+    )
+    print_grid(["keys shared", "settled up to"], [[t.table, t.watermark] for t in one.tables if t.watermark])
+    print_grid(
+        ["passed over for", "at", "event", "since"],
+        [[skip["table"], skip["position"], skip["event"], skip["skipped_at"]] for skip in one.skips],
+    )
+    print_grid(
+        ["changed unlogged by", "foreign key", "on delete", "on update", "of"],
+        [[key["table"], key["constraint"], key["on_delete"], key["on_update"], key["parent"]] for key in one.cascades],
+    )
+    if len(shown) < len(one.tables):
+        echo(f"{len(one.tables) - len(shown)} more are as they should be; --all lists them")
+    _say_problems(one)
+
+
+def _say_problems(one: "SourceStatus") -> None:
+    said = [f"{one.source}: endpoint {e.endpoint}: {e.reason}" for e in one.endpoints if e.reason]
+    said += [one.error] if one.error else []
+    said += [f"{one.source}: {one.warning}"] if one.warning else []
+    said += [
+        f"{table.table} stopped: {under(table.reason, one.source, table.table)}"
+        for table in one.tables
+        if table.reason and table.state not in ("reset", "ignored")
+    ]
+    said += [f"{t.table} is {t.reason}" for t in one.tables if t.reason and t.state in ("reset", "ignored")]
+    said += [
+        f"{table.table} lacks {table.keys_never_whole} keys: row images left columns out of them, and none was whole"
+        for table in one.tables
+        if table.keys_never_whole
+    ]
+    said += [
+        f"{table.table} has numbers for columns, and its rows are counted: nothing names them (on_unnamed: number)"
+        for table in one.tables
+        if table.numbered and table.state != "ignored"
+    ]
+    said += [
+        f"{key['table']} is changed by the foreign key {key['constraint']} -> {key['parent']}, which the server does "
+        "not log (on_cascade, docs/limits.md)"
+        for key in one.cascades
+    ]
+    for line in said:
+        echo(line, err=True)
+
+
+def _condition(one: "SourceStatus") -> tuple[str, str]:
+    """A source in a word or two, and their colour."""
+    stopped = sum(table.state == "stopped" for table in one.tables)
+    if one.error:
+        return "cannot be read", "red"
+    if stopped:
+        return f"{stopped} of {len(one.tables)} tables stopped", "red"
+    if one.bronze is None:
+        return "nothing read yet", "yellow"
+    if one.warning:
+        return "near to losing log", "red"
+    going = [table for table in one.tables if table.state in ("current", "reset")]
+    behind = one.backlog_bytes or any(not table.is_at(one.bronze) for table in going)
+    return ("behind", "yellow") if behind else ("up to date", "green")
+
+
+def _bronze(one: "SourceStatus") -> str:
+    if one.bronze is None or one.backlog_bytes is None:
+        return one.bronze or "empty"
+    if not one.backlog_bytes:
+        return f"{one.bronze}, nothing behind"
+    lag = "" if one.lag_seconds is None else f", {_span(one.lag_seconds)}"
+    return f"{one.bronze}, behind by {decimal(one.backlog_bytes)}{lag}"
+
+
+def _margin(one: "SourceStatus") -> str:
+    if one.retention_margin_bytes is None:
+        return ""
+    hours = f", {_span(one.retention_margin_hours * 3600)}" if one.retention_margin_hours else ""
+    return f"{decimal(one.retention_margin_bytes)}{hours} of log before bronze's end are still at the source"
+
+
+def _span(seconds: float) -> str:
+    """Seconds in the largest unit of which there are two."""
+    units = [(86_400, "days"), (3_600, "hours"), (60, "minutes")]
+    size, unit = next(((size, unit) for size, unit in units if seconds >= 2 * size), (1, "seconds"))
+    return f"{seconds / size:.0f} {unit}"
+
+
+def _is_well(table: "TableStatus", one: "SourceStatus") -> bool:
+    """Whether there is nothing to look at."""
+    is_current = table.state == "current" and table.is_at(one.bronze) and not table.keys_never_whole
+    return table.state == "ignored" or (is_current and table.complete is not False and not table.numbered)
+
+
+@cli.command()
+@config_option
+@source_option
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the pages are written; without it, where pipeline.yaml says: reports.to.",
+)
+def report(path: Path, source: str | None, folder: Path | None) -> None:
+    """An HTML page a source: where its layers are, and what its runs did, out of the lake's history.
+
+    Example: stratalog report -c pipeline.yaml --to ./reports
+    """
+    from spark_jobs.operations.report import write
+    from spark_jobs.pipeline.run import lake_of
+
+    pipeline = load(path)
+    to = folder or pipeline.reports.to
+    if to is None:
+        raise ConfigError("reports.to is null in pipeline.yaml: name a folder by --to")
+    for name in chosen(pipeline, source):
+        echo(write(pipeline, lake_of(pipeline), name, to))
+
+
+def _health(endpoint: "EndpointStatus") -> str:
+    state = "available" if endpoint.available else "unavailable"
+    return f"in use, {state}" if endpoint.in_use else state
+
+
+def _older_rows(table: "TableStatus") -> str:
+    """Whether a table has the rows from before its log, or how far their load is."""
+    if table.load is None:
+        return {True: "complete", False: "not loaded", None: ""}[table.complete]
+    state, rows, estimate = table.load["state"], table.load["rows"], table.load["estimated_rows"]
+    return {
+        "reading": f"{rows} read of {estimate or 'unknown'}",
+        "read": f"{rows} read",
+    }.get(state, "load stopped")

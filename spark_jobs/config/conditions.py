@@ -1,0 +1,414 @@
+"""A condition over one row, written in MySQL's SQL -> the same condition in Spark's, or an error that says what is not.
+
+Put here: which parts of MySQL's expressions mean the same in both, and writing them. Not here: which rows a condition
+is asked about (filters.py), or of which columns (silver/row_filters.py).
+
+The text is read by sqlglot, and what is allowed is listed here; everything else is refused by name. No part of the text
+reaches Spark as it is: names come from the table's definition, numbers and texts are written anew. A condition looks at
+its row alone: no subquery, no variable, nothing that differs from call to call.
+
+What MySQL does otherwise than Spark is either written out (integers and decimals are compared exactly, ``% 0`` is NULL)
+or refused (collations, division, text beside numbers). docs/filters.md lists it for users.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+from math import isfinite
+from typing import Self
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from spark_jobs.errors import ConfigError
+from spark_jobs.text.sql import encoded
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what it leaves unparsed; here that is an error
+
+_MOST_DIGITS = 38
+BINARY_COLLATIONS = ("utf8mb4_0900_bin", "utf8mb4_nopad_bin")
+"""Collations by which two texts are equal where their characters are (MySQL's name and MariaDB's)."""
+_BY_COLLATION = f"compares text by a collation, which the lake does not know; write it COLLATE {BINARY_COLLATIONS[0]}"
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
+
+
+class Sort(Enum):
+    """What values are compared with each other."""
+
+    TRUTH = "a condition"
+    NUMBER = "a whole number or a DECIMAL"
+    REAL = "a FLOAT or a DOUBLE"
+    TEXT = "text"
+    POINTS = "text compared by its characters"
+    BYTES = "bytes"
+    LABEL = "an ENUM"
+    DATE = "a DATE"
+    DATETIME = "a DATETIME"
+    MOMENT = "a TIMESTAMP"
+    OTHER = "of a type that is asked for NULL alone"
+    LITERAL = "a text literal"
+    NULL = "NULL"
+    UNKNOWN = "not known yet"
+
+
+_TIMES = (Sort.DATE, Sort.DATETIME, Sort.MOMENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A part of a condition: Spark's SQL for it, and what it is.
+
+    digits, scale: of a number, as in DECIMAL(digits, scale). labels: of an ENUM. text: of a literal.
+    """
+
+    sql: str
+    sort: Sort
+    digits: int = 0
+    scale: int = 0
+    labels: tuple[str, ...] = ()
+    text: str = ""
+
+    @property
+    def whole(self) -> int:
+        """Digits before the point."""
+        return self.digits - self.scale
+
+
+Resolve = Callable[[str], Term]
+"""Of a column's name in small letters, the column as a term. Raises ConfigError where there is none."""
+
+
+MOST_LEVELS = 100
+"""How deep a condition may nest; a chain of ANDs or ORs nests once a link."""
+_TOO_DEEP = f"nests more than {MOST_LEVELS} levels deep; write several rules, or IN (...) in the place of ORs"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A checked condition. ``columns``: the names in it, in small letters."""
+
+    text: str
+    columns: frozenset[str]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ConfigError for what no row of any table could be asked."""
+        tree = _tree(text)
+        if _levels(tree) > MOST_LEVELS:
+            raise ConfigError(_TOO_DEEP)
+        names = frozenset(str(one.name).casefold() for one in tree.find_all(exp.Column))
+        _Writer(lambda _: Term("NULL", Sort.UNKNOWN)).truth(tree)
+        if not names:
+            raise ConfigError(f"{text!r} names no column, and so says nothing about a row")
+        return cls(text, names)
+
+    def to_spark(self, resolve: Resolve) -> str:
+        """Spark's SQL for it. Raises ConfigError where a column is not there, or of a type that is not compared so."""
+        return _Writer(resolve).truth(_tree(self.text)).sql
+
+
+def number(sql: str, digits: int, scale: int = 0) -> Term:
+    """A number as a term, exact in all that is done with it."""
+    return Term(f"CAST({sql} AS DECIMAL({digits},{scale}))", Sort.NUMBER, digits, scale)
+
+
+def _levels(tree: exp.Expr) -> int:
+    """How deep a tree nests."""
+    count, level = 0, [tree]
+    while level:
+        count += 1
+        level = [child for node in level for child in node.iter_expressions()]
+    return count
+
+
+def _tree(text: str) -> exp.Expr:
+    try:
+        trees = sqlglot.parse(text, read="mysql")
+    except RecursionError:
+        raise ConfigError(_TOO_DEEP) from None
+    except SqlglotError as error:
+        said = str(error).splitlines()[0].split(" Line ")[0].rstrip(".")
+        raise ConfigError(f"{text!r} is no expression of MySQL: {said}") from error
+    if len(trees) != 1 or not isinstance(trees[0], exp.Expr):
+        raise ConfigError(f"{text!r} must be one expression")
+    return trees[0]
+
+
+class _Writer:
+    """Writes a tree as Spark's SQL; every kind of node that is not named here is refused."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+
+    def truth(self, node: exp.Expr) -> Term:
+        """A condition: TRUE, FALSE or NULL."""
+        if isinstance(node, exp.Boolean):
+            return Term(str(bool(node.this)).upper(), Sort.TRUTH)
+        term = self.term(node)
+        match term.sort:
+            case Sort.TRUTH | Sort.UNKNOWN:
+                return replace(term, sort=Sort.TRUTH)
+            case Sort.NULL:
+                return Term("CAST(NULL AS BOOLEAN)", Sort.TRUTH)
+            case Sort.NUMBER | Sort.REAL:
+                return Term(f"({term.sql} <> 0)", Sort.TRUTH)
+        raise _refused(node, f"is {term.sort.value}, and no condition")
+
+    def term(self, node: exp.Expr) -> Term:
+        """Raises ConfigError."""
+        for kinds, write in _NODES:
+            if isinstance(node, kinds):
+                return write(self, node)
+        if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
+            raise _refused(node, "is a subquery, and a filter looks at its row alone")
+        if isinstance(node, exp.Func | exp.Anonymous):
+            raise _refused(node, "is no function that a filter may use")
+        raise _refused(node, "is not among what a filter may say")
+
+    def column(self, node: exp.Column) -> Term:
+        if node.args.get("table"):
+            raise _refused(node, "names a table; a filter names columns of its row alone")
+        return self._resolve(str(node.name).casefold())
+
+    def literal(self, node: exp.Literal) -> Term:
+        text = str(node.this)
+        if node.is_string:
+            return Term(encoded(text), Sort.LITERAL, text=text)
+        if not re.fullmatch(r"\d*\.?\d*", text):
+            if not isfinite(float(text)):
+                raise _refused(node, "is larger than any DOUBLE")
+            return Term(f"CAST('{float(text)!r}' AS DOUBLE)", Sort.REAL)
+        before, _, after = text.partition(".")
+        before = before.lstrip("0")
+        digits = max(len(before) + len(after), 1)
+        if digits > _MOST_DIGITS:
+            raise _refused(node, f"has more than {_MOST_DIGITS} digits")
+        return number(f"'{before or 0}.{after or 0}'", digits, len(after))
+
+    def boolean(self, node: exp.Boolean) -> Term:
+        """Among numbers TRUE is 1."""
+        return number(str(int(node.this)), 1)
+
+    def null(self, _: exp.Null) -> Term:
+        return Term("NULL", Sort.NULL)
+
+    def paren(self, node: exp.Paren) -> Term:
+        return self.term(node.this)
+
+    def both(self, node: exp.And | exp.Or) -> Term:
+        word = "AND" if isinstance(node, exp.And) else "OR"
+        return Term(f"({self.truth(node.left).sql} {word} {self.truth(node.right).sql})", Sort.TRUTH)
+
+    def negation(self, node: exp.Not) -> Term:
+        return Term(f"(NOT {self.truth(node.this).sql})", Sort.TRUTH)
+
+    def comparison(self, node: exp.Binary) -> Term:
+        return self._compared(node, _COMPARISONS[type(node)], self.term(node.left), self.term(node.right))
+
+    def among(self, node: exp.In) -> Term:
+        listed = node.args.get("expressions")
+        if not listed:
+            raise _refused(node, "is a subquery, and a filter looks at its row alone")
+        left = self.term(node.this)
+        each = (self._compared(node, "=", left, self.term(one)).sql for one in listed)
+        return Term(f"({' OR '.join(each)})", Sort.TRUTH)
+
+    def between(self, node: exp.Between) -> Term:
+        middle, low, high = (self.term(node.args[name]) for name in ("this", "low", "high"))
+        lower, upper = self._compared(node, ">=", middle, low), self._compared(node, "<=", middle, high)
+        return Term(f"({lower.sql} AND {upper.sql})", Sort.TRUTH)
+
+    def test(self, node: exp.Is) -> Term:
+        if isinstance(node.expression, exp.Null):
+            return Term(f"({self.term(node.this).sql} IS NULL)", Sort.TRUTH)
+        if isinstance(node.expression, exp.Boolean):
+            word = "TRUE" if node.expression.this else "FALSE"
+            return Term(f"({self.truth(node.this).sql} IS {word})", Sort.TRUTH)
+        raise _refused(node, "is not among what a filter may say")
+
+    def likeness(self, node: exp.Like) -> Term:
+        left, right = self.term(node.this), self.term(node.expression)
+        if left.sort is Sort.TEXT or left.sort is Sort.LABEL:
+            raise _refused(node, _BY_COLLATION)
+        if left.sort not in (Sort.POINTS, Sort.UNKNOWN) or right.sort is not Sort.LITERAL:
+            raise _refused(node, "needs text on its left and a literal on its right")
+        if "\\" in right.text:
+            raise _refused(node, "has a backslash in its pattern, which servers read by their sql_mode")
+        return Term(f"({left.sql} LIKE {right.sql})", Sort.TRUTH)
+
+    def collated(self, node: exp.Collate) -> Term:
+        name = str(node.expression.name or node.expression.this)
+        if name.casefold() not in BINARY_COLLATIONS:
+            raise _refused(node, f"names a collation that the lake does not know; {BINARY_COLLATIONS[0]} is known")
+        inner = self.term(node.this)
+        if inner.sort not in (Sort.TEXT, Sort.LABEL, Sort.LITERAL, Sort.POINTS, Sort.UNKNOWN):
+            raise _refused(node, f"has a collation, but is {inner.sort.value}")
+        return replace(inner, sort=Sort.UNKNOWN if inner.sort is Sort.UNKNOWN else Sort.POINTS)
+
+    def sum(self, node: exp.Add | exp.Sub) -> Term:
+        left, right = self._numbers(node, node.left, node.right)
+        word = "+" if isinstance(node, exp.Add) else "-"
+        scale = max(left.scale, right.scale)
+        return self._exact(node, f"({left.sql} {word} {right.sql})", max(left.whole, right.whole) + 1 + scale, scale)
+
+    def product(self, node: exp.Mul) -> Term:
+        left, right = self._numbers(node, node.left, node.right)
+        digits = left.digits + right.digits + 1
+        return self._exact(node, f"({left.sql} * {right.sql})", digits, left.scale + right.scale)
+
+    def remainder(self, node: exp.Mod) -> Term:
+        """NULL where the divisor is 0, with the sign of what is divided: as both have it."""
+        left, right = self._numbers(node, node.left, node.right)
+        scale = max(left.scale, right.scale)
+        return self._exact(node, f"try_mod({left.sql}, {right.sql})", max(left.whole, right.whole) + scale, scale)
+
+    def minus(self, node: exp.Neg) -> Term:
+        (inner,) = self._numbers(node, node.this)
+        return replace(inner, sql=f"(-{inner.sql})")
+
+    def absolute(self, node: exp.Abs) -> Term:
+        (inner,) = self._numbers(node, node.this)
+        return replace(inner, sql=f"abs({inner.sql})")
+
+    def first(self, node: exp.Coalesce) -> Term:
+        found = self._numbers(node, node.this, *node.expressions)
+        scale, whole = max(one.scale for one in found), max(one.whole for one in found)
+        return self._exact(node, f"coalesce({', '.join(one.sql for one in found)})", whole + scale, scale)
+
+    def length(self, node: exp.Length) -> Term:
+        inner, in_bytes = self.term(node.this), bool(node.args.get("binary"))
+        wanted = (Sort.BYTES,) if in_bytes else (Sort.TEXT, Sort.POINTS, Sort.LABEL)
+        if inner.sort not in (*wanted, Sort.UNKNOWN):
+            why = "counts bytes of " if in_bytes else "counts characters of what is "
+            raise _refused(node, why + inner.sort.value)
+        return number(f"{'octet_length' if in_bytes else 'char_length'}({inner.sql})", 10)
+
+    def part(self, node: exp.Func) -> Term:
+        of = node.this.this if isinstance(node.this, exp.TsOrDsToDate) else node.this
+        inner = self.term(of)
+        if inner.sort not in (*_TIMES, Sort.UNKNOWN):
+            raise _refused(node, f"is taken of what is {inner.sort.value}")
+        return number(f"{_PARTS[type(node)]}({inner.sql})", 4)
+
+    def _exact(self, node: exp.Expr, sql: str, digits: int, scale: int) -> Term:
+        if digits > _MOST_DIGITS:
+            raise _refused(node, f"may have more than {_MOST_DIGITS} digits, which the lake does not hold")
+        return number(sql, digits, scale)
+
+    def _numbers(self, node: exp.Expr, *parts: exp.Expr) -> list[Term]:
+        found = [self.term(one) for one in parts]
+        for one in found:
+            if one.sort not in (Sort.NUMBER, Sort.UNKNOWN):
+                raise _refused(node, f"counts with what is {one.sort.value}, not {Sort.NUMBER.value}")
+        return [number(one.sql, 1) if one.sort is Sort.UNKNOWN else one for one in found]
+
+    def _compared(self, node: exp.Expr, word: str, left: Term, right: Term) -> Term:
+        sides = _alike(node, word, left, right)
+        return Term(f"({sides[0]} {word} {sides[1]})", Sort.TRUTH)
+
+
+def _alike(node: exp.Expr, word: str, left: Term, right: Term) -> tuple[str, str]:
+    """Both sides as Spark compares them the way MySQL does."""
+    sorts = {left.sort, right.sort}
+    if Sort.TRUTH in sorts:
+        raise _refused(node, "compares a condition; write AND, OR, NOT, IS TRUE")
+    if Sort.OTHER in sorts:
+        raise _refused(node, f"compares what is {Sort.OTHER.value}")
+    if sorts & {Sort.UNKNOWN, Sort.NULL}:
+        return left.sql, right.sql
+    if sorts <= {Sort.NUMBER, Sort.REAL}:
+        return _as_numbers(node, left, right)
+    if Sort.TEXT in sorts:
+        raise _refused(node, _BY_COLLATION)
+    if Sort.LITERAL in sorts:
+        return _with_literal(node, word, left, right)
+    if len(sorts) == 1 and left.sort in (*_TIMES, Sort.POINTS, Sort.BYTES):
+        return left.sql, right.sql
+    raise _refused(node, f"compares {left.sort.value} with {right.sort.value}")
+
+
+def _as_numbers(node: exp.Expr, left: Term, right: Term) -> tuple[str, str]:
+    if Sort.REAL in (left.sort, right.sort):
+        return f"CAST({left.sql} AS DOUBLE)", f"CAST({right.sql} AS DOUBLE)"
+    if max(left.whole, right.whole) + max(left.scale, right.scale) > _MOST_DIGITS:
+        raise _refused(node, f"compares numbers of together more than {_MOST_DIGITS} digits")
+    return left.sql, right.sql
+
+
+def _with_literal(node: exp.Expr, word: str, left: Term, right: Term) -> tuple[str, str]:
+    """A text literal, as what it is compared with."""
+    literal, other = (left, right) if left.sort is Sort.LITERAL else (right, left)
+    match other.sort:
+        case Sort.POINTS:
+            written = literal.sql
+        case Sort.BYTES:
+            written = f"X'{literal.text.encode().hex()}'"
+        case Sort.LABEL:
+            if word not in ("=", "<>", "<=>"):
+                raise _refused(node, "puts an ENUM in an order, which depends on how it is compared")
+            if literal.text not in other.labels:
+                raise _refused(node, f"asks for {literal.text!r}, which is none of ({', '.join(other.labels)})")
+            written = literal.sql
+        case Sort.DATE | Sort.DATETIME | Sort.MOMENT:
+            written = _time(node, other.sort, literal.text)
+        case _:
+            raise _refused(node, f"compares a text literal with what is {other.sort.value}")
+    return (written, right.sql) if literal is left else (left.sql, written)
+
+
+def _time(node: exp.Expr, sort: Sort, text: str) -> str:
+    form, like = (_DAY, "2024-02-29") if sort is Sort.DATE else (_MOMENT, "2024-02-29 or 2024-02-29 12:00:00")
+    unlike = _refused(node, f"compares {sort.value} with {text!r}; write it like {like}")
+    if not form.fullmatch(text):
+        raise unlike
+    try:
+        moment = datetime.fromisoformat(text).isoformat(" ")
+    except ValueError:
+        raise unlike from None
+    if sort is Sort.DATE:
+        return f"DATE'{text}'"
+    return f"TIMESTAMP_NTZ'{moment}'" if sort is Sort.DATETIME else f"TIMESTAMP'{moment}Z'"
+
+
+def _refused(node: exp.Expr, why: str) -> ConfigError:
+    return ConfigError(f"`{node.sql(dialect='mysql')}` {why}")
+
+
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "<=>",
+}
+_PARTS: dict[type[exp.Expr], str] = {exp.Year: "year", exp.Month: "month", exp.Day: "day"}
+_NODES: tuple[tuple[tuple[type[exp.Expr], ...], Callable[..., Term]], ...] = (
+    ((exp.Column,), _Writer.column),
+    ((exp.Literal,), _Writer.literal),
+    ((exp.Boolean,), _Writer.boolean),
+    ((exp.Null,), _Writer.null),
+    ((exp.Paren,), _Writer.paren),
+    ((exp.And, exp.Or), _Writer.both),
+    ((exp.Not,), _Writer.negation),
+    (tuple(_COMPARISONS), _Writer.comparison),
+    ((exp.In,), _Writer.among),
+    ((exp.Between,), _Writer.between),
+    ((exp.Is,), _Writer.test),
+    ((exp.Like,), _Writer.likeness),
+    ((exp.Collate,), _Writer.collated),
+    ((exp.Add, exp.Sub), _Writer.sum),
+    ((exp.Mul,), _Writer.product),
+    ((exp.Mod,), _Writer.remainder),
+    ((exp.Neg,), _Writer.minus),
+    ((exp.Abs,), _Writer.absolute),
+    ((exp.Coalesce,), _Writer.first),
+    ((exp.Length,), _Writer.length),
+    (tuple(_PARTS), _Writer.part),
+)

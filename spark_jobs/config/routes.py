@@ -1,0 +1,244 @@
+"""Where the rows of a source table go downstream: routes with captures, and which tables are of several source tables.
+
+A route leads a table to one downstream table or to several, each by a leg of its own. What several source tables do in
+one downstream table is asked of legs, so that it does not matter whether they meet by one route or by two.
+
+Put here: what ``routes:`` means, by names alone. Not here: how it is written in pipeline.yaml (model.py), or how
+several source tables are kept in one (downstream/multi_source.py).
+
+A ``to`` may name what ``from`` stood for: ``{1}``, ``{2}``, … its ``*`` and ``?`` in order, counted over both parts,
+``{schema}``, ``{table}`` and ``{source}`` the names themselves; ``{{`` and ``}}`` are braces. Each ``*`` takes as much
+as it can, from the left. Debezium's ByLogicalTableRouter and canal have regular expressions for it; the patterns of
+``tables:`` are globs, and so are these.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from spark_jobs.config.table_patterns import Pattern
+from spark_jobs.errors import ConfigError
+
+Name = tuple[str, str]
+"""Schema and table."""
+
+_FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_WILD = re.compile(r"[*?]")
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A downstream table. is_merged: several source tables may meet there, and columns say whose each row is.
+
+    is_shared: of these, equal keys are one row.
+    """
+
+    schema: str
+    table: str
+    is_merged: bool = False
+    is_shared: bool = False
+
+    @property
+    def name(self) -> Name:
+        return self.schema, self.table
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A route's way to one of its targets: rows of the tables that match ``tables`` go to ``to``."""
+
+    tables: Pattern
+    to: Pattern
+    sources: tuple[str, ...] = ()
+    is_shared: bool = False
+
+    def is_about(self, source: str) -> bool:
+        return not self.sources or any(Pattern(one, "").matches(source, "") for one in self.sources)
+
+    def target(self, source: str, schema: str, table: str) -> Name:
+        """Where a table that it takes goes."""
+        found = self._compiled.fullmatch(f"{schema}\0{table}")
+        assert found is not None
+        given = {"source": source, "schema": schema, "table": table}
+        given |= {str(nth): text for nth, text in enumerate(found.groups(), 1)}
+        return _filled(self.to.schema, given.__getitem__), _filled(self.to.table, given.__getitem__)
+
+    @cached_property
+    def targets(self) -> Pattern:
+        """A pattern of all the tables that it may lead to."""
+        alone = self.sources[0] if len(self.sources) == 1 else "*"
+        plain = {"schema": self.tables.schema, "table": self.tables.table, "source": alone}
+        schema, table = (_filled(part, lambda name: plain.get(name, "*")) for part in (self.to.schema, self.to.table))
+        return Pattern(schema, table)
+
+    def is_same(self, other: "Leg") -> bool:
+        """Whether both lead each table to the same one, be it by other words for its name."""
+        is_one = not any(map(_WILD.search, (other.targets.schema, other.targets.table)))
+        return self.to == other.to or (is_one and self.targets == other.targets)
+
+    @property
+    def is_merging(self) -> bool:
+        """Whether it leads several tables to one: a part of their names, or the source's, is not in the target's."""
+        used, (in_schema, in_table) = self._used, self._wild
+        covered = {int(one) for one in used if one.isdecimal()}
+        covered |= set(range(1, in_schema + 1)) if "schema" in used else set()
+        covered |= set(range(in_schema + 1, in_schema + in_table + 1)) if "table" in used else set()
+        of_several = len(self.sources) > 1 or any(map(_WILD.search, self.sources))
+        return len(covered) < in_schema + in_table or (of_several and "source" not in used)
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the target; None for nothing."""
+        count = sum(self._wild)
+        known = {"source", "schema", "table", *map(str, range(1, count + 1))}
+        wrong = sorted(self._used - known)
+        if not wrong:
+            return None
+        stars = f"{count} of * and ?" if count else "neither * nor ?"
+        if wrong[0] in ("{", "}"):
+            return f"a single {wrong[0]}; {{1}} is what the first * or ? of from stands for, and {{{{ is a brace"
+        return f"{{{wrong[0]}}} stands for nothing: from has {stars}; there are {{source}}, {{schema}}, {{table}} too"
+
+    @property
+    def _used(self) -> set[str]:
+        found = (one for part in (self.to.schema, self.to.table) for one in _FIELD.finditer(part))
+        return {one[0] if one[1] is None else one[1] for one in found} - {"{{", "}}"}
+
+    @property
+    def _wild(self) -> tuple[int, int]:
+        return len(_WILD.findall(self.tables.schema)), len(_WILD.findall(self.tables.table))
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        special = {"*": "([^\0]*)", "?": "([^\0])"}
+        parts = (
+            "".join(special.get(c) or re.escape(c) for c in one) for one in (self.tables.schema, self.tables.table)
+        )
+        return re.compile("\0".join(parts), re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Route:
+    """Rows of the tables that match ``tables``, of the sources that match ``sources``, go to each table of ``to``.
+
+    sources: patterns; none means all, and does not mean that tables of several are to meet. is_shared: equal keys of
+    the tables that meet are one row.
+    """
+
+    tables: Pattern
+    to: tuple[Pattern, ...]
+    sources: tuple[str, ...] = ()
+    is_shared: bool = False
+
+    @cached_property
+    def legs(self) -> tuple[Leg, ...]:
+        """In the order of ``to``."""
+        return tuple(Leg(self.tables, one, self.sources, self.is_shared) for one in self.to)
+
+    def takes(self, source: str, schema: str, table: str) -> bool:
+        return self.tables.matches(schema, table) and self.legs[0].is_about(source)
+
+    def overlaps(self, other: "Route") -> bool:
+        """Whether some table of some source matches both."""
+        is_same = not self.sources or not other.sources
+        pairs = ((Pattern(one, ""), Pattern(two, "")) for one in self.sources for two in other.sources)
+        return (is_same or any(one.meets(two) for one, two in pairs)) and self.tables.meets(other.tables)
+
+
+@dataclass(frozen=True)
+class Routes:
+    """All routes of a pipeline."""
+
+    routes: tuple[Route, ...] = ()
+
+    def of(self, source: str, schema: str, table: str) -> tuple[Destination, ...]:
+        """The downstream tables of a source table, each once: its route's in order, or that of its own name.
+
+        Raises ConfigError where two routes are about it.
+        """
+        found = [one for one in self.routes if one.takes(source, schema, table)]
+        if len(found) > 1:
+            raise ConfigError(f"{schema}.{table} matches {len(found)} routes; {_AT_MOST_ONE}")
+        legs = found[0].legs if found else ()
+        names = dict.fromkeys(one.target(source, schema, table) for one in legs) or {(schema, table): None}
+        return tuple(self._destination(into, is_shared=any(one.is_shared for one in found)) for into in names)
+
+    def _destination(self, into: Name, *, is_shared: bool) -> Destination:
+        is_merged = any(one.targets.matches(*into) for one in self._merging)
+        return Destination(*into, is_merged=is_merged, is_shared=is_merged and is_shared)
+
+    def shares(self, source: str) -> bool:
+        """Whether tables of a source may have keys in common with others."""
+        return any(one.is_shared and one.is_about(source) for one in self._legs)
+
+    def is_shared_by(self, source: str, into: Name) -> bool:
+        """Whether tables of a source may go to a downstream table, where equal keys are one row."""
+        return any(one.is_shared and one.is_about(source) and one.targets.matches(*into) for one in self._legs)
+
+    def leads_alone(self, leg: Leg) -> bool:
+        """Whether no two source tables can meet where a leg leads."""
+        return leg not in self._merging
+
+    @cached_property
+    def _legs(self) -> tuple[Leg, ...]:
+        return tuple(leg for one in self.routes for leg in one.legs)
+
+    @cached_property
+    def _merging(self) -> tuple[Leg, ...]:
+        """The legs to tables of several: by themselves, or because another one's tables may go there too."""
+        meeting = {
+            leg for pair in combinations(self._legs, 2) if pair[0].targets.meets(pair[1].targets) for leg in pair
+        }
+        return tuple(one for one in self._legs if one.is_merging or one in meeting)
+
+
+_AT_MOST_ONE = "a table has at most one route, which may list several targets: to: [a.t, b.t]"
+
+
+def problems_of_routes(routes: Mapping[str, Route], sources: Sequence[str]) -> dict[str, str]:
+    """What is wrong with routes, of which each is valid by itself, by the place of their key. sources: all names."""
+    found: dict[str, str] = {}
+    together = Routes(tuple(routes.values()))
+    for at, (key, one) in enumerate(routes.items()):
+        found |= dict(_problems_of_targets(key, one))
+        for nth, pattern in enumerate(one.sources):
+            if not any(Pattern(pattern, "").matches(name, "") for name in sources):
+                found[f"{key}.sources[{nth}]"] = f"no source is called {pattern}"
+        for earlier, other in list(routes.items())[:at]:
+            if one.overlaps(other):
+                found[f"{key}.from"] = f"a table can match {earlier}.from too; {_AT_MOST_ONE}"
+            if one.is_shared != other.is_shared and _meet(one, other):
+                found[f"{key}.keys"] = f"{earlier} may lead to the same table, and says otherwise of its keys"
+        if one.is_shared and any(not leg.problem and together.leads_alone(leg) for leg in one.legs):
+            found[f"{key}.keys"] = (
+                "shared is about tables of several, and by routes: each of these is of one source table; say which "
+                'sources: meet there, as ["*"], or leave a * of from out of to'
+            )
+    return found
+
+
+def _problems_of_targets(key: str, route: Route) -> Iterator[tuple[str, str]]:
+    for nth, leg in enumerate(route.legs):
+        place = f"{key}.to[{nth}]" if len(route.to) > 1 else f"{key}.to"
+        if leg.problem:
+            yield place, leg.problem
+            continue
+        first = next(at for at, other in enumerate(route.legs) if other.is_same(leg))
+        if first < nth:
+            yield place, f"is {key}.to[{first}] once more; a table goes to another once"
+
+
+def _meet(one: Route, other: Route) -> bool:
+    return any(leg.targets.meets(further.targets) for leg in one.legs for further in other.legs)
+
+
+def _filled(template: str, value: Callable[[str], str]) -> str:
+    def one(found: re.Match[str]) -> str:
+        return found[0][0] if found[1] is None else value(found[1])
+
+    return _FIELD.sub(one, template)

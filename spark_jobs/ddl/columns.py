@@ -1,0 +1,422 @@
+"""A column as a statement declares it: its type, and what rows that were there before it get.
+
+Source: MySQL manual, "CREATE TABLE Statement" (column_definition), "Data Types"; MariaDB Knowledge Base, "Data Types".
+
+Put here: reading one column's definition. Not here: what a statement does with the column (alter.py), types as
+information_schema and TABLE_MAP describe them (definitions.py, binlog/events/table_map.py).
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import sqlglot
+from sqlglot import TokenType
+from sqlglot.errors import SqlglotError
+
+from spark_jobs.binlog import Column, Session
+from spark_jobs.binlog.types.charset_tables import COLLATIONS
+from spark_jobs.binlog.types.charsets import BINARY, UTF8, charset_of, width_of
+from spark_jobs.ddl.definitions import COMPRESSED, column_of_row
+from spark_jobs.errors import Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A token. kind: word, name (in back-ticks), string, number, bits, hex, sign."""
+
+    text: str
+    kind: str
+
+    def among(self, *texts: str) -> bool:
+        """Whether it is one of some keywords or signs."""
+        return self.kind in ("word", "sign") and self.text.upper() in texts
+
+
+_KINDS = {
+    TokenType.IDENTIFIER: "name",
+    TokenType.STRING: "string",
+    TokenType.NATIONAL_STRING: "string",
+    TokenType.NUMBER: "number",
+    TokenType.BIT_STRING: "bits",
+    TokenType.HEX_STRING: "hex",
+}
+
+
+def words_of(text: str) -> list[Word]:
+    """Raises Unsupported where the text has no tokens of SQL."""
+    return list(_words_of(text))
+
+
+@lru_cache(maxsize=16)  # what a statement does is found out by several functions, each of which reads its text
+def _words_of(text: str) -> tuple[Word, ...]:
+    try:
+        tokens = sqlglot.tokenize(text, read="mysql")
+    except SqlglotError as error:
+        raise Unsupported("it cannot be read") from error
+    found = []
+    for token in tokens:
+        kind = _KINDS.get(token.token_type)
+        parts = [token.text] if kind else token.text.split()  # PRIMARY KEY is one token there
+        found += [Word(part, kind or _kind(part)) for part in parts]
+    return tuple(found)
+
+
+def require_plain(text: str, session: Session) -> None:
+    """Raises Unsupported for a statement whose literals read otherwise in the session that it was said in."""
+    if not text.isascii() and (session.collation is None or charset_of(session.collation) not in UTF8):
+        raise Unsupported("its text is in another character set than UTF-8")
+    if "\\" in text and not session.has_backslashes:
+        raise Unsupported("its session had NO_BACKSLASH_ESCAPES")
+
+
+def _kind(text: str) -> str:
+    return "word" if re.match(r"[\w$@]", text) else "sign"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A column's definition.
+
+    column: as TABLE_MAP would describe it; text whose character set the statement leaves to the table's default has
+    none, and its length in characters. default: the words of its default, None where it has none. why_unknown: what
+    makes the values of older rows unknown. in_key, is_unique: it is declared the primary key, or UNIQUE. is_open: it is
+    a TIMESTAMP without NULL, NOT NULL or a default; whether NULL is one of its values depends on
+    explicit_defaults_for_timestamp. measure: digits and scale of a FLOAT or DOUBLE that is rounded to these.
+    """
+
+    column: Column
+    default: tuple[Word, ...] | None = None
+    why_unknown: str | None = None
+    in_key: bool = False
+    is_unique: bool = False
+    is_computed: bool = False
+    is_open: bool = False
+    measure: tuple[int, int] | None = None
+
+
+_SYNONYMS = {
+    **dict.fromkeys(("INT1", "BOOL", "BOOLEAN"), "tinyint"),
+    "INT2": "smallint",
+    **dict.fromkeys(("INT3", "MIDDLEINT"), "mediumint"),
+    **dict.fromkeys(("INTEGER", "INT4"), "int"),
+    **dict.fromkeys(("INT8", "SERIAL"), "bigint"),
+    **dict.fromkeys(("DEC", "NUMERIC", "FIXED"), "decimal"),
+    "FLOAT4": "float",
+    **dict.fromkeys(("REAL", "FLOAT8"), "double"),
+    "CHARACTER": "char",
+    "NCHAR": "char",
+    **dict.fromkeys(("NVARCHAR", "VARCHARACTER"), "varchar"),
+    "GEOMCOLLECTION": "geometrycollection",
+}
+_ALIASES = {"utf8": "utf8mb3"}
+_DIGITS = {"decimal": 10, "bit": 1}
+_TEXTUAL = re.compile(r"char|varchar|(tiny|medium|long)?text|enum|set")
+
+
+def declared(name: str, words: Sequence[Word], charset: str | None = None) -> Declared:
+    """Reads what stands behind a column's name. Raises Unsupported.
+
+    charset: that of text which names none, where it is known.
+    """
+    if not words:
+        raise Unsupported(f"column {name} has no type")
+    kind, at = _kind_of(words)
+    arguments, at = _arguments(words, at)
+    rest = _Attributes(words[at:])
+    if words[0].among("SERIAL"):
+        rest.serial()
+    while rest:
+        rest.read()
+    national = "utf8mb3" if words[0].among("NATIONAL", "NCHAR", "NVARCHAR") else None
+    column = _column(name, kind, arguments, rest, rest.charset or national or charset or "")
+    is_open = kind == "timestamp" and not rest.says_null and rest.default is None
+    return Declared(
+        column,
+        rest.default,
+        rest.why_unknown(words[0]),
+        rest.in_key,
+        rest.is_unique,
+        is_computed=rest.is_computed,
+        is_open=is_open,
+        measure=_measure(kind, arguments),
+    )
+
+
+def _measure(kind: str, arguments: Sequence[Word]) -> tuple[int, int] | None:
+    numbers = [int(word.text) for word in arguments if word.kind == "number"]
+    return (numbers[0], numbers[1]) if kind in ("float", "double") and len(numbers) > 1 else None
+
+
+def _kind_of(words: Sequence[Word]) -> tuple[str, int]:
+    """The type's name as information_schema has it, and how many words it takes."""
+    first, second = words[0].text.upper(), words[1] if len(words) > 1 else Word("", "sign")
+    if first == "NATIONAL":
+        return _kind_of([replace(words[1], text=words[1].text), *words[2:]])[0], _kind_of(words[1:])[1] + 1
+    if first == "LONG":
+        return ("mediumblob", 2) if second.among("VARBINARY") else ("mediumtext", 1 + second.among("VARCHAR"))
+    if first in ("CHAR", "CHARACTER", "NCHAR") and second.among("VARYING", "VARCHAR", "VARCHARACTER"):
+        return "varchar", 2
+    return _SYNONYMS.get(first, first.lower()), 1 + (first == "DOUBLE" and second.among("PRECISION"))
+
+
+def _arguments(words: Sequence[Word], at: int) -> tuple[list[Word], int]:
+    """The words in parentheses that stand at a place, and the place behind them."""
+    if at >= len(words) or not words[at].among("("):
+        return [], at
+    close = next((k for k in range(at, len(words)) if words[k].among(")")), len(words))
+    return [word for word in words[at + 1 : close] if not word.among(",")], close + 1
+
+
+class _Attributes:
+    """What stands behind a type, read word by word."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self._words = list(words)
+        self.default: tuple[Word, ...] | None = None
+        self.nullable = True
+        self.says_null = False
+        self.unsigned = False
+        self.charset: str | None = None
+        self.in_key = False
+        self.is_unique = False
+        self.is_computed = False
+        self.is_counter = False
+        self.is_compressed = False
+        self.is_invisible = False
+
+    def __bool__(self) -> bool:
+        return bool(self._words)
+
+    def _take(self, *texts: str) -> bool:
+        """Takes the words where they come next."""
+        ahead = self._words[: len(texts)]
+        found = len(ahead) == len(texts) and all(word.among(text) for word, text in zip(ahead, texts, strict=True))
+        if found:
+            del self._words[: len(texts)]
+        return found
+
+    def read(self) -> None:
+        word = self._words.pop(0)
+        reader = _READERS.get(word.text.upper()) if word.kind == "word" else None
+        if reader:
+            reader(self)
+        elif word.among("BYTE", "ASCII", "UNICODE"):
+            self.charset = {"BYTE": BINARY, "ASCII": "latin1"}.get(word.text.upper(), "ucs2")
+        elif not word.among(*_SAYING_NOTHING):
+            raise Unsupported(f"{word.text} is not known in a column's definition")
+
+    def not_null(self) -> None:
+        self.nullable = not self._take("NULL")
+        self.says_null = True
+
+    def null(self) -> None:
+        self.says_null = True
+
+    def no_sign(self) -> None:
+        self.unsigned = True
+
+    def character_set(self) -> None:
+        self._take("SET")
+        self._take("=")
+        self.charset = self._words.pop(0).text.lower() if self._words else None
+
+    def collate(self) -> None:
+        self._take("=")
+        collation = self._words.pop(0).text.lower() if self._words else ""
+        self.charset = self.charset or collation.partition("_")[0]
+
+    def default_value(self) -> None:
+        self.default = self._expression()
+
+    def passed_over(self) -> None:
+        self._take("UPDATE")
+        self._take("=")
+        self._expression()
+
+    def key(self) -> None:
+        self._take("KEY")
+        self.in_key, self.nullable = True, False
+
+    def unique(self) -> None:
+        self._take("KEY")
+        self.is_unique = True
+
+    def serial(self) -> None:
+        """The type that stands for BIGINT UNSIGNED NOT NULL AUTO_INCREMENT UNIQUE."""
+        self.is_unique, self.nullable, self.unsigned = True, False, True
+
+    def computed(self) -> None:
+        """Behind GENERATED, ALWAYS or AS: the expression, or MariaDB's ROW START and ROW END."""
+        self._take("ALWAYS")
+        self._take("AS")
+        self.is_computed = True
+        if self._take("ROW"):
+            self._words = self._words[1:]
+        else:
+            self._expression()
+
+    def counter(self) -> None:
+        """NULL is no value of such a column, unless it says so."""
+        self.is_counter = True
+
+    def compressed(self) -> None:
+        """MariaDB's storage-engine independent column compression."""
+        self.is_compressed = True
+        if self._take("="):
+            self._words = self._words[1:]
+
+    def versioned(self) -> None:
+        """MariaDB: WITH and WITHOUT SYSTEM VERSIONING, of one column."""
+        if not self._take("SYSTEM", "VERSIONING"):
+            raise Unsupported("WITH and WITHOUT are known before SYSTEM VERSIONING alone")
+
+    def invisible(self) -> None:
+        self.is_invisible = True
+
+    def reference(self) -> None:
+        """REFERENCES stands last; CONSTRAINT has at most a name."""
+        if any(word.among("DEFAULT") for word in self._words):
+            raise Unsupported("a DEFAULT behind REFERENCES is not read")
+        self._words.clear()
+
+    def constraint(self) -> None:
+        if self._words and not self._words[0].among("CHECK"):
+            del self._words[0]
+
+    def _expression(self) -> tuple[Word, ...]:
+        """A literal with its sign, a word with its arguments, or what stands in parentheses."""
+        taken: list[Word] = []
+        while self._words and self._words[0].among("-", "+"):
+            taken.append(self._words.pop(0))
+        if self._words and not self._words[0].among("("):
+            taken.append(self._words.pop(0))
+        depth = 0
+        while self._words and (depth or (self._words[0].among("(") and (not taken or taken[-1].kind == "word"))):
+            word = self._words.pop(0)
+            depth += word.among("(") - word.among(")")
+            taken.append(word)
+        return tuple(taken)
+
+    def why_unknown(self, kind: Word) -> str | None:
+        if self.is_computed:
+            return "it is computed"
+        return "it counts by itself" if self.is_counter or kind.among("SERIAL") else None
+
+
+_READERS: dict[str, Callable[[_Attributes], None]] = {
+    "NOT": _Attributes.not_null,
+    "NULL": _Attributes.null,
+    **dict.fromkeys(("UNSIGNED", "ZEROFILL"), _Attributes.no_sign),
+    **dict.fromkeys(("CHARACTER", "CHARSET"), _Attributes.character_set),
+    "COLLATE": _Attributes.collate,
+    "DEFAULT": _Attributes.default_value,
+    **dict.fromkeys(("ON", "COMMENT", "CHECK", "COLUMN_FORMAT", "STORAGE"), _Attributes.passed_over),
+    **dict.fromkeys(("SRID", "REF_SYSTEM_ID", "ENGINE_ATTRIBUTE"), _Attributes.passed_over),
+    **dict.fromkeys(("PRIMARY", "KEY"), _Attributes.key),
+    "UNIQUE": _Attributes.unique,
+    **dict.fromkeys(("GENERATED", "AS"), _Attributes.computed),
+    "AUTO_INCREMENT": _Attributes.counter,
+    "COMPRESSED": _Attributes.compressed,
+    **dict.fromkeys(("WITH", "WITHOUT"), _Attributes.versioned),
+    "INVISIBLE": _Attributes.invisible,
+    "REFERENCES": _Attributes.reference,
+    "CONSTRAINT": _Attributes.constraint,
+}
+_SAYING_NOTHING = ("SIGNED", "VISIBLE", "BINARY", "ENFORCED", "VIRTUAL", "STORED", "PERSISTENT")
+
+
+def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, charset: str) -> Column:
+    if kind in ("char", "varchar") and charset == BINARY:
+        kind = {"char": "binary", "varchar": "varbinary"}[kind]
+    elif kind.endswith("text") and charset == BINARY:
+        kind = kind.replace("text", "blob")
+    numbers = [int(word.text) for word in arguments if word.kind == "number"]
+    if kind == "float" and len(numbers) == 1 and numbers[0] > 24:
+        kind = "double"
+    charset = _ALIASES.get(charset, charset)
+    is_text = bool(_TEXTUAL.fullmatch(kind))
+    first = numbers[0] if numbers else None
+    is_long = (
+        kind in ("varchar", "varbinary") and (first or 0) * width_of(charset if is_text else BINARY) > _MOST_VARCHAR
+    )
+    if is_long:  # the server makes a text of it, with a warning, where the session is not strict
+        kind = "text" if is_text else "blob"
+    if first and kind in ("blob", "text"):
+        kind = _of_length(kind, first, charset if is_text else BINARY)
+    labels = _plain_labels(name, arguments) if kind in ("enum", "set") else []
+    inside = ",".join(map(_label, labels)) if labels else str(first or _FLOATS) if kind == "vector" else ""
+    shown = f"{kind}({inside})" if inside else kind
+    row: dict[str, Any] = {
+        "name": name,
+        "kind": kind,
+        "declared": shown + " unsigned" * (rest.unsigned and kind != "year") + COMPRESSED * rest.is_compressed,
+        "octets": (1 if first is None else first) * (width_of(charset) if is_text else 1),
+        "digits": _DIGITS.get(kind) if first is None else first,
+        "scale": numbers[1] if len(numbers) > 1 else 0,
+        "fraction": first or 0,
+        "nullable": "YES" if rest.nullable and (rest.says_null or not rest.is_counter) else "NO",
+        "collation": charset if is_text and charset else None,
+    }
+    column = column_of_row(row, {charset: _collation(charset)} if charset else {})
+    if column.type_code < 0:
+        raise Unsupported(f"column {name}: the type {kind} is not known")
+    column = replace(column, invisible=rest.is_invisible)
+    return replace(column, charset=None) if is_text and not charset else column
+
+
+def _of_length(kind: str, length: int, charset: str) -> str:
+    """The type of a BLOB(length) or TEXT(length), the smallest that holds so many letters.
+
+    Of an unknown character set each letter counts one byte: the type is that or a longer one, and the same in the lake.
+    """
+    return ("tiny", "", "medium", "long")[_blob_for(length * width_of(charset or BINARY)) - 1] + kind
+
+
+def _plain_labels(name: str, arguments: Sequence[Word]) -> list[str]:
+    strange = [word.text for word in arguments if word.kind != "string"]
+    if strange:
+        raise Unsupported(f"column {name}: its labels are not all written as text: {strange[0]}")
+    return [word.text.rstrip(" ") for word in arguments]
+
+
+def _collation(charset: str) -> int:
+    """One of the ids of a character set."""
+    found = [number for part in COLLATIONS.get(charset, ()) for number in part]
+    if not found:
+        raise Unsupported(f"the character set {charset} is not known")
+    return min(found)
+
+
+def converted(column: Column, charset: str) -> Column:
+    """The column with its text in another character set."""
+    is_text = column.type.is_character or column.type.has_labels
+    if not is_text or column.charset == 63:
+        return column
+    charset = _ALIASES.get(charset, charset)
+    width = 1 if column.charset is None else width_of(charset_of(column.charset))
+    if column.type_code in (15, 254):
+        return replace(column, charset=_collation(charset), meta=column.meta // width * width_of(charset))
+    if column.type_code == _BLOB and column.charset is not None:
+        letters = _BLOB_BYTES[column.meta - 1] // width
+        return replace(column, charset=_collation(charset), meta=_blob_for(letters * width_of(charset)))
+    return replace(column, charset=_collation(charset))
+
+
+_BLOB = 252
+_FLOATS = 2048
+"""Of a VECTOR that does not say how many it has (MySQL manual, "The VECTOR Type")."""
+_MOST_VARCHAR = 65535
+_BLOB_BYTES = [(1 << 8 * size) - 1 for size in (1, 2, 3, 4)]
+"""What TINYTEXT, TEXT, MEDIUMTEXT and LONGTEXT hold."""
+
+
+def _blob_for(length: int) -> int:
+    """Bytes of the length of the smallest BLOB or TEXT that holds so many bytes; a longer one is the largest."""
+    return next((size for size, most in enumerate(_BLOB_BYTES, start=1) if length <= most), 4)
+
+
+def _label(label: str) -> str:
+    return "'" + label.replace("\\", "\\\\").replace("'", "''") + "'"

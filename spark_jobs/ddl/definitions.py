@@ -1,0 +1,514 @@
+"""Names for columns whose log does not tell them: a live server's own definitions, and when they may be believed.
+
+Put here: definitions read from information_schema, matched against table maps.
+Not here: what table maps tell by themselves (binlog/events/table_map.py), or keeping definitions in the lake
+(schema/history.py).
+
+What no log tells, whatever its metadata: which of its BINARY columns MariaDB declares as UUID, INET4, INET6 or VECTOR,
+and how many digits of a second its old temporal types have. That is taken from definitions too.
+
+A server's definitions say what is true when they are read. They are read before the end of the log is asked for, and
+believed for a range only where no statement in it, up to the moment of reading, names the table, and every
+column's type and metadata are those of the table map. Anything else stops the table: no name is guessed.
+"""
+
+import json
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition, TableName, same_layout
+from spark_jobs.binlog.types import DECLARED, EITHER_SIGN
+from spark_jobs.binlog.types.charsets import charset_of, width_of
+from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS
+from spark_jobs.ddl.labels import with_labels
+from spark_jobs.ddl.unreadable_types import readable
+from spark_jobs.errors import NamesUnknown, TableStopped, Unsupported
+from spark_jobs.log.position import Position
+from spark_jobs.source.server import Server
+from spark_jobs.text.sql import identifier, literal
+
+_FIXED = {
+    "tinyint": 1,
+    "smallint": 2,
+    "mediumint": 9,
+    "int": 3,
+    "bigint": 8,
+    "date": 10,
+    "year": 13,
+}
+_SPATIAL = {
+    *("geometry", "point", "linestring", "polygon", "geometrycollection", "geomcollection"),
+    *("multipoint", "multilinestring", "multipolygon"),
+}
+_LONG = {"json": 245, "vector": 242} | dict.fromkeys(_SPATIAL, 255)
+"""Types whose values' lengths have four bytes."""
+_UNKNOWN = -1
+_UTF8MB4_BIN = 46
+_FRACTIONAL = {"timestamp": 17, "datetime": 18, "time": 19}
+_BLOBS = {
+    "tinyblob": 1,
+    "blob": 2,
+    "mediumblob": 3,
+    "longblob": 4,
+    "tinytext": 1,
+    "text": 2,
+    "mediumtext": 3,
+    "longtext": 4,
+}
+_ADDRESSES = {"uuid": 16, "inet4": 4, "inet6": 16}
+"""MariaDB's types that the log holds as BINARY of so many bytes."""
+_COUNTED = {"char": 254, "binary": 254, "varchar": 15, "varbinary": 15}
+COMPRESSED = " COMPRESSED*/"
+"""How the declaration of a compressed column ends in MariaDB's information_schema."""
+_DEFLATED = {252: 140, 15: 141}
+"""The codes of MariaDB's compressed columns. A VARCHAR's metadata counts the byte before each value."""
+_TEXTUAL = {*_COUNTED.values(), 252, *_DEFLATED.values(), *_LONG.values()}
+"""Codes of the types that servers count as character columns."""
+PRIMARY = "PRIMARY"
+"""The name of the index that is a primary key."""
+_ESCAPED = re.compile(r"''|\\.", re.DOTALL)
+"""As information_schema writes labels (sql/sql_show.cc and field.cc, ``append_unescaped``)."""
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
+
+
+Finish = Callable[[Column, dict[str, Any]], Column]
+"""Adds to a column what its row of information_schema.COLUMNS says besides."""
+DefaultOf = Callable[[Column, dict[str, Any], bool], Column]
+"""The same for its default; True: the server is a MariaDB."""
+
+
+def logs_all(variables: Mapping[str, str]) -> bool:
+    """Whether a server's log tells of its tables all that is asked of a server otherwise.
+
+    MySQL's does with FULL metadata and FULL row images, from 8.0.17 on: others leave out what an INSERT sets to a
+    column's default, earlier versions the character set of labels.
+    """
+    is_full = variables.get("binlog_row_metadata", "MINIMAL").upper() == "FULL"
+    is_whole = variables.get("binlog_row_image", "FULL").upper() == "FULL"
+    return is_full and is_whole and not _is_mariadb(variables) and not _leaves_label_charsets_out(variables)
+
+
+def ask(
+    source: Server, connection: Any, variables: Mapping[str, str], default_of: DefaultOf
+) -> tuple[TableDefinition, ...]:
+    """Every table as the server declares it now, with the defaults of its columns. Raises SourceError."""
+    is_mariadb = _is_mariadb(variables)
+
+    def finish(column: Column, row: dict[str, Any]) -> Column:
+        try:
+            known = readable(default_of)(column, row, is_mariadb)
+        except Unsupported:  # whoever meets a row without a value says that its default is not known
+            known = replace(column, default=None, computed=False)
+        return replace(known, invisible="INVISIBLE" in (row["extra"] or "").upper())
+
+    return tuple(_from_server(source, connection, finish))
+
+
+def _is_mariadb(variables: Mapping[str, str]) -> bool:
+    return "mariadb" in variables.get("version", "").lower()
+
+
+def on_server(source: Server) -> dict[TableName, TableDefinition]:
+    """Every table as the server declares it now, the system's left out. Raises SourceError."""
+    with source.connect() as connection:
+        return {one.name: one for one in _from_server(source, connection)}
+
+
+def _leaves_label_charsets_out(variables: Mapping[str, str]) -> bool:
+    """MySQL before 8.0.17 logs labels, and not their character set."""
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", variables.get("version", ""))
+    return numbers is not None and tuple(map(int, numbers.groups())) < (8, 0, 17)
+
+
+def completed(
+    source: str, logged: TableDefinition, found: tuple[Position, TableDefinition] | None, last_change: Position | None
+) -> TableDefinition:
+    """The definition with what the log lacks: names, key, labels, declared types.
+
+    Raises TableStopped where names are missing and no definition can be believed, or an outdated one declares a type
+    that the log does not tell. ``found``: the server's definition and where in the log it was read. ``last_change``:
+    where the last statement of the range stands that names the table, if one does.
+    """
+    if logged.named():
+        if found is None:
+            return logged
+        read_at, known = found
+        declared = _declared(source, logged, read_at, known, last_change)
+        is_same = logged.column_names() == known.column_names() and not (last_change and read_at < last_change)
+        return with_defaults(with_labels(declared, known), known) if is_same else declared
+    missing = f"{source}: {logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
+    if found is None:
+        raise NamesUnknown(
+            f"{missing}, and no definition was read from a server; SET GLOBAL binlog_row_metadata = 'FULL', or name a "
+            "schema dump of known position (schema_dump: of a source of files)"
+        )
+    read_at, known = found
+    if last_change and read_at < last_change:
+        raise TableStopped(
+            f"{missing}, and the server's definition was read at {read_at}, before a change at {last_change}"
+        )
+    strange = [column.name for column in known.columns if not is_known(column)]
+    if strange:
+        raise TableStopped(f"{missing}, and the type of its column {strange[0]} is not known; leave the table out")
+    fits = fitted(logged, known)
+    if fits is None:
+        raise TableStopped(
+            f"{missing}, and the server's definition does not fit: the log has {logged}, the server {known}"
+        )
+    return fits
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the schema history tells of a table.
+
+    at: the place that it is of; why: what is to be known where it does not hold; by: who told it, for messages.
+    not_before: why it is not known what the table was before that place.
+    """
+
+    at: Position
+    definition: TableDefinition | None = None
+    why: str | None = None
+    by: str = "the schema dump"
+    not_before: str | None = None
+
+
+def completed_by_history(logged: TableDefinition, told: Told) -> TableDefinition:
+    """The definition with what a log that names no columns lacks. Raises TableStopped where that is not told."""
+    missing = f"{logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
+    known = told.definition
+    if known is None or told.why:
+        raise TableStopped(f"{missing}, and {told.by} does not tell them: {told.why}")
+    fits = fitted(logged, known)
+    if fits is None:
+        do = "; name a dump that was taken where it says" if told.by == "the schema dump" else ""
+        raise TableStopped(
+            f"{missing}, and the definition by {told.by}, at {told.at}, does not fit: the log has {logged}, and it "
+            f"says {known}{do}"
+        )
+    open_ = [column.name for column in fits.columns if column.charset is None and column.type.is_character]
+    if open_:
+        do = "; make the dump without --compatible" if told.by == "the schema dump" else ""
+        raise TableStopped(f"{missing}, and neither the log nor {told.by} tells the character set of {open_[0]}{do}")
+    return fits
+
+
+def fitted(logged: TableDefinition, known: TableDefinition) -> TableDefinition | None:
+    """A declared definition as the log writes it; None where types, signs or character sets are others."""
+    known = as_logged(logged, known)
+    if len(logged.columns) == len(known.columns):
+        known = replace(known, columns=tuple(map(_measured, logged.columns, known.columns)))
+    if not same_layout(logged, known) or not all(map(_agrees, logged.columns, known.columns)):
+        return None
+    pairs = zip(logged.columns, known.columns, strict=True)
+    return replace(known, name=logged.name, columns=tuple(replace(two, nullable=one.nullable) for one, two in pairs))
+
+
+def _measured(logged: Column, known: Column) -> Column:
+    """Text that is declared without a character set, in that of the log: until then its length counts letters."""
+    if known.charset is not None or logged.charset in (None, 63) or logged.type_code != known.type_code:
+        return known
+    is_counted = known.type_code in _COUNTED.values()
+    return replace(known, charset=logged.charset, meta=known.meta * (_width(logged.charset) if is_counted else 1))
+
+
+def _width(collation: int | None) -> int:
+    try:
+        return 1 if collation is None else width_of(charset_of(collation))
+    except Unsupported:
+        return 1
+
+
+def _declared(
+    source: str, logged: TableDefinition, read_at: Position, known: TableDefinition, last_change: Position | None
+) -> TableDefinition:
+    """A definition that the log tells but for declared types, with these."""
+    known = as_logged(logged, known)
+    fits = same_layout(logged, known) and logged.column_names() == known.column_names()
+    declared = [column.declared for column in known.columns]
+    if last_change and read_at < last_change and any(declared):
+        raise TableStopped(
+            f"{source}: {logged.name}: the log does not tell UUID, INET and VECTOR from BINARY, and the server's "
+            f"definition was read at {read_at}, before a change at {last_change}; run again"
+        )
+    if not fits or not any(declared):
+        return logged
+    pairs = zip(logged.columns, declared, strict=True)
+    return replace(logged, columns=tuple(replace(c, declared=c.declared or one) for c, one in pairs))
+
+
+def defaults(definition: TableDefinition) -> list[tuple[str | None, bool | None]]:
+    """What equal definitions may differ in: of each column its default, and whether it is computed."""
+    return [(column.default, column.computed) for column in definition.columns]
+
+
+def with_defaults(definition: TableDefinition, known: TableDefinition | None) -> TableDefinition:
+    """The definition with the defaults that another one of the same columns tells, where it tells none itself."""
+    if known is None:
+        return definition
+    told = {column.name: column for column in known.columns}
+    columns = tuple(_with_default(column, told.get(column.name)) for column in definition.columns)
+    return replace(definition, columns=columns)
+
+
+def without_defaults(definition: TableDefinition) -> TableDefinition:
+    """The definition as a log tells it."""
+    return replace(definition, columns=tuple(replace(one, default=None, computed=None) for one in definition.columns))
+
+
+def _with_default(column: Column, told: Column | None) -> Column:
+    if told is None or told.name is None:
+        return column
+    column = replace(column, invisible=told.invisible if column.invisible is None else column.invisible)
+    if (column.default, column.computed) != (None, None):
+        return column
+    is_number = column.type.has_labels and column.labels != told.labels  # its values are no labels in the lake
+    return replace(column, default=None if is_number else told.default, computed=told.computed)
+
+
+def with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinition | None:
+    """A definition of a log that tells types alone, with what is known besides; None where the types are others."""
+    known = as_logged(logged, known)
+    codes = [[OLD_TWINS.get(c.type_code, c.type_code) for c in one.columns] for one in (logged, known)]
+    if codes[0] != codes[1]:
+        return None
+    return replace(known, name=logged.name, columns=tuple(map(_told, logged.columns, known.columns)))
+
+
+def _told(logged: Column, known: Column) -> Column:
+    def first(one: Any, other: Any) -> Any:
+        return other if one is None else one
+
+    return replace(
+        logged,
+        name=known.name,
+        unsigned=first(logged.unsigned, known.unsigned),
+        charset=first(logged.charset, known.charset),
+        labels=first(logged.labels, known.labels),
+        declared=first(logged.declared, known.declared),
+    )
+
+
+def listed(definition: TableDefinition) -> str:
+    """Names and types, for messages."""
+    return ", ".join(
+        f"{name} {column.sql_type}" for name, column in zip(definition.column_names(), definition.columns, strict=True)
+    )
+
+
+def as_logged(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
+    """A server's definition, with the types that the log may write as others as it writes them."""
+    if len(logged.columns) != len(known.columns):
+        return known
+    return replace(known, columns=tuple(map(_as_written, logged.columns, known.columns)))
+
+
+def _as_written(logged: Column, known: Column) -> Column:
+    """Temporal types in their old format keep their digits; MariaDB's VECTOR is a VARBINARY, its JSON a LONGTEXT."""
+    if logged.type_code == OLD_TWINS.get(known.type_code):
+        return replace(known, type_code=logged.type_code, meta=logged.meta, declared=known.sql_type)
+    if (known.type_code, logged.type_code) == (_LONG["vector"], _COUNTED["varbinary"]):
+        return replace(known, type_code=logged.type_code, meta=logged.meta, charset=63)
+    if (known.type_code, logged.type_code) == (_LONG["json"], 252):
+        return replace(known, type_code=logged.type_code, meta=4, charset=_UTF8MB4_BIN)
+    return known
+
+
+def is_known(column: Column) -> bool:
+    """Whether a server's definition names a type and a collation that this version knows."""
+    return column.type_code != _UNKNOWN
+
+
+def _agrees(logged: Column, known: Column) -> bool:
+    same_sign = logged.unsigned is None or logged.unsigned == known.unsigned
+    same_text = logged.charset in (None, known.charset) or _is_same_charset(logged.charset, known.charset)
+    return same_sign and same_text and logged.nullable == known.nullable
+
+
+def _is_same_charset(one: int | None, other: int | None) -> bool:
+    """Whether two collations are of one character set, which is all that a value's bytes depend on."""
+    try:
+        return None not in (one, other) and charset_of(one) == charset_of(other)  # type: ignore[arg-type] # not None
+    except Unsupported:
+        return False
+
+
+def numbered(logged: TableDefinition) -> TableDefinition:
+    """The definition of rows whose columns nothing names: ``@1``, ``@2``, … by place, and no key.
+
+    A column keeps the number that it has here. An integer whose sign is not told is one
+    of either sign, text of unknown character set and labels that are not told stay so.
+    """
+    pairs = zip(logged.column_names(), logged.columns, strict=True)
+    columns = tuple(replace(column, name=name, declared=_either(column)) for name, column in pairs)
+    return replace(logged, columns=columns, key=(), index=None, numbered=True)
+
+
+def _either(column: Column) -> str | None:
+    is_open = column.unsigned is None and (EITHER_SIGN, column.type_code) in DECLARED
+    return EITHER_SIGN if is_open else column.declared
+
+
+def to_json(definition: TableDefinition) -> str:
+    found = asdict(definition)
+    for column in found["columns"]:
+        del column["label_bytes"]
+    if not definition.numbered:
+        del found["numbered"]
+    return json.dumps(found, ensure_ascii=False)
+
+
+def from_json(text: str) -> TableDefinition:
+    raw = json.loads(text)
+    columns = [Column(**{**one, "labels": one["labels"] and tuple(one["labels"])}) for one in raw["columns"]]
+    key = raw["key"]
+    key = None if key is None else tuple(key)
+    return TableDefinition(
+        TableName(**raw["name"]), tuple(columns), key, raw.get("index"), numbered=raw.get("numbered", False)
+    )
+
+
+_OF_USERS = f"CAST({{}}.TABLE_SCHEMA AS BINARY) NOT IN ({', '.join(map(literal, SYSTEM_SCHEMAS))})"
+"""By bytes: where letters' case counts, a schema `Sys` is a user's."""
+_ASK_TABLES = f"""
+SELECT t.TABLE_SCHEMA `schema`, t.TABLE_NAME `table` FROM information_schema.TABLES t
+WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND {_OF_USERS.format("t")}
+"""
+_ASK_COLUMNS = f"""
+SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA_TYPE kind, c.COLUMN_TYPE declared,
+       c.CHARACTER_OCTET_LENGTH octets, c.NUMERIC_PRECISION digits, c.NUMERIC_SCALE scale,
+       c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, c.COLLATION_NAME collation, c.COLUMN_DEFAULT fallback,
+       c.EXTRA extra
+FROM information_schema.COLUMNS c
+WHERE {_OF_USERS.format("c")}
+ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
+"""
+_ASK_FULL_NAMES = """
+SELECT 1 FROM information_schema.COLUMNS
+WHERE TABLE_NAME = 'COLLATION_CHARACTER_SET_APPLICABILITY' AND COLUMN_NAME = 'FULL_COLLATION_NAME'
+"""
+_COLLATIONS, _FULL_COLLATIONS = (
+    "SELECT COLLATION_NAME name, ID id FROM information_schema.COLLATIONS WHERE ID IS NOT NULL",
+    "SELECT FULL_COLLATION_NAME name, ID id FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY",
+)
+"""MariaDB from 10.10 on has collations for several character sets; COLLATIONS has only the name that they share."""
+_ASK_KEYS = f"""
+SELECT s.TABLE_SCHEMA `schema`, s.TABLE_NAME `table`, s.INDEX_NAME `index`, s.COLUMN_NAME name, s.SUB_PART part
+FROM information_schema.STATISTICS s
+WHERE s.NON_UNIQUE = 0 AND {_OF_USERS.format("s")}
+ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
+"""
+"""Nothing is joined by name: MySQL 5.7 and MariaDB compare names in information_schema by a collation to which `ta` and
+`tä` are one table."""
+
+
+def _from_server(
+    source: Server, connection: Any, finish: Finish = lambda column, _: column
+) -> Iterator[TableDefinition]:
+    tables = _by_table(source.ask(connection, _ASK_TABLES))
+    columns = _by_table(source.ask(connection, _ASK_COLUMNS))
+    asked = _FULL_COLLATIONS if source.ask(connection, _ASK_FULL_NAMES) else _COLLATIONS
+    collations = {row["name"]: row["id"] for row in source.ask(connection, asked)}
+    keys = _by_table(source.ask(connection, _ASK_KEYS))
+    for name, rows in columns.items():
+        if name not in tables:  # a view
+            continue
+        found = tuple(finish(column_of_row(row, collations), row) for row in rows)
+        usable = _usable(keys.get(name, ()), {row["name"] for row in rows if _is_stored(row)})
+        index = next(iter(usable), None) if len(usable) < 2 else _first_index(source, connection, name, usable)
+        names = [row["name"] for row in rows]
+        key = tuple(names.index(part) for part in usable[index]) if index else ()
+        yield TableDefinition(name, found, key, index)
+
+
+def _is_stored(row: Mapping[str, Any]) -> bool:
+    """Whether every row has a value of the column in its image."""
+    return row["nullable"] == "NO" and "VIRTUAL" not in (row["extra"] or "").upper()
+
+
+def _usable(rows: Iterable[dict[str, Any]], stored: Container[str]) -> dict[str, list[str]]:
+    """The columns of each unique index by which a table's rows can be told apart; the primary key alone, if there.
+
+    An expression in an index has no column, a part of a column only tells the rows of a primary key apart.
+    """
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        parts.setdefault(row["index"], []).append(row)
+    found = {
+        index: [row["name"] for row in listed]
+        for index, listed in parts.items()
+        if index == PRIMARY or all(row["part"] is None and row["name"] in stored for row in listed)
+    }
+    return {PRIMARY: found[PRIMARY]} if PRIMARY in found else found
+
+
+def _first_index(source: Server, connection: Any, name: TableName, usable: Container[str]) -> str:
+    """The first of these indexes in the order in which the server tries them, which SHOW INDEX lists."""
+    listed = source.ask(connection, f"SHOW INDEX FROM {identifier(name.schema)}.{identifier(name.table)}")
+    return next(str(row["Key_name"]) for row in listed if row["Key_name"] in usable)
+
+
+def _by_table(rows: list[dict[str, Any]]) -> dict[TableName, list[dict[str, Any]]]:
+    tables: dict[TableName, list[dict[str, Any]]] = {}
+    for row in rows:
+        tables.setdefault(TableName(row["schema"], row["table"]), []).append(row)
+    return tables
+
+
+def column_of_row(row: dict[str, Any], collations: Mapping[str, int]) -> Column:
+    """One row of information_schema.COLUMNS as TABLE_MAP would describe it.
+
+    For unknown types and collations the code is _UNKNOWN. collations: ids by name.
+    """
+    code, meta = _layout(row)
+    is_text = code in _TEXTUAL
+    collation = collations.get(row["collation"]) if row["collation"] else 63 if is_text else None
+    return Column(
+        name=row["name"],
+        type_code=_UNKNOWN if row["collation"] and collation is None else code,
+        meta=meta,
+        unsigned="unsigned" in row["declared"],
+        nullable=row["nullable"] == "YES",
+        charset=collation,
+        labels=_labels(row["declared"]) if code in (247, 248) else None,
+        declared=row["declared"] if row["kind"] in _ADDRESSES or row["kind"] == "vector" else None,
+    )
+
+
+def _labels(declared: str) -> tuple[str, ...]:
+    return tuple(_ESCAPED.sub(_plain, label) for label in _LABEL.findall(declared))
+
+
+def _plain(escaped: re.Match[str]) -> str:
+    return {"''": "'", "\\0": "\0", "\\n": "\n", "\\r": "\r", "\\Z": "\x1a"}.get(escaped[0], escaped[0][-1])
+
+
+def _layout(row: dict[str, Any]) -> tuple[int, int]:
+    """Type code and metadata number, as binlog.types reads them."""
+    kind = row["kind"]
+    if kind in _MEASURED:
+        code, meta = _MEASURED[kind](row)
+        is_compressed = row["declared"].endswith(COMPRESSED)
+        return (_DEFLATED[code], meta + (code == _COUNTED["varchar"])) if is_compressed else (code, meta)
+    return next(((codes[kind], meta) for codes, meta in _CONSTANT if kind in codes), (_UNKNOWN, 0))
+
+
+def _set_size(labels: int) -> int:
+    """Bytes of a SET's bits: 1, 2, 3, 4 or 8."""
+    size = (labels + 7) // 8
+    return size if size <= 4 else 8
+
+
+_CONSTANT = ((_FIXED, 0), (_LONG, 4), ({"float": 4}, 4), ({"double": 5}, 8))
+_MEASURED: dict[str, Callable[[dict[str, Any]], tuple[int, int]]] = {
+    "decimal": lambda row: (246, row["digits"] << 8 | row["scale"]),
+    "bit": lambda row: (16, row["digits"]),
+    "enum": lambda row: (247, 1 if len(_labels(row["declared"])) < 256 else 2),
+    "set": lambda row: (248, _set_size(len(_labels(row["declared"])))),
+}
+_MEASURED |= {kind: lambda row: (_FRACTIONAL[row["kind"]], row["fraction"] or 0) for kind in _FRACTIONAL}
+_MEASURED |= {kind: lambda row: (252, _BLOBS[row["kind"]]) for kind in _BLOBS}
+_MEASURED |= {kind: lambda row: (254, _ADDRESSES[row["kind"]]) for kind in _ADDRESSES}
+_MEASURED |= {kind: lambda row: (_COUNTED[row["kind"]], row["octets"]) for kind in _COUNTED}

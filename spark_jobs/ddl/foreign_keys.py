@@ -1,0 +1,140 @@
+"""Foreign keys as CREATE TABLE and ALTER TABLE declare them, and what a server does to child rows by them.
+
+Source: MySQL manual, "FOREIGN KEY Constraints" (names that the server makes up, engines, REFERENCES in a column);
+MariaDB Knowledge Base, "Foreign Keys".
+
+Put here: reading the clauses. Not here: which keys a table has at a position (log_gaps.py).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from spark_jobs.binlog import TableName
+from spark_jobs.ddl.alter import qualified
+from spark_jobs.ddl.columns import Word, words_of
+from spark_jobs.ddl.unreadable_types import readable
+
+_CASCADING = ("CASCADE", "SET NULL", "SET DEFAULT")
+_WITH_KEYS = ("INNODB", "NDB", "NDBCLUSTER", "XTRADB")
+"""Engines that have foreign keys; others read the clause and drop it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """One constraint of a child table.
+
+    Attributes:
+        name: of the constraint; empty where the statement leaves it to the server.
+        index: the name given after FOREIGN KEY, by which some servers call an unnamed constraint.
+        is_inline: it stands in a column's definition, which MySQL before 9.0 and MariaDB before 10.5 ignore.
+    """
+
+    name: str
+    parent: TableName
+    on_delete: str = "NO ACTION"
+    on_update: str = "NO ACTION"
+    index: str = ""
+    is_inline: bool = False
+
+    @property
+    def is_cascading(self) -> bool:
+        """Whether the server changes child rows by it."""
+        return self.on_delete in _CASCADING or self.on_update in _CASCADING
+
+    @property
+    def rules(self) -> str:
+        """The rules that change child rows, as SQL has them."""
+        both = (("ON DELETE", self.on_delete), ("ON UPDATE", self.on_update))
+        return " ".join(f"{event} {rule}" for event, rule in both if rule in _CASCADING)
+
+
+@readable
+def declared_keys(text: str, database: str) -> list[ForeignKey]:
+    """The foreign keys that a CREATE TABLE or ALTER TABLE adds. Raises Unsupported, IndexError."""
+    words = words_of(text)
+    if words[0].among("CREATE") and not _may_have_keys(words):
+        return []
+    return [_key(words, at, database) for at, word in enumerate(words) if word.among("REFERENCES")]
+
+
+@readable
+def dropped_keys(text: str) -> list[str]:
+    """The names of the constraints that an ALTER TABLE drops. Raises Unsupported."""
+    return list(_dropped(words_of(text)))
+
+
+def _dropped(words: Sequence[Word]) -> Iterator[str]:
+    for at, word in enumerate(words):
+        rest = words[at + 1 : at + 6]
+        if not word.among("DROP") or not rest:
+            continue
+        head = 2 if [one.text.upper() for one in rest[:2]] == ["FOREIGN", "KEY"] else 1
+        if head == 2 or rest[0].among("CONSTRAINT"):
+            head += 2 if len(rest) > head + 2 and rest[head].among("IF") else 0
+            yield from (one.text for one in rest[head : head + 1])
+
+
+def _may_have_keys(words: Sequence[Word]) -> bool:
+    """Whether the engine of a new table has foreign keys; where none is named, it may be InnoDB."""
+    engines = [
+        words[at + (2 if words[at + 1].among("=") else 1)].text.upper()
+        for at, depth in _depths(words)
+        if not depth and words[at].among("ENGINE") and at + 2 < len(words)
+    ]
+    return all(engine in _WITH_KEYS for engine in engines)
+
+
+def _depths(words: Sequence[Word]) -> Iterator[tuple[int, int]]:
+    depth = 0
+    for at, word in enumerate(words):
+        depth += word.among("(") - word.among(")")
+        yield at, depth
+
+
+def _key(words: Sequence[Word], at: int, database: str) -> ForeignKey:
+    """The key whose REFERENCES stands at a place."""
+    before = words[_begin(words, at) : at]
+    schema, table = qualified(words[at + 1 :])
+    foreign = next((k for k, word in enumerate(before) if word.among("FOREIGN")), None)
+    own = [] if foreign is None else list(before[foreign + 2 :])
+    own = own[3:] if [one.text.upper() for one in own[:3]] == ["IF", "NOT", "EXISTS"] else own
+    rules = _rules(words[at + 1 :])
+    return ForeignKey(
+        name=_symbol(before if foreign is None else before[:foreign]),
+        parent=TableName(database if schema is None else schema, table),
+        on_delete=rules.get("DELETE", "NO ACTION"),
+        on_update=rules.get("UPDATE", "NO ACTION"),
+        index=own[0].text if own and not own[0].among("(") else "",
+        is_inline=foreign is None,
+    )
+
+
+def _begin(words: Sequence[Word], at: int) -> int:
+    """Where the definition begins that a word belongs to: after a comma or an open parenthesis."""
+    depth = 0
+    for place in range(at - 1, -1, -1):
+        depth += words[place].among(")") - words[place].among("(")
+        if depth < 0 or (not depth and words[place].among(",")):
+            return place + 1
+    return 0
+
+
+def _symbol(words: Sequence[Word]) -> str:
+    """The name after the last CONSTRAINT; empty where there is none."""
+    at = next((k for k in range(len(words) - 1, -1, -1) if words[k].among("CONSTRAINT")), None)
+    named = [] if at is None else list(words[at + 1 : at + 2])
+    return named[0].text if named and not named[0].among("CHECK") else ""
+
+
+def _rules(words: Sequence[Word]) -> dict[str, str]:
+    """The rules by DELETE and UPDATE, up to the end of the definition."""
+    found: dict[str, str] = {}
+    depth = 0
+    for at, word in enumerate(words):
+        depth += word.among("(") - word.among(")")
+        if depth < 0 or (not depth and word.among(",")):
+            break
+        after = [one.text.upper() for one in words[at + 1 : at + 4]]
+        if word.among("ON") and after[:1] in (["DELETE"], ["UPDATE"]) and after[1:]:
+            found.setdefault(after[0], " ".join(after[1:3]) if after[1] in ("SET", "NO") else after[1])
+    return found

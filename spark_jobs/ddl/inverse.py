@@ -1,0 +1,302 @@
+"""ALTER TABLE backwards: what a table may have been before a statement, of which the definition behind is known.
+
+It goes by the operations that ``altered`` carries out, and what it finds is carried out again: where that does not lead
+to the definition that is known, it is not what was there. Several definitions may be left, and columns of which the
+statement tells no more than the name: the TABLE_MAP of the rows before it decides (``settled``).
+
+Put here: one statement, and rows before it. Not here: the way back over a log (schema/reverse_replay.py).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
+from typing import Literal
+
+from spark_jobs.binlog import OLD_TWINS, Column, Session, TableDefinition
+from spark_jobs.ddl.alter import (
+    Add,
+    AddPrimary,
+    AddUnique,
+    Change,
+    Convert,
+    Default,
+    Drop,
+    DropIndex,
+    DropPrimary,
+    Operation,
+    Visible,
+    altered,
+)
+from spark_jobs.ddl.definitions import PRIMARY, fitted, listed
+from spark_jobs.ddl.diff import differences, with_timestamps_of
+from spark_jobs.ddl.unreadable_types import readable
+from spark_jobs.errors import DecodeError, Unsupported
+
+Openness = Literal["", "open", "strict"]
+"""Of a column: all of it is told; its name alone is; its name, by a statement of a strict session."""
+MOST = 64
+"""Definitions that are carried back before a statement counts as one that cannot be."""
+_TOO_MANY = "it leaves too many ways in which the columns may have stood before it"
+_INTEGERS = (1, 2, 9, 3, 8)
+_BYTES = 63
+_BINARY, _VARBINARY = 254, 15
+_ADDRESSES = (4, 16)
+"""Lengths of BINARY that MariaDB's UUID, INET4 and INET6 are logged as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A definition that a table may have had at a place.
+
+    openness: of each column. One that is open stands as it was behind the statement that changed it, under the name
+    that it had before.
+    """
+
+    definition: TableDefinition
+    openness: tuple[Openness, ...]
+
+    @property
+    def is_told(self) -> bool:
+        return not any(self.openness)
+
+
+@readable
+def told(definition: TableDefinition) -> Earlier:
+    """A definition of which every column is known."""
+    openness: list[Openness] = ["" for _ in definition.columns]
+    return Earlier(definition, tuple(openness))
+
+
+@readable
+def inverted(candidates: Sequence[Earlier], found: Sequence[Operation], session: Session) -> list[Earlier]:
+    """What a table may have been before the operations of one statement, that left it as one of the candidates.
+
+    Raises Unsupported for what no log tells: which says what that is.
+    """
+    right, reasons = list[Earlier](), list[Unsupported]()
+    for after in candidates:
+        try:
+            right += _inverted(after, found, session)
+        except Unsupported as error:
+            reasons.append(error)
+    if not right:
+        raise reasons[0]
+    if len(right) > MOST:
+        raise Unsupported(_TOO_MANY)
+    return right
+
+
+def _inverted(after: Earlier, found: Sequence[Operation], session: Session) -> list[Earlier]:
+    _require_told(after.definition, found)
+    openness: Openness = "strict" if session.is_strict else "open"
+    every = [one for absent in _absences(found) for one in _before(after, found, absent, openness)]
+    differs = [(one, _differs(one, after, found)) for one in every]
+    right = [one for one, why in differs if why is None]
+    if not right:
+        why = next((why for _, why in differs if why), "it names columns that the table does not have")
+        raise Unsupported(f"it does not lead to what the table is known as behind it: {why}")
+    return right
+
+
+@readable
+def settled(candidates: Sequence[Earlier], logged: TableDefinition) -> Earlier:
+    """The one definition that rows were logged with. Raises Unsupported where none fits them, or several do."""
+    right, reasons = [], []
+    for one in candidates:
+        try:
+            right.append(_closed(one, logged))
+        except DecodeError as error:
+            reasons.append(str(error))
+    if not right:
+        raise Unsupported(reasons[0])
+    if any(one != right[0] for one in right):
+        names = [" or ".join(f"({', '.join(one.definition.column_names())})" for one in right)]
+        raise Unsupported(f"its columns were {names[0]} before it, and the rows do not tell which")
+    return right[0]
+
+
+def _require_told(after: TableDefinition, found: Sequence[Operation]) -> None:
+    """Raises Unsupported for operations that leave nothing of what was there before."""
+    for one in found:
+        if isinstance(one, Drop):
+            raise Unsupported(f"it drops column {one.name}, and what that was is in no log")
+        if isinstance(one, Change) and one.if_there and one.old.casefold() != one.new.casefold():
+            raise Unsupported(f"it renames column {one.old} if that was there, which the log does not tell")
+    if after.key is not None and _touches_key(after, found):
+        raise Unsupported("it changes keys, and by which columns rows were told apart before is in no log")
+
+
+def _touches_key(after: TableDefinition, found: Sequence[Operation]) -> bool:
+    """Whether rows may have been told apart by other columns before.
+
+    Without an index that it makes, the unique indexes that are left keep their order: the first one stays the first.
+    Columns that are NOT NULL behind it left at most fewer indexes usable before it.
+    """
+    declaring = [one.declared for one in found if isinstance(one, Add | Change) and one.declared]
+    if any(isinstance(one, AddPrimary | DropPrimary) for one in found) or any(one.in_key for one in declaring):
+        return True
+    if after.index == PRIMARY:
+        return False
+    key = {after.column_names()[at].casefold() for at in after.key or ()}
+    changed = [one.declared for one in found if isinstance(one, Change) and one.declared]
+    may_gain = any(one.column.nullable or str(one.column.name).casefold() in key for one in changed)
+    made = {one.name.casefold() for one in found if isinstance(one, AddUnique)}
+    made |= {"" for one in declaring if one.is_unique}
+    is_made = bool(after.key) and (not after.index or bool(made & {"", after.index.casefold()}))
+    return may_gain or (bool(made) and is_made) or any(isinstance(one, DropIndex) for one in found)
+
+
+def _absences(found: Sequence[Operation]) -> Iterator[frozenset[str]]:
+    """Which of the columns that are added if they are missing were missing; by name."""
+    maybe = [one.name.casefold() for one in found if isinstance(one, Add) and one.if_missing]
+    if len(maybe) > 4:
+        raise Unsupported("it adds columns if they are missing, and which were, is not in the log")
+    every = chain.from_iterable(combinations(maybe, count) for count in range(len(maybe), -1, -1))
+    return map(frozenset, every)
+
+
+@dataclass(frozen=True, slots=True)
+class _Was:
+    """A column before a statement. origin: its ordinal behind it, by which the key is found."""
+
+    column: Column
+    openness: Openness
+    origin: int
+
+
+def _before(
+    after: Earlier, found: Sequence[Operation], absent: frozenset[str], openness: Openness
+) -> Iterator[Earlier]:
+    adds = {one.name.casefold(): one for one in found if isinstance(one, Add)}
+    gone = {name for name, one in adds.items() if not one.if_missing or name in absent}
+    changes = {one.new.casefold(): one for one in found if isinstance(one, Change)}
+    staying, moved = list[_Was](), list[_Was]()
+    for ordinal, (column, state) in enumerate(zip(after.definition.columns, after.openness, strict=True)):
+        name = str(column.name).casefold()
+        change = changes.get(name)
+        if name in gone and change is None:
+            continue
+        was = _was(column, state, ordinal, change, openness)
+        was = was if change and change.declared else _undeclared(was, name, found)
+        (moved if change and change.after is not None else staying).append(was)
+    for columns in _placements(staying, moved):
+        yield _definition(after.definition, columns)
+
+
+def _was(column: Column, state: Openness, ordinal: int, change: Change | None, openness: Openness) -> _Was:
+    if change is None:
+        return _Was(column, state, ordinal)
+    name = change.old
+    if change.declared is None:
+        return _Was(replace(column, name=name), state, ordinal)
+    return _Was(replace(column, name=name, default=None, computed=None, invisible=None), openness, ordinal)
+
+
+def _undeclared(was: _Was, name: str, found: Sequence[Operation]) -> _Was:
+    """Without what operations say of a column that they do not declare. name: that behind them, in small letters."""
+    column, openness = was.column, was.openness
+    for one in found:
+        if isinstance(one, Default) and one.name.casefold() == name:
+            column = replace(column, default=None)
+        if isinstance(one, Visible) and one.name.casefold() == name:
+            column = replace(column, invisible=None)
+        if isinstance(one, Convert) and column.type.has_labels:
+            column = replace(column, charset=None)
+        if isinstance(one, Convert) and column.type.is_character:
+            openness = "open"
+    return _Was(column, openness, was.origin)
+
+
+def _placements(staying: list[_Was], moved: list[_Was]) -> Iterator[list[_Was]]:
+    """Every order in which columns that a statement puts somewhere may have stood among the others."""
+    if not moved:
+        yield staying
+        return
+    count = 0
+    for columns in _placements(staying, moved[1:]):
+        for at in range(len(columns) + 1):
+            count += 1
+            if count > MOST:
+                raise Unsupported(_TOO_MANY)
+            yield [*columns[:at], moved[0], *columns[at:]]
+
+
+def _definition(after: TableDefinition, columns: list[_Was]) -> Earlier:
+    origins = [one.origin for one in columns]
+    lost = [at for at in after.key or () if at not in origins]
+    if lost:
+        raise Unsupported(f"it adds column {after.columns[lost[0]].name}, which rows are told apart by behind it")
+    key = None if after.key is None else tuple(origins.index(at) for at in after.key)
+    definition = replace(after, columns=tuple(one.column for one in columns), key=key)
+    return Earlier(definition, tuple(one.openness for one in columns))
+
+
+def _differs(before: Earlier, after: Earlier, found: Sequence[Operation]) -> str | None:
+    """How what a statement makes of a definition differs from what is known behind it; None where it does not."""
+    try:
+        made = altered(before.definition, found)
+    except DecodeError as error:
+        return str(error)
+    names, wanted = ([name.casefold() for name in one.column_names()] for one in (made, after.definition))
+    if names != wanted:
+        return f"it leads to ({listed(made)}), and the table is ({listed(after.definition)})"
+    triples = zip(made.columns, after.definition.columns, after.openness, strict=True)
+    made = replace(made, columns=tuple(two if state else one for one, two, state in triples))
+    said = differences(with_timestamps_of(made, after.definition), after.definition, "what is known behind it")
+    return "; ".join(said) or None
+
+
+def _closed(one: Earlier, logged: TableDefinition) -> Earlier:
+    """With what the rows tell of columns that are open. Raises Unsupported where that is not all, or is another."""
+    known = one.definition
+    if len(known.columns) != len(logged.columns):
+        raise Unsupported(f"its rows have ({listed(logged)}), which ({listed(known)}) is not")
+    triples = zip(known.columns, logged.columns, one.openness, strict=True)
+    columns = tuple(_by_rows(column, row, state) if state else column for column, row, state in triples)
+    fits = fitted(logged, replace(known, columns=columns))
+    if fits is None:
+        raise Unsupported(f"its rows have ({listed(logged)}), which ({listed(replace(known, columns=columns))}) is not")
+    return told(replace(fits, name=known.name))
+
+
+def _by_rows(after: Column, logged: Column, state: Openness) -> Column:
+    """A column whose type a statement changed, or declared anew, as the rows before it tell. Raises Unsupported."""
+    column = replace(logged, name=after.name, unsigned=_sign(after, logged, state))
+    for is_missing, what in _MISSING:
+        if is_missing(column):
+            raise Unsupported(f"it declares column {after.name}, and the log does not tell {what} that had before")
+    return column
+
+
+def _sign(after: Column, logged: Column, state: Openness) -> bool | None:
+    """None where it may be either.
+
+    A strict session refuses what changes a value. So a number that is unsigned behind its statement was not negative
+    where that was said, and reads as unsigned whatever it was; one of the same length reads the same either way. The
+    values of other numbers than integers do not depend on it.
+    """
+    if logged.unsigned is not None:
+        return logged.unsigned
+    if logged.type_code not in _INTEGERS:
+        return bool(after.unsigned)
+    if state != "strict" or after.type_code not in _INTEGERS or after.unsigned is None:
+        return None
+    return after.unsigned if after.unsigned or after.type_code == logged.type_code else None
+
+
+def _may_be_disguised(column: Column) -> bool:
+    """Whether MariaDB may have declared it as another type than the log has it as."""
+    if column.charset != _BYTES or column.declared is not None:
+        return False
+    is_address = column.type_code == _BINARY and column.meta in _ADDRESSES
+    return is_address or (column.type_code == _VARBINARY and column.meta % 4 == 0)
+
+
+_MISSING: tuple[tuple[Callable[[Column], bool], str], ...] = (
+    (lambda column: column.type.has_labels, "the labels"),
+    (lambda column: column.unsigned is None, "the sign"),
+    (lambda column: column.type.is_character and column.charset is None, "the character set"),
+    (_may_be_disguised, "whether it was UUID, INET or VECTOR"),
+    (lambda column: column.type_code in OLD_TWINS.values() and column.declared is None, "the digits of a second"),
+)
+"""What a TABLE_MAP may leave out of a column."""

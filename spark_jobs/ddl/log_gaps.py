@@ -1,0 +1,254 @@
+"""What a log does not tell of a table's rows although it has rows of the table.
+
+There are two such gaps. What a server does to child rows by a foreign key (ON DELETE CASCADE and the like) is done
+inside the storage engine, and is not logged. MariaDB logs the historical rows of a system-versioned table among the
+current ones, and does not mark them. Both follow from what statements and servers declare.
+
+Source: MySQL manual, "InnoDB and MySQL Replication", "FOREIGN KEY Constraints"; MariaDB Knowledge Base,
+"System-Versioned Tables".
+
+Put here: from where to where in the log a table has such a gap. Not here: reading clauses (foreign_keys.py), asking
+servers (server_facts.py), what a run does about it (spark_jobs/pipeline/log_gaps.py).
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from spark_jobs.binlog import TableName
+from spark_jobs.ddl.alter import dropped, target
+from spark_jobs.ddl.columns import Word, words_of
+from spark_jobs.ddl.foreign_keys import ForeignKey, declared_keys, dropped_keys
+from spark_jobs.ddl.renames import like, renamed
+from spark_jobs.ddl.server_facts import ServerFacts
+from spark_jobs.errors import DecodeError
+from spark_jobs.log.position import Position
+
+_TELLING = re.compile(r"\bREFERENCES\b|\bVERSIONING\b|\bROW\s+START\b", re.IGNORECASE)
+"""Words without which no statement begins a gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """A statement about tables, where it stands in the log, and its session's default schema."""
+
+    at: Position
+    text: str
+    database: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogGap:
+    """A part of the log in which it does not tell a table's rows.
+
+    Attributes:
+        table: whose rows they are.
+        key: the foreign key by which the server changes them; None of a system-versioned table.
+        since: the statement that it begins with; None where it is older than the log, or only the server tells it.
+        until: the statement that ends it; None where it goes on to the log's end.
+    """
+
+    table: TableName
+    key: ForeignKey | None
+    since: Position | None = None
+    until: Position | None = None
+
+    def __str__(self) -> str:
+        """What the table is, for messages; the position is the reader's."""
+        if self.key is None:
+            return (
+                "is a system-versioned table: the log has its historical rows among the current ones and does not "
+                "mark them"
+            )
+        named = f"the foreign key {self.key.name}" if self.key.name else "a foreign key"
+        return (
+            f"is changed by {named} -> {self.key.parent} {self.key.rules}, and the server does not log what that does "
+            "to its rows"
+        )
+
+    def is_in(self, start: Position, stop: Position) -> bool:
+        """Whether a range of the log has a part of it."""
+        begins_before = self.since is None or self.since < stop
+        return begins_before and (self.until is None or self.until > start)
+
+
+@dataclass(slots=True)
+class _State:
+    keys: list[tuple[ForeignKey, Position | None]] = field(default_factory=list)
+    versioned: list[Position | None] = field(default_factory=list)
+    """Since when the table is system-versioned; empty where it is not."""
+
+
+def log_gaps(statements: Iterable[Ddl], facts: ServerFacts | None = None) -> list[LogGap]:
+    """The gaps of all tables.
+
+    Args:
+        statements: those about tables, in any order.
+        facts: what the server declared when it was asked; None where nobody was.
+    """
+    every = sorted(statements, key=lambda one: one.at)
+    if not any(_TELLING.search(one.text) for one in every) and not (facts and (facts.foreign_keys or facts.versioned)):
+        return []
+    follower = _Follower()
+    waiting = facts
+    for one in every:
+        if waiting and waiting.at <= one.at:
+            follower.take_in(waiting)
+            waiting = None
+        follower.follow(one)
+    if waiting:
+        follower.take_in(waiting)
+    return [one for one in follower.gaps() if _counts(one, facts)]
+
+
+def _counts(gap: LogGap, facts: ServerFacts | None) -> bool:
+    if gap.key is None or facts is None:
+        return True
+    return not facts.logs_cascades and (facts.has_inline_keys or not gap.key.is_inline)
+
+
+def is_versioned(words: Iterable[Word]) -> bool:
+    """Whether a CREATE or ALTER TABLE makes its table, or a column of it, system-versioned."""
+    texts = " ".join(word.text.upper() for word in words if word.kind in ("word", "sign"))
+    return re.search(r"\b(WITH|ADD) SYSTEM VERSIONING\b|\bAS ROW START\b", texts) is not None
+
+
+class _Follower:
+    """Follows tables from one statement to the next."""
+
+    def __init__(self) -> None:
+        self._tables: dict[TableName, _State] = {}
+        self._ended: list[LogGap] = []
+
+    def gaps(self) -> list[LogGap]:
+        open_ = [gap for name, state in self._tables.items() for gap in _gaps_of(name, state)]
+        return sorted([*self._ended, *open_], key=lambda one: (one.table, one.since is not None, one.since or _FIRST))
+
+    def take_in(self, facts: ServerFacts) -> None:
+        """Adds what a server declares and no statement told."""
+        for name, key in facts.foreign_keys:
+            state = self._tables.setdefault(name, _State())
+            known = {one.name.casefold() for one, _ in state.keys}
+            if key.name.casefold() not in known:
+                state.keys.append((key, None))
+        for name in facts.versioned:
+            state = self._tables.setdefault(name, _State())
+            state.versioned = state.versioned or [None]
+
+    def follow(self, said: Ddl) -> None:
+        words = words_of_or_none(said.text)
+        if not words:
+            return
+        for verb, carry_out in _VERBS.items():
+            if words[0].among(verb):
+                try:
+                    carry_out(self, said, words)
+                except (DecodeError, IndexError, StopIteration):
+                    return  # whoever follows the table's columns stops it by this statement
+
+    def create(self, said: Ddl, words: list[Word]) -> None:
+        if not any(word.among("TABLE") for word in words[:5]):
+            return
+        name = target(said.text, said.database)
+        heads = [word.text.upper() for word in words[:8]]
+        if "EXISTS" in heads and name in self._tables:
+            return
+        self._end(name, said.at)
+        other = like(said.text, said.database)
+        model = self._tables.get(other) if other else None
+        state = self._tables[name] = _State()
+        if is_versioned(words) or (model and model.versioned):
+            state.versioned = [said.at]
+        if other is None:
+            self._add_keys(name, said)
+
+    def alter(self, said: Ddl, words: list[Word]) -> None:
+        name = target(said.text, said.database)
+        state = self._tables.setdefault(name, _State())
+        gone = {one.casefold() for one in dropped_keys(said.text)}
+        for key, since in [one for one in state.keys if {one[0].name.casefold(), one[0].index.casefold()} & gone]:
+            state.keys.remove((key, since))
+            self._note(LogGap(name, key, since, said.at))
+        self._add_keys(name, said)
+        if is_versioned(words) and not state.versioned:
+            state.versioned = [said.at]
+        if "DROP SYSTEM VERSIONING" in " ".join(word.text.upper() for word in words):
+            self._ended += [LogGap(name, None, since, said.at) for since in state.versioned]
+            state.versioned = []
+        self._rename(said)
+
+    def drop(self, said: Ddl, words: list[Word]) -> None:
+        if any(word.among("DATABASE", "SCHEMA") for word in words[:2]):
+            schema = [word.text for word in words if not word.among(";")][-1]
+            for name in [one for one in self._tables if one.schema == schema]:
+                self._end(name, said.at)
+        elif any(word.among("TABLE", "TABLES") for word in words[:3]):
+            for name in dropped(said.text, said.database):
+                self._end(name, said.at)
+
+    def rename(self, said: Ddl, _: list[Word]) -> None:
+        self._rename(said)
+
+    def _rename(self, said: Ddl) -> None:
+        """Gives tables and the keys that refer to them their new names."""
+        was = {new: old for new, old in renamed(said.text, said.database).items() if old and old != new}
+        moved = {old: self._tables.pop(old) for old in was.values() if old in self._tables}
+        for new, old in was.items():
+            if old in moved:
+                self._ended += _gaps_of(old, moved[old], said.at)
+                self._tables[new] = _renamed(moved[old], old, new, said.at)
+        names = {old: new for new, old in was.items()}
+        for state in self._tables.values():
+            state.keys = [(replace(key, parent=names.get(key.parent, key.parent)), since) for key, since in state.keys]
+
+    def _add_keys(self, name: TableName, said: Ddl) -> None:
+        state = self._tables[name]
+        for key in declared_keys(said.text, said.database):
+            named = key if key.name else replace(key, name=_next_name(name, [one.name for one, _ in state.keys]))
+            if named.name.casefold() not in {one.name.casefold() for one, _ in state.keys}:
+                state.keys.append((named, said.at))
+
+    def _end(self, name: TableName, at: Position) -> None:
+        self._ended += _gaps_of(name, self._tables.pop(name, _State()), at)
+
+    def _note(self, gap: LogGap) -> None:
+        self._ended += [gap] if gap.key is None or gap.key.is_cascading else []
+
+
+_FIRST = Position("", 0)
+_VERBS: dict[str, Callable[[_Follower, Ddl, list[Word]], None]] = {
+    "CREATE": _Follower.create,
+    "ALTER": _Follower.alter,
+    "DROP": _Follower.drop,
+    "RENAME": _Follower.rename,
+}
+
+
+def words_of_or_none(text: str) -> list[Word]:
+    """A statement's words; none where it has no tokens of SQL."""
+    try:
+        return words_of(text)
+    except DecodeError:
+        return []
+
+
+def _gaps_of(name: TableName, state: _State, until: Position | None = None) -> list[LogGap]:
+    keys = [LogGap(name, key, since, until) for key, since in state.keys if key.is_cascading]
+    return [*(LogGap(name, None, since, until) for since in state.versioned), *keys]
+
+
+def _renamed(state: _State, old: TableName, new: TableName, at: Position) -> _State:
+    """The state under a new name: names that the server made up of the table's follow it."""
+    prefix = f"{old.table}_ibfk_"
+    keys = list[tuple[ForeignKey, Position | None]]()
+    for key, _ in state.keys:
+        follows = key.name.startswith(prefix)
+        keys.append((replace(key, name=f"{new.table}_ibfk_{key.name[len(prefix) :]}") if follows else key, at))
+    return _State(keys, [at] if state.versioned else [])
+
+
+def _next_name(name: TableName, taken: Iterable[str]) -> str:
+    """The name that a server gives a constraint without one."""
+    prefix = f"{name.table}_ibfk_".casefold()
+    numbers = [one[len(prefix) :] for one in taken if one.casefold().startswith(prefix)]
+    return f"{name.table}_ibfk_{max((int(one) for one in numbers if one.isdigit()), default=0) + 1}"

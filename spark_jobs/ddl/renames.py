@@ -1,0 +1,76 @@
+"""RENAME TABLE, ALTER TABLE … RENAME, CREATE TABLE … LIKE: which table's place a name takes.
+
+Source: MySQL manual, "RENAME TABLE Statement" (renames are done one after the other, from left to right, and seen by
+others all at once), "ALTER TABLE Statement", "CREATE TABLE ... LIKE Statement"; MariaDB's knowledge base for IF EXISTS
+and WAIT.
+
+Put here: reading names off such statements. Not here: what becomes of rows (silver/table_timeline.py).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from spark_jobs.binlog import TableName
+from spark_jobs.ddl.alter import new_name, parts, qualified, target
+from spark_jobs.ddl.classify import Statement
+from spark_jobs.ddl.columns import Word, words_of
+from spark_jobs.ddl.unreadable_types import readable
+from spark_jobs.errors import Unsupported
+
+
+@readable
+def renamed(text: str, database: str) -> dict[TableName, TableName | None]:
+    """By each name that a statement takes or gives: what the table was called before that has it behind the statement.
+
+    None where no table has it any more; the name itself where it comes back to the table that had it. Empty for
+    statements that rename no table. Raises Unsupported.
+    """
+    was: dict[TableName, TableName | None] = {}
+    for old, new in _pairs(text, database):
+        was[new] = was.get(old, old)
+        if new != old:
+            was[old] = None
+    return was
+
+
+def may_rename(statement: Statement) -> bool:
+    """Whether a statement may give a table another name: the others need not be read."""
+    return statement.verb.startswith(("RENAME", "ALTER")) and "RENAME" in statement.text.upper()
+
+
+@readable
+def like(text: str, database: str) -> TableName | None:
+    """The table whose columns and keys a CREATE TABLE … LIKE takes; None for another statement. Raises Unsupported."""
+    words = words_of(text)
+    at = next((k for k, word in enumerate(words) if word.among("LIKE")), None)
+    # Behind the names, and in parentheses at most: elsewhere the word is part of an expression.
+    if at is None or not words[0].among("CREATE") or any(word.among("(") for word in words[: at - 1]):
+        return None
+    return _name(words[at + 1 :], database)
+
+
+def _pairs(text: str, database: str) -> Iterator[tuple[TableName, TableName]]:
+    words = words_of(text)
+    if words[0].among("ALTER"):
+        new = new_name(text)
+        if new:
+            yield target(text, database), TableName(new.schema or database, new.table)
+        return
+    if not words[0].among("RENAME"):
+        return
+    if words[1].kind == "string":  # the tokenizer leaves all behind this word as it is
+        words = words_of(words[1].text)
+    if not words or not words[0].among("TABLE", "TABLES"):
+        return
+    ahead = [word.text.upper() for word in words[1:3]]
+    for part in parts(words[3 if ahead == ["IF", "EXISTS"] else 1 :]):
+        at = next((k for k, word in enumerate(part) if word.among("TO", "AS")), None)
+        if at is None or at == 0 or at + 1 == len(part):
+            raise Unsupported(f"{' '.join(word.text for word in part)} names no table")
+        yield _name(part, database), _name(part[at + 1 :], database)
+
+
+def _name(words: Sequence[Word], database: str) -> TableName:
+    if not words:
+        raise Unsupported("it names no table")
+    schema, table = qualified(words)
+    return TableName(database if schema is None else schema, table)

@@ -1,0 +1,344 @@
+"""The tables that a statement changes, by their names in it.
+
+Each kind of statement is read as far as these names stand in it: of an INSERT that is its head, whatever values follow.
+Tables that a statement only reads, in a SELECT or as the model of a new table, are not among them.
+
+Source: MySQL manual, "Data Manipulation Statements", "Data Definition Statements"; sql/sql_yacc.yy; MariaDB Knowledge
+Base, the same.
+
+Put here: the grammar around names. Not here: tokens (scanner.py), what a statement does (classify.py).
+"""
+
+from collections.abc import Callable, Iterator
+
+from spark_jobs.ddl.scanner import Scanner, Token
+from spark_jobs.errors import Unsupported
+
+Name = tuple[str | None, str]
+"""Schema, None for the session's default one, and table, as they are written."""
+
+_INSERT_MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "IGNORE")
+_UPDATE_MODIFIERS = ("LOW_PRIORITY", "IGNORE")
+_DELETE_MODIFIERS = ("LOW_PRIORITY", "QUICK", "IGNORE")
+_JOINS = ("JOIN", "STRAIGHT_JOIN")
+_BEHIND_TABLE = {
+    *("ON", "USING", "JOIN", "INNER", "CROSS", "LEFT", "RIGHT", "NATURAL", "STRAIGHT_JOIN", "OUTER", "PARTITION"),
+    *("USE", "FORCE", "IGNORE", "SET", "WHERE", "ORDER", "LIMIT", "FOR", "RETURNING", "GROUP", "UNION", "TABLESAMPLE"),
+}
+"""Words behind a table's name that are no alias of it."""
+_QUERIES = ("SELECT", "WITH", "VALUES", "TABLE")
+
+
+def names_in(verb: str, tokens: Scanner) -> list[Name]:
+    """The tables that a statement changes. verb: the word that it begins with, which comes next in ``tokens``.
+
+    Raises Unsupported where that cannot be read.
+    """
+    reader = _READERS.get(verb)
+    if reader is None:
+        raise Unsupported(f"it cannot be parsed: {verb} is not known")
+    tokens.take()
+    found = reader(tokens)
+    if not found:
+        raise Unsupported("it cannot be parsed: it names no table")
+    return list(dict.fromkeys(found))
+
+
+def query_of_create(tokens: Scanner) -> bool:
+    """Whether a CREATE TABLE, whose name was read, has a query behind it that fills the table. Raises Unsupported."""
+    tokens.takes("AS")
+    if tokens.peek().among("("):
+        if _begins_query(tokens):
+            return True
+        tokens.skip_enclosed()
+    while tokens.peek().kind != "end":
+        if tokens.peek().among("("):
+            if _begins_query(tokens):
+                return True
+            tokens.skip_enclosed()
+        elif tokens.take().among("SELECT", "VALUES", "TABLE"):
+            return True
+    return False
+
+
+def _begins_query(tokens: Scanner) -> bool:
+    """Whether a query begins behind the parentheses that come next."""
+    at = 0
+    while tokens.peek(at).among("("):
+        at += 1
+    return tokens.peek(at).among(*_QUERIES)
+
+
+def _name(tokens: Scanner) -> Name:
+    """The table's name that comes next. Raises Unsupported."""
+    if tokens.takes("."):  # ODBC's way to say the default schema
+        return None, _part(tokens)
+    first = _part(tokens)
+    if tokens.peek().among(".") and not tokens.peek(1).among("*"):
+        tokens.take()
+        return first, _part(tokens)
+    return None, first
+
+
+def _part(tokens: Scanner) -> str:
+    token = tokens.take()
+    if not token.may_be_name:
+        raise Unsupported(f"it cannot be parsed: {token.text or 'its end'} stands where a name belongs")
+    return token.text
+
+
+def _skip(tokens: Scanner, *words: str) -> None:
+    while tokens.takes(*words):
+        pass
+
+
+def _of_insert(tokens: Scanner) -> list[Name]:
+    _skip(tokens, *_INSERT_MODIFIERS)
+    tokens.takes("INTO")
+    return [_name(tokens)]
+
+
+def _of_load(tokens: Scanner) -> list[Name]:
+    """LOAD DATA and LOAD XML: the name stands behind INTO TABLE."""
+    while not (tokens.peek().among("INTO") and tokens.peek(1).among("TABLE")):
+        if tokens.take().kind == "end":
+            raise Unsupported("it cannot be parsed: INTO TABLE is missing")
+    tokens.take()
+    tokens.take()
+    return [_name(tokens)]
+
+
+def _of_update(tokens: Scanner, apart: frozenset[str] = frozenset()) -> list[Name]:
+    """All tables that are joined: which of them has a column is not in the statement. apart: names of its queries."""
+    _skip(tokens, *_UPDATE_MODIFIERS)
+    return _tables(_references(tokens, "SET"), apart)
+
+
+def _of_delete(tokens: Scanner, apart: frozenset[str] = frozenset()) -> list[Name]:
+    _skip(tokens, *_DELETE_MODIFIERS)
+    if not tokens.takes("FROM"):
+        wanted = _deleted(tokens)
+        if not tokens.takes("FROM"):
+            raise Unsupported("it cannot be parsed: FROM is missing")
+        return _aliased(wanted, list(_references(tokens, "WHERE", "ORDER", "LIMIT", "RETURNING")), apart)
+    wanted = _deleted(tokens)
+    if tokens.takes("USING"):
+        return _aliased(wanted, list(_references(tokens, "WHERE", "ORDER", "LIMIT", "RETURNING")), apart)
+    return wanted
+
+
+def _deleted(tokens: Scanner) -> list[Name]:
+    """The list of tables in front of FROM or USING; each may have ``.*`` behind it."""
+    found = [_of_list(tokens)]
+    while tokens.takes(","):
+        found.append(_of_list(tokens))
+    return found
+
+
+def _of_list(tokens: Scanner) -> Name:
+    name = _name(tokens)
+    if tokens.peek().among(".") and tokens.peek(1).among("*"):
+        tokens.take()
+        tokens.take()
+    return name
+
+
+def _aliased(wanted: list[Name], references: list[tuple[Name, str | None]], apart: frozenset[str]) -> list[Name]:
+    """The tables that names in a DELETE's list stand for; all that are joined where one of them stands for none."""
+    found = list[Name]()
+    for schema, table in wanted:
+        by_alias = [name for name, alias in references if schema is None and _same(alias, table)]
+        by_name = [name for name, alias in references if alias is None and _is(name, schema, table)]
+        if not by_alias + by_name:
+            return _tables(iter(references), apart) + wanted
+        found += by_alias or by_name
+    return found
+
+
+def _same(one: str | None, other: str) -> bool:
+    return one is not None and one.casefold() == other.casefold()
+
+
+def _is(name: Name, schema: str | None, table: str) -> bool:
+    return _same(name[1], table) and (schema is None or name[0] is None or _same(name[0], schema))
+
+
+def _tables(references: Iterator[tuple[Name, str | None]], apart: frozenset[str]) -> list[Name]:
+    return [name for name, _ in references if name[0] is not None or name[1].casefold() not in apart]
+
+
+def _references(tokens: Scanner, *ends: str) -> Iterator[tuple[Name, str | None]]:
+    """The tables of a list of joined ones, each with its alias; those of queries in it are passed over.
+
+    ends: the keywords behind it. Raises Unsupported.
+    """
+    depth, is_next, before = 0, True, Token("", "end", 0, 0)
+    while True:
+        token = tokens.peek()
+        if token.kind == "end" or (depth <= 0 and token.among(*ends, ";")):
+            return
+        if is_next and token.among("(", "{") and not tokens.peek(1).among(*_QUERIES):
+            tokens.take()
+            depth += 1
+            tokens.takes("OJ")
+        elif token.among("("):
+            tokens.skip_enclosed()
+            is_next = False
+        elif is_next and _is_table(tokens):
+            yield _name(tokens), _alias(tokens)
+            is_next = False
+        else:
+            tokens.take()
+            depth -= token.among(")", "}")
+            is_joined = token.among(",", *_JOINS) and not before.among("FOR")  # USE INDEX FOR JOIN (…)
+            is_next = is_joined or (is_next and token.among("LATERAL"))
+        before = token
+
+
+def _is_table(tokens: Scanner) -> bool:
+    """Whether a name comes next where one belongs, and not LATERAL, or JSON_TABLE and its arguments."""
+    token = tokens.peek()
+    is_function = token.kind == "word" and tokens.peek(1).among("(")
+    return not is_function and not token.among("LATERAL", ")", "}")
+
+
+def _alias(tokens: Scanner) -> str | None:
+    if tokens.peek().among("PARTITION"):
+        tokens.take()
+        if tokens.peek().among("("):
+            tokens.skip_enclosed()
+    if tokens.takes("AS"):
+        return _part(tokens)
+    token = tokens.peek()
+    is_alias = token.may_be_name and not (token.kind == "word" and token.text.upper() in _BEHIND_TABLE)
+    return tokens.take().text if is_alias else None
+
+
+def _of_with(tokens: Scanner) -> list[Name]:
+    """WITH … UPDATE, DELETE: the queries have names of their own."""
+    tokens.takes("RECURSIVE")
+    apart = set[str]()
+    while True:
+        apart.add(_part(tokens).casefold())
+        while not tokens.peek().among("AS"):
+            if not tokens.peek().among("("):
+                raise Unsupported("it cannot be parsed: AS is missing")
+            tokens.skip_enclosed()
+        tokens.take()
+        if not tokens.peek().among("("):
+            raise Unsupported("it cannot be parsed: a query is missing")
+        tokens.skip_enclosed()
+        if not tokens.takes(","):
+            break
+    if tokens.takes("UPDATE"):
+        return _of_update(tokens, frozenset(apart))
+    if tokens.takes("DELETE"):
+        return _of_delete(tokens, frozenset(apart))
+    if tokens.takes("INSERT", "REPLACE"):
+        return _of_insert(tokens)
+    raise Unsupported("it cannot be parsed: neither UPDATE nor DELETE stands behind WITH")
+
+
+_OBJECTS = ("TABLE", "TABLES", "INDEX", "SEQUENCE")
+
+
+def _skip_to_object(tokens: Scanner) -> str:
+    """Takes what stands in front of TABLE or INDEX, and that."""
+    for _ in range(8):
+        token = tokens.take()
+        if token.among(*_OBJECTS):
+            return token.text.upper()
+    raise Unsupported("it cannot be parsed: TABLE is missing")
+
+
+def _skip_condition(tokens: Scanner) -> None:
+    """IF EXISTS, IF NOT EXISTS."""
+    if tokens.peek().among("IF") and tokens.peek(1).among("EXISTS", "NOT"):
+        _skip(tokens, "IF", "NOT", "EXISTS")
+
+
+def _of_create(tokens: Scanner) -> list[Name]:
+    return _of_index(tokens) if _skip_to_object(tokens) == "INDEX" else _of_one(tokens)
+
+
+def _of_index(tokens: Scanner) -> list[Name]:
+    _skip_condition(tokens)
+    tokens.take()  # the index
+    while not tokens.peek().among("ON"):
+        if tokens.take().kind == "end":
+            raise Unsupported("it cannot be parsed: ON is missing")
+    tokens.take()
+    return [_name(tokens)]
+
+
+def _of_one(tokens: Scanner) -> list[Name]:
+    _skip_condition(tokens)
+    return [_name(tokens)]
+
+
+def _of_drop(tokens: Scanner) -> list[Name]:
+    if _skip_to_object(tokens) == "INDEX":
+        return _of_index(tokens)
+    _skip_condition(tokens)
+    return _deleted(tokens)
+
+
+def _of_truncate(tokens: Scanner) -> list[Name]:
+    tokens.takes("TABLE")
+    return [_name(tokens)]
+
+
+def _of_rename(tokens: Scanner) -> list[Name]:
+    _skip_to_object(tokens)
+    _skip_condition(tokens)
+    found = list[Name]()
+    while True:
+        found.append(_name(tokens))
+        while not tokens.peek().among("TO", "AS"):  # MariaDB: WAIT 5, NOWAIT
+            if tokens.take().kind == "end":
+                raise Unsupported("it cannot be parsed: TO is missing")
+        tokens.take()
+        found.append(_name(tokens))
+        if not tokens.takes(","):
+            return found
+
+
+def _of_alter(tokens: Scanner) -> list[Name]:
+    """The table, the name that it is given, and those that it takes rows from or gives rows to."""
+    _skip_to_object(tokens)
+    found = _of_one(tokens)
+    while tokens.peek().kind != "end":
+        token = tokens.take()
+        if token.among("("):
+            _skip_rest(tokens)
+        elif token.among("TABLE") and tokens.peek().may_be_name:  # EXCHANGE PARTITION … WITH TABLE, CONVERT TABLE
+            found.append(_name(tokens))
+        elif token.among("RENAME") and not tokens.peek().among("COLUMN", "INDEX", "KEY", "CONSTRAINT"):
+            _skip(tokens, "TO", "AS", "=")
+            found.append(_name(tokens))
+    return found
+
+
+def _skip_rest(tokens: Scanner) -> None:
+    """Behind an opening parenthesis to the closing one."""
+    depth = 1
+    while depth:
+        token = tokens.take()
+        if token.kind == "end":
+            raise Unsupported("it cannot be parsed: a parenthesis is not closed")
+        depth += token.among("(") - token.among(")")
+
+
+_READERS: dict[str, Callable[[Scanner], list[Name]]] = {
+    "INSERT": _of_insert,
+    "REPLACE": _of_insert,
+    "UPDATE": _of_update,
+    "DELETE": _of_delete,
+    "LOAD": _of_load,
+    "WITH": _of_with,
+    "CREATE": _of_create,
+    "DROP": _of_drop,
+    "TRUNCATE": _of_truncate,
+    "RENAME": _of_rename,
+    "ALTER": _of_alter,
+}

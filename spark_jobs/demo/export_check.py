@@ -1,0 +1,38 @@
+"""Bronze written back as binlog files, next to the files that it was read from.
+
+Put here: whether they are the same bytes. Not here: writing them (bronze/export.py).
+"""
+
+import filecmp
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.bronze.export import export
+from spark_jobs.lake.table import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFiles:
+    """``size`` in bytes, of all files together; ``unlike`` names those that differ or are on one side only."""
+
+    files: int
+    size: int
+    unlike: tuple[str, ...] = ()
+
+
+def export_beside(spark: SparkSession, lake: Lake, source: str, originals: Path, into: Path) -> ExportedFiles:
+    """Exports a source's log into an empty folder and compares it with the originals, byte for byte, both ways."""
+    written = list(export(spark, lake, source, into))
+    return compared(originals, into, sum(one.size for one in written))
+
+
+def compared(originals: Path, exported: Path, size: int) -> ExportedFiles:
+    names = {path.name for folder in (originals, exported) for path in folder.iterdir()}
+    unlike = [name for name in sorted(names) if not _same(originals / name, exported / name)]
+    return ExportedFiles(len(names), size, tuple(unlike))
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.is_file() and other.is_file() and filecmp.cmp(one, other, shallow=False)

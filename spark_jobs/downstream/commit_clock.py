@@ -1,0 +1,268 @@
+"""The order times of a source: when its transactions count as committed beside those of other sources.
+
+A transaction's order time is the greater of its own commit time and the order time of the one before it in the log. So
+it never goes back, however the server's clock was set, and however late the log's own times are: servers that log
+whole seconds say when a statement began, not in which order they ended. Nearly all transactions have their own commit
+time as order time; the others, which are **late**, stand in a table a source (``clock/<source>``), by where they lie.
+
+The table is written once, forward along bronze, and never again: what an order time is depends on the log alone, not
+on which windows or backfills ask for it, and stays known when gc has removed the log.
+
+A commit says how far the log was looked through, and the greatest order time up to there. An idle server moves that on
+by its own clock: whatever it logs behind that place counts as no earlier.
+
+Put here: finding late transactions, and the order time of rows. Not here: what is merged by it (shared_keys.py).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import FormatDescription, read_commits
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.table import Held
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.table import Checkpoint, Head, Lake, Table, new_batch, patiently
+from spark_jobs.log.position import Position, Range
+
+COLUMNS = {"stretch": "INT", "number": "BIGINT", "start": "BIGINT", "stop": "BIGINT", "order_at": "TIMESTAMP"}
+"""A run of transactions of one file, [start, stop), and the order time of all of them."""
+ORDER = "_order"
+"""Column of rows on the way: their order time."""
+LATE = "_late_"
+"""What the names of columns begin with that rows have on the way to that."""
+_REACHED, _BEGIN, _LATE = "reached", "begin", "late"
+_IDLE = timedelta(minutes=1)
+"""How far an idle server's clock has to be ahead before a commit says so."""
+_LATE_SCHEMA = pa.schema(
+    [("stretch", pa.int32()), *((name, pa.int64()) for name in ("number", "start", "stop", "order_at"))]
+)
+_SPAN = "stretch INT, number BIGINT, start BIGINT, stop BIGINT, least BIGINT, greatest BIGINT, rises BOOLEAN"
+_SPAN_SCHEMA = pa.schema(
+    [
+        ("stretch", pa.int32()),
+        *((name, pa.int64()) for name in ("number", "start", "stop", "least", "greatest")),
+        ("rises", pa.bool_()),
+    ]
+)
+Micros = NDArray[np.int64]
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A source's order times from ``begin`` to ``position``. reached: the greatest; None where nothing was committed.
+
+    has_late: whether the table may hold any transaction.
+    """
+
+    source: str
+    table: Table
+    version: int
+    begin: Position
+    position: Position
+    reached: datetime | None
+    has_late: bool
+
+    @classmethod
+    def of(cls, source: str, table: Table, head: Head) -> "Clock":
+        assert head.checkpoint
+        notes = head.checkpoint.notes
+        reached = None if notes[_REACHED] is None else _instant(notes[_REACHED])
+        begin = Position.parse(notes[_BEGIN])
+        return cls(source, table, head.version, begin, head.checkpoint.position, reached, notes[_LATE])
+
+    def order(self, session: SparkSession, rows: DataFrame) -> DataFrame:
+        """The rows, which have _position and _committed_at, with ORDER."""
+        if not self.has_late:
+            return rows.withColumn(ORDER, F.col("_committed_at"))
+        late = self.table.read(session, self.version)
+        late = late.select(*(F.col(name).alias(f"{LATE}{name}") for name in COLUMNS))
+        here = F.expr(
+            f"_position.stretch = {LATE}stretch AND _position.number = {LATE}number AND "
+            f"_position.offset >= {LATE}start AND _position.offset < {LATE}stop"
+        )
+        found = rows.join(F.broadcast(late), here, "left")
+        order = F.greatest("_committed_at", f"{LATE}order_at")
+        return found.withColumn(ORDER, order).drop(*(f"{LATE}{name}" for name in COLUMNS))
+
+
+def known(lake: Lake, source: str) -> Clock | None:
+    """A source's order times as far as they are known, without a JVM."""
+    table = lake.clock(source)
+    head = table.head()
+    return Clock.of(source, table, head) if head and head.checkpoint else None
+
+
+def reached(lake: Lake, source: str, position: Position) -> datetime | None:
+    """An order time that the source had reached at a place of its log: nothing behind it is older. Without a JVM.
+
+    It is the greatest that a commit says; None where none is left that tells of the log up to there alone.
+    """
+    table = lake.clock(source)
+    told = (said.notes[_REACHED] for _, said in table.since(-1) if said.position <= position)
+    found = next(told, None)
+    return None if found is None else _instant(found)
+
+
+def advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None = None) -> Clock | None:
+    """Looks through what bronze has got since; None while bronze is empty.
+
+    now: what the source's clock said before it was asked where its log ends. Raises TableStopped where gc removed what
+    was to be looked through, DecodeError, LostRace where other writers keep winning.
+    """
+    # Another run of the source looks through the same.
+    return patiently(lambda: _advance(spark, lake, source, now))
+
+
+def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None) -> Clock | None:
+    held, table = Held.any(lake, source), lake.clock(source)
+    if held is None:
+        return None
+    head = table.head()
+    end, oldest = held.checkpoint.position, bronze.oldest(held.checkpoint)
+    before = head.checkpoint if head else None
+    notes: dict[str, Any] = before.notes if before else {_BEGIN: str(oldest), _REACHED: None, _LATE: False}
+    since = before.position if before else oldest
+    if since < bronze.complete_from(held.checkpoint) and since < end:
+        raise TableStopped(
+            f"{source}: its order times are known up to {since}, and {bronze.gone(source, Range(since, oldest))}"
+        )
+    idle = _micros(now) if now and not _is_soon(now, notes[_REACHED]) else None
+    if head and since >= end and idle is None:
+        return Clock.of(source, table, head)
+    late, reached, is_late = _looked_through(spark, held, Range(since, max(since, end)), notes[_REACHED])
+    reached = max((one for one in (reached, idle) if one is not None), default=None)
+    said = {_BEGIN: notes[_BEGIN], _REACHED: reached, _LATE: notes[_LATE] or is_late}
+    landed = table.append(late, head or table.new(COLUMNS, {}), Checkpoint(max(since, end), new_batch(), notes=said))
+    return Clock.of(source, table, landed)
+
+
+def _is_soon(now: datetime, reached: int | None) -> bool:
+    return reached is not None and now - _instant(reached) < _IDLE
+
+
+def _looked_through(
+    spark: SparkSession, held: Held, within: Range, before: int | None
+) -> tuple[DataFrame, int | None, bool]:
+    """Late transactions of a part of bronze, the order time reached behind it, and whether there may be any."""
+    slices = bronze.read(spark, held.table, held.version, within).where("kind <> 'control'")
+    session = slices.sparkSession
+    spans = _in_order(held.table.collect_arrow(_spans(slices)))
+    greatest = spans.column("greatest").to_numpy()
+    floor = floors(greatest, before)
+    whole, mixed = late_slices(spans, floor)
+    places = spans.select(["stretch", "number", "start", "stop"]).append_column("order_at", pa.array(floor))
+    found = session.createDataFrame(places.filter(pa.array(whole)).cast(_LATE_SCHEMA))
+    if mixed.any():
+        asked = places.filter(pa.array(mixed)).rename_columns(["stretch", "number", "start", "_stop", "_floor"])
+        chosen = slices.join(F.broadcast(session.createDataFrame(asked)), ["stretch", "number", "start"])
+        names = ("stretch", "number", "file", "start", "context", "payload", "_floor")
+        found = found.union(chosen.select(*names).mapInArrow(_late_task, _ddl(_LATE_SCHEMA)))
+    found = found.withColumn("order_at", F.timestamp_micros("order_at"))
+    reached = max((int(one) for one in (*greatest[-1:], *floor[-1:]) if one > _NEVER), default=before)
+    return found, reached, bool(whole.any() or mixed.any())
+
+
+def _spans(slices: DataFrame) -> DataFrame:
+    """Of each slice the least and the greatest commit time (µs), and whether none is less than the one before it.
+
+    A slice of one transaction, or of a part of one, tells its time itself; of several it is the last one's.
+    """
+    micros = "unix_micros(committed_at)"
+    alone = slices.where("transactions <= 1").selectExpr(
+        "stretch", "number", "start", "stop", f"{micros} AS least", f"{micros} AS greatest", "true AS rises"
+    )
+    names = ("stretch", "number", "file", "start", "stop", "context", "payload")
+    several = slices.where("transactions > 1").select(*names)
+    return alone.union(several.mapInArrow(_span_task, _SPAN))
+
+
+def _in_order(spans: pa.Table) -> pa.Table:
+    return spans.sort_by([(name, "ascending") for name in ("stretch", "number", "start")])
+
+
+_NEVER = np.iinfo(np.int64).min
+
+
+def floors(greatest: Micros, before: int | None) -> Micros:
+    """The order time that was reached before each slice. greatest: of each slice, in order."""
+    first = _NEVER if before is None else before
+    reached: Micros = np.maximum.accumulate(np.concatenate([np.array([first], np.int64), greatest]))
+    return reached[:-1]
+
+
+def late_slices(spans: pa.Table, floor: Micros) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Of slices in order, those that are late as a whole, and those in which some transactions may be."""
+    least, greatest = (spans.column(name).to_numpy() for name in ("least", "greatest"))
+    rises = spans.column("rises").to_numpy(zero_copy_only=False).astype(np.bool_)
+    is_late = ~(rises & (least >= floor))
+    whole = is_late & (greatest <= floor)
+    return whole, is_late & ~whole
+
+
+def late_transactions(committed: Micros, floor: int) -> tuple[NDArray[np.intp], Micros]:
+    """Which transactions, of some in order, are late, and their order times. floor: what was reached before them."""
+    order = np.maximum(np.maximum.accumulate(committed), floor)
+    late = np.flatnonzero(order > committed)
+    return late, order[late]
+
+
+def _span_task(slices: Batches) -> Batches:
+    for one in _rows(slices):
+        times = _transactions(one)[2]
+        rises = bool((np.diff(times) >= 0).all())
+        place = {name: one[name] for name in ("stretch", "number", "start", "stop")}
+        said = place | {"least": int(times.min()), "greatest": int(times.max()), "rises": rises}
+        yield pa.RecordBatch.from_pylist([said], schema=_SPAN_SCHEMA)
+
+
+def _late_task(slices: Batches) -> Batches:
+    for one in _rows(slices):
+        start, stop, times = _transactions(one)
+        late, order = late_transactions(times, one["_floor"])
+        columns = [start[late], stop[late], order]
+        places = [np.full(len(late), one[name]) for name in ("stretch", "number")]
+        arrays = [
+            pa.array(cells).cast(field.type) for cells, field in zip([*places, *columns], _LATE_SCHEMA, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_LATE_SCHEMA)
+
+
+def _rows(slices: Batches) -> Iterator[dict[str, Any]]:
+    """A slice at a time; its payload stays where it is."""
+    for batch in slices:
+        for at in range(batch.num_rows):
+            cells = {name: batch.column(name)[at] for name in batch.schema.names}
+            yield {name: cell.as_buffer() if name == "payload" else cell.as_py() for name, cell in cells.items()}
+
+
+def _transactions(one: dict[str, Any]) -> tuple[Micros, Micros, Micros]:
+    """Start, stop and commit time (µs) of each transaction of a slice. Raises DecodeError."""
+    head = one["context"][: int.from_bytes(one["context"][9:13], "little")]
+    format_ = FormatDescription.parse(head, f"{one['file']}:{one['start']}: context")
+    found = list(read_commits([memoryview(one["payload"])], one["file"], one["start"], format_))
+    start, stop, times = (np.concatenate([getattr(part, name) for part in found]) for name in _TOLD)
+    return start, stop, times
+
+
+_TOLD = ("start", "stop", "committed")
+
+
+def _ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {'INT' if field.type == pa.int32() else 'BIGINT'}" for field in schema)
+
+
+def _micros(at: datetime) -> int:
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _instant(micros: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)

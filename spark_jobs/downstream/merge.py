@@ -1,0 +1,515 @@
+"""Silver -> downstream: one MERGE a table, exactly once.
+
+Put here: which silver rows a merge takes, and the statement. Not here: how silver came about (silver/compact.py).
+
+Live, the windows after the downstream table's checkpoint are folded per key and merged; a row is taken where its
+position is newer than the target's. A table that holds nothing yet is not merged into but appended to.
+
+What statements did to silver's columns is done to the target's first, step by step. Where one emptied the table,
+silver's rows before it are left out, and the same MERGE deletes the target's.
+
+Where windows were **done again** since the silver version that was last merged, the keys of their old and new rows are
+folded over all of silver and written where the content differs: a mended decoder takes effect, an unchanged range
+changes nothing, and no key goes back, because the fold holds the newest state. The same is done with the keys of rows
+that were **loaded**: they count as older than all that the log says behind where the load began.
+
+Where silver was **renewed** (by other rules about its columns, or about which statements empty the table, or because
+the table was begun anew), all of silver is folded and replaces the target, columns and all, in one commit: once silver
+is where the target is, so that nobody sees the table go back. The same is done where windows that the target has not
+got were folded into one, while no route led to it.
+
+A **part** of a table of several (multi_source.py) is merged as a table by itself, its marks beside each row and in the
+key. The columns are the union of all parts', so statements are not carried out on it: where one changed values of rows,
+the part is replaced by what silver folds to.
+
+Where row images leave columns out, a silver row may lack some: then the rows of a key are laid over each other
+(silver/partial_rows.py), and what they lack in the end the target keeps. A key that no row ever held whole has no row
+downstream; commits count those, and while there are any the pending keys are folded over all of silver, in which a
+later row, or one that was loaded, may complete them.
+
+A **bag** (a table without a key) has as many copies of a row as silver's windows add up to: for each image that the
+merge is about the sum over all of silver is taken and set, whatever the target holds. So live and done again are alike.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import TableName
+from spark_jobs.downstream.multi_source import MARKS, PARTS, PartTable, marked
+from spark_jobs.errors import TableStopped, about
+from spark_jobs.lake.table import ALTERING, MAINTENANCE, Checkpoint, Head, Table, new_batch
+from spark_jobs.log.position import Position, Range
+from spark_jobs.runtime.spark_session import session_over
+from spark_jobs.silver import partial_rows
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.partial_rows import UNSEEN
+from spark_jobs.silver.schema_evolution import carry_out
+from spark_jobs.silver.table_timeline import COMPLETE
+from spark_jobs.text.sql import identifier, literal, with_rows
+
+log = logging.getLogger(__name__)
+
+REDO = "redo"
+"""Kind of a silver commit that replaced windows; its notes name them as ``ranges``."""
+
+ADDED = {"_position": silver.CHANGE_PLACE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What one merge did to a downstream table, in rows; ``range`` is what it took from silver."""
+
+    source: str
+    name: TableName
+    target: str
+    head: Head
+    range: Range
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    redone: int = 0
+    seconds: float = 0.0
+    unseen: int = 0
+    """Keys that the table lacks because no row image of theirs was whole."""
+    into: str | None = None
+    """The downstream table's name, where the source table goes to several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A silver table at a pinned head, and the downstream table that it is merged into."""
+
+    source: str
+    name: TableName
+    columns: silver.Columns
+    origin: Table
+    pinned: Head
+    target: Table
+    again: tuple[Range, ...] = ()
+    """Windows whose keys are to be merged again although silver has not replaced them."""
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.name}"
+
+    @property
+    def floor(self) -> Position | None:
+        """Where the last statement stands that emptied the table."""
+        emptied = self.pinned.checkpoint.notes.get("emptied") if self.pinned.checkpoint else None
+        return Position.parse(emptied) if emptied else None
+
+    @property
+    def lacks_older(self) -> bool:
+        """Whether it is a bag for want of names alone, and its log begins amid what it had."""
+        is_whole = self.pinned.checkpoint is not None and self.pinned.checkpoint.notes.get(COMPLETE)
+        return silver.is_numbered(self.pinned) and not is_whole
+
+
+Bring = Callable[[SparkSession, Work, Head, "News", Checkpoint], tuple[Head, dict[str, int]]]
+"""Brings what silver has to the target, in one commit: the new head, and Delta's counts of rows."""
+
+
+def merge(spark: SparkSession, work: Work, way: Bring | None = None) -> Merged | None:
+    """Brings a downstream table up to a silver table's pinned head; None where it is there already.
+
+    way: how, where it is not by this part's rows alone. Raises TableStopped, LakeError, LostRace.
+    """
+    began = time.monotonic()
+    with about(str(work)):
+        head, news = _prepared(spark, work)
+        start, stop = head.position or _first(work.origin), work.pinned.position
+        has_old = bool(news.redone) or news.is_loaded or news.is_renewed
+        if stop is None or start is None or news.waits or (start >= stop and not has_old):
+            return None
+        taken = Range(start, max(start, stop))
+        is_first = head.checkpoint is None and work.target.empty()
+        session = session_over(spark, news.size)
+        bring = way or (_appended if is_first else _renewed if news.is_renewed else _merged)
+        unseen = 0
+        if work.columns.has_partial and not work.columns.is_bag:
+            news = replace(news, has_unseen=bring is not _merged or _has_unseen(session, work, head, news))
+            unseen = Origin(session, work).unseen() if news.has_unseen else 0
+        landed, done = bring(session, work, head, news, _checkpoint(work, taken, unseen))
+    return Merged(
+        source=work.source,
+        name=work.name,
+        target=work.target.path,
+        head=landed,
+        range=taken,
+        inserted=done["num_inserted_rows"],
+        updated=done["num_updated_rows"],
+        deleted=done["num_deleted_rows"],
+        redone=len(news.redone),
+        seconds=time.monotonic() - began,
+        unseen=unseen,
+    )
+
+
+def _has_unseen(spark: SparkSession, work: Work, head: Head, news: "News") -> bool:
+    """Whether keys are without a row for want of a whole image, or were, or pending ones may be."""
+    if news.redone or news.is_loaded or (head.checkpoint and head.checkpoint.notes.get(UNSEEN)):
+        return True
+    silver_rows = Origin(spark, work)
+    lacking = silver_rows.pending(head.position, news).where(f"{silver.ABSENT} IS NOT NULL")
+    lacking = lacking.select(*_identities(work.columns), partial_rows.ENDED)
+    there = _identified(silver_rows.held(), work.columns)
+    matched = _same_identity(there)
+    unmatched = lacking.alias("one").join(there.withColumn("there", F.lit(True)).alias("other"), matched, how="left")
+    found = unmatched.where(f"there IS NULL OR {partial_rows.ENDED}").select(F.lit(1)).limit(1)
+    return bool(work.target.collect(found))
+
+
+def _checkpoint(work: Work, taken: Range, unseen: int) -> Checkpoint:
+    said = {
+        "source": work.source,
+        "table": str(work.name),
+        "silver_version": work.pinned.version,
+        "start": str(taken.start),
+        COMPLETE: bool(work.pinned.checkpoint and work.pinned.checkpoint.notes.get(COMPLETE)),
+        **({silver.NUMBERED: True} if silver.is_numbered(work.pinned) else {}),
+        **({"columns": work.columns.types, "key": list(work.columns.key)} if work.target.marks else {}),
+        **({UNSEEN: unseen} if unseen else {}),
+    }
+    return Checkpoint(taken.stop, new_batch(), notes=said)
+
+
+def _appended(
+    spark: SparkSession, work: Work, head: Head, news: "News", checkpoint: Checkpoint
+) -> tuple[Head, dict[str, int]]:
+    """Fills a table that holds no row, so that none has to be looked for."""
+    counted = Observation()
+    rows = _stored(Origin(spark, work).pending(None, news), work)
+    landed = work.target.append(rows.observe(counted, F.count(F.lit(1)).alias("rows")), head, checkpoint)
+    return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
+
+
+def _renewed(
+    spark: SparkSession, work: Work, head: Head, _news: "News", checkpoint: Checkpoint
+) -> tuple[Head, dict[str, int]]:
+    """Replaces the table by what all of silver folds to."""
+    counted = Observation()
+    rows = _stored(Origin(spark, work).whole(), work)
+    rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
+    landed = work.target.renew(rows, head, checkpoint)
+    return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
+
+
+def _merged(
+    spark: SparkSession, work: Work, head: Head, news: "News", checkpoint: Checkpoint
+) -> tuple[Head, dict[str, int]]:
+    """Runs the statement; returns the new head and Delta's counts of rows."""
+    again = bool(news.redone) or (news.is_loaded and head.checkpoint is not None) or news.has_unseen
+    floor = work.floor if again or (work.floor and head.position and head.position <= work.floor) else None
+    statement = _statement(work.target, work.columns, floor, again=again)
+    counts: list[Row] = []
+
+    def run(session: SparkSession) -> None:
+        silver_rows = Origin(session, work)
+        rows = silver_rows.again(head, news) if again else silver_rows.pending(head.position, news)
+        counts.extend(session.sql(statement, source=rows).collect())
+
+    landed = work.target.statement(spark, head, checkpoint, run)
+    return landed, counts[0].asDict()
+
+
+def _stored(rows: DataFrame, work: Work) -> DataFrame:
+    """The rows of a merge that are there, as a table without any takes them."""
+    marks = (f"{literal(value)} AS {name}" for name, value in work.target.marks.items())
+    is_whole = f" AND {silver.ABSENT} IS NULL" if silver.ABSENT in rows.columns else ""
+    return rows.where(f"NOT _gone{is_whole}").selectExpr(*_named([*work.columns.types, *ADDED]), *marks)
+
+
+def _prepared(spark: SparkSession, work: Work) -> tuple[Head, "News"]:
+    """The target with silver's columns, and what silver has that it has not."""
+    wanted = work.columns.types | ADDED
+    head = work.target.head()
+    if work.pinned.checkpoint and work.pinned.checkpoint.kind == ALTERING:
+        raise TableStopped(f"{work.origin.path} is between two sets of columns, where a run ended; compact it first")
+    if isinstance(work.target, PartTable):
+        return _prepared_part(spark, work, work.target, head)
+    head = head or work.target.new(wanted, silver.properties(work.target))
+    notes = head.checkpoint.notes if head.checkpoint else {}
+    owner = (notes.get("source", work.source), notes.get("table", str(work.name)))
+    if PARTS in notes or owner != (work.source, str(work.name)):
+        whose = "several source tables" if PARTS in notes else f"{owner[1]} of source {owner[0]}"
+        raise TableStopped(
+            f"{work.target.path} is merged from {whose}, and by routes: it is of one. Route this one to a table of its "
+            "own, or several to that one by a pattern or by sources: (docs/routes.md), and move the table away: the "
+            "next run writes it anew from silver"
+        )
+    news = _news(work, head)
+    if news.is_renewed:
+        return head, news
+    altered = {"altered": work.pinned.version}
+    head = carry_out(spark, work.target, head, [*notes.get("left", ()), *news.steps], altered)
+    silver.require_same_columns(work.target, wanted, str(work.name))
+    return head, news
+
+
+def _prepared_part(spark: SparkSession, work: Work, target: PartTable, head: Head | None) -> tuple[Head, "News"]:
+    """The same of a part: the target has all columns that silver has. Raises TableStopped where it cannot have them."""
+    collisions = [name for name in work.columns.types if name.lower() in MARKS]
+    if collisions:
+        raise TableStopped(
+            f"its column {collisions[0]} has the name of one that is added where several tables are merged into one; "
+            "rename it, or route it to a table of its own"
+        )
+    if head is None:
+        head = target.new(work.columns.types | MARKS | ADDED, silver.properties(target))
+        return head, _news(work, head)
+    news = _news(work, head)
+    if news.waits:
+        return head, news
+    head = target.fit(spark, head, work.columns.types)
+    is_changed = not all(step.startswith(_LEAVES_ROWS) for step in news.steps)
+    return head, replace(news, is_renewed=news.is_renewed or (head.checkpoint is not None and is_changed))
+
+
+_LEAVES_ROWS = ("ADD COLUMN", "ALTER COLUMN", "SET TBLPROPERTIES")
+"""Steps behind which all rows are as they were, those of a new column NULL."""
+
+
+def _first(origin: Table) -> Position | None:
+    """Where silver's first window starts: its oldest checkpoint says it."""
+    known = origin.since(-1)
+    return Position.parse(known[-1][1].notes["start"]) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What silver has committed since the version that was merged last."""
+
+    windows: int
+    """Windows appended."""
+    steps: list[str]
+    """What was done to its columns, and is still to be done downstream."""
+    redone: list[Range]
+    """Windows replaced, or to be merged again."""
+    size: int
+    """Bytes of log that all of them were decoded from."""
+    is_loaded: bool = False
+    """Whether rows were loaded since something was merged."""
+    is_renewed: bool = False
+    """Whether all rows and the columns were replaced."""
+    has_unseen: bool = False
+    """Whether keys were never seen whole, or may not have been."""
+    waits: bool = False
+    """Whether silver was begun anew and is not yet where the target is: the target keeps what it has until then."""
+
+
+def _news(work: Work, head: Head) -> News:
+    merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else -1
+    new = [(version, one) for version, one in work.origin.since(merged) if version <= work.pinned.version]
+    found = [checkpoint for _, checkpoint in new if checkpoint.kind not in (ALTERING, MAINTENANCE)]
+    altered = int(head.checkpoint.notes.get("altered", merged)) if head.checkpoint else work.pinned.version
+    changes = [one for version, one in reversed(new) if version > altered and one.kind == silver.CHANGE]
+    redone = [] if merged < 0 else [pair for one in found if one.kind == REDO for pair in one.notes["ranges"]]
+    again = () if merged < 0 else work.again
+    here, there, floor = head.position, work.pinned.position, silver.folded(work.pinned)
+    is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
+    is_renewed = merged >= 0 and (is_folded_since or any(one.notes.get(silver.RENEWED) for one in found))
+    return News(
+        windows=sum(one.kind != silver.CHANGE or silver.CARRIED in one.notes for one in found),
+        steps=[step for one in changes for step in one.notes["steps"]],
+        redone=[*(Range(Position.parse(start), Position.parse(stop)) for start, stop in redone), *again],
+        size=sum(one.notes["log_bytes"] for one in found),
+        is_loaded=any(one.kind == silver.LOAD for one in found),
+        is_renewed=is_renewed,
+        waits=is_renewed and here is not None and there is not None and there < here,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A silver table as one merge reads it: at one version, in the session of the statement.
+
+    What it gives for a merge are rows with the table's columns, ADDED, ``_gone``, and the values of ``identity`` by
+    which they are found downstream.
+    """
+
+    session: SparkSession
+    work: Work
+
+    @property
+    def columns(self) -> silver.Columns:
+        return self.work.columns
+
+    def pending(self, after: Position | None, news: News) -> DataFrame:
+        """The newest row of every key in the windows after a position; one window holds no key twice."""
+        rows = self._alive(_after(after))
+        if self.columns.is_bag:
+            return self._copies(_identified(rows, self.columns).distinct())
+        if self.columns.has_partial:
+            return self._laid_over(rows)
+        rows = _with_gone(rows, self.columns)
+        return rows if news.windows == 1 else _newest(rows, self.columns)
+
+    def whole(self) -> DataFrame:
+        """The state of every key by all of silver; of a bag every copy."""
+        rows = self._alive("TRUE")
+        if self.columns.is_bag:
+            return self._copies(_identified(rows, self.columns).distinct(), self._rows("FALSE"))
+        return self._state(rows)
+
+    def again(self, head: Head, news: News) -> DataFrame:
+        """The state, by all of silver, of every key that replaced windows had or have, of loaded and pending ones."""
+        if news.steps:  # the old rows' columns may have had other names
+            old, new = self.work.target.held(self.session), self._rows("TRUE")
+        else:
+            merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else self.work.pinned.version
+            loaded = [f"_op = '{silver.LOAD}'"] if news.is_loaded else []
+            ranges = " OR ".join([*(f"({silver.within(part)})" for part in news.redone), *loaded]) or "FALSE"
+            old = self.work.origin.read(self.session, merged).where(f"({ranges}) AND _op <> '{silver.TRUNCATE}'")
+            new = self._rows(f"{ranges} OR {_after(head.position)}")
+        touched = _identified(old, self.columns).union(_identified(new, self.columns)).distinct()
+        if self.columns.is_bag:
+            return self._copies(touched)
+        state = self._state(self._alive("TRUE"), touched)
+        gone = F.coalesce("_gone", F.lit(True))
+        names = [name for name in state.columns if name not in touched.columns]
+        found = touched.alias("one").join(state.alias("other"), _same_identity(touched), how="left")
+        return found.select("one.*", *(F.col(f"other.{identifier(name)}") for name in names)).withColumn("_gone", gone)
+
+    def unseen(self) -> int:
+        """How many keys have a row in silver and none downstream, since no row of theirs was ever whole."""
+        rows = self._laid_over(self._alive("TRUE")).where(f"{silver.ABSENT} IS NOT NULL")
+        return int(self.work.target.collect(rows.agg(F.count(F.lit(1)).alias("keys")))[0]["keys"])
+
+    def _state(self, rows: DataFrame, touched: DataFrame | None = None) -> DataFrame:
+        """What these rows, all that count of their keys, make of each; a key never seen whole counts as gone."""
+        if not self.columns.has_partial:
+            rows = _with_gone(rows, self.columns)
+            return _newest(rows if touched is None else _among(rows, touched), self.columns)
+        found = self._laid_over(rows, touched)
+        is_gone = F.expr(f"_gone OR {silver.ABSENT} IS NOT NULL")
+        return found.withColumn("_gone", is_gone).drop(silver.ABSENT, partial_rows.ENDED)
+
+    def _laid_over(self, rows: DataFrame, touched: DataFrame | None = None) -> DataFrame:
+        rows = _with_gone(rows, self.columns, silver.ABSENT)
+        rows = rows if touched is None else _among(rows, touched)
+        return partial_rows.folded(rows, _identities(self.columns), self.columns.types)
+
+    def _copies(self, touched: DataFrame, held: DataFrame | None = None) -> DataFrame:
+        """For each of these images of a bag: rows to insert, and one to delete all of the target's where it has more.
+
+        held: the rows that count as the target's, instead of its own. Raises TableStopped, in the statement, where more
+        copies went than the lake ever saw come.
+        """
+        image = touched.columns[0]
+        rows = _with_gone(self._alive("TRUE"), self.columns, silver.COPIES)
+        last = F.struct(*_named([*self.columns.types, *ADDED]))
+        wanted = (
+            _among(rows, touched)
+            .groupBy(image)
+            .agg(F.max_by(last, "_position").alias("last"), F.sum(silver.COPIES).alias("wanted"))
+        )
+        held = self.held() if held is None else held
+        there = _among(_identified(held, self.columns), touched).groupBy(image).agg(F.count("*").alias("there"))
+        counts = touched.join(wanted, on=image, how="left").join(there, on=image, how="left")
+        counts = counts.selectExpr(image, "last", self._sum("wanted"), "coalesce(there, 0) AS there")
+        nths = "IF(there > wanted, sequence(0L, wanted), sequence(1L, wanted - there))"
+        each = counts.where("there <> wanted").selectExpr(image, "last", f"explode({nths}) AS nth")
+        return each.selectExpr(f"IF(nth = 0, {image}, NULL) AS {image}", "last.*", "nth = 0 AS _gone")
+
+    def held(self) -> DataFrame:
+        """The target's rows, without what stands before the last statement that emptied the table."""
+        if self.work.target.head() is None:
+            return self._rows("FALSE")
+        return self._since_emptied(self.work.target.held(self.session))
+
+    def _sum(self, name: str) -> str:
+        return f"{silver.copies_sql(name, str(self.work), lacks_older=self.work.lacks_older)} AS {name}"
+
+    def _rows(self, condition: str) -> DataFrame:
+        rows: DataFrame = self.work.origin.read(self.session, self.work.pinned.version)
+        return rows.where(f"({condition}) AND _op <> '{silver.TRUNCATE}'")
+
+    def _alive(self, condition: str) -> DataFrame:
+        """Without what stands before the last statement that emptied the table."""
+        return self._since_emptied(self._rows(condition))
+
+    def _since_emptied(self, rows: DataFrame) -> DataFrame:
+        floor = self.work.floor
+        return rows.where(f"_position > {silver.before_sql(floor)}") if floor else rows
+
+
+def _after(position: Position | None) -> str:
+    """SQL: the rows of windows behind a position. Loaded ones are in no window, wherever they count from."""
+    return f"_window_start >= {silver.place_sql(position)} AND _op <> '{silver.LOAD}'" if position else "TRUE"
+
+
+def _named(names: Iterable[str]) -> list[str]:
+    return [identifier(name) for name in names]
+
+
+def _identities(columns: silver.Columns) -> list[str]:
+    """Names of the columns that hold the values of ``identity``."""
+    return [f"{silver.IDENTITY}{at}" for at in range(len(columns.identity()))]
+
+
+def _identified(rows: DataFrame, columns: silver.Columns) -> DataFrame:
+    """What tells the rows apart, alone."""
+    pairs = zip(columns.identity(), _identities(columns), strict=True)
+    return rows.selectExpr(*(f"{cell} AS {name}" for cell, name in pairs))
+
+
+def _same_identity(touched: DataFrame) -> Column:
+    """One key is the other's; a part of it that only an exact text tells is NULL."""
+    return F.expr(" AND ".join(f"one.{name} <=> other.{name}" for name in touched.columns))
+
+
+def _among(rows: DataFrame, touched: DataFrame) -> DataFrame:
+    """Those rows whose identity is among the touched ones."""
+    return rows.alias("one").join(touched.alias("other"), _same_identity(touched), how="left_semi")
+
+
+def _with_gone(rows: DataFrame, columns: silver.Columns, *others: str) -> DataFrame:
+    pairs = zip(columns.identity(), _identities(columns), strict=True)
+    told = (F.expr(cell).alias(name) for cell, name in pairs)
+    names = _named([*columns.types, *ADDED, *others])
+    return rows.select(*told, *names, (F.col("_op") == "delete").alias("_gone"))
+
+
+def _newest(rows: DataFrame, columns: silver.Columns) -> DataFrame:
+    names, carried = _identities(columns), (*columns.types, *ADDED, "_gone")
+    last = rows.groupBy(*names).agg(F.max_by(F.struct(*_named(carried)), "_position").alias("last"))
+    return last.select(*names, "last.*")
+
+
+def _statement(target: Table, columns: silver.Columns, floor: Position | None, *, again: bool) -> str:
+    """``floor``: rows of the target from before go, where it is given: none of them is matched.
+
+    They may be of a table with another key, and then several may have what is one key now.
+    """
+    names = [identifier(name) for name in (*columns.types, *ADDED)]
+    lays_over = columns.has_partial and not (again or columns.is_bag)
+    given = partial_rows.over(list(columns.types), "t.", "s.") if lays_over else {}
+    assigned = ", ".join(f"t.{identifier(n)} = {given.get(n, f's.{identifier(n)}')}" for n in (*columns.types, *ADDED))
+    whole = f" AND s.{silver.ABSENT} IS NULL" if lays_over else ""
+    mine = f" AND {marked(target.marks, 't.')}" if target.marks else ""
+    on = columns.same("t.", [f"s.{name}" for name in _identities(columns)]) + mine
+    on += f" AND t._position > {silver.before_sql(floor)}" if floor else ""
+    again = again or columns.is_bag
+    newer = _differs(columns) if again else "s._position > t._position"
+    delete = "s._gone" if again else f"s._gone AND {newer}"
+    old = f" WHEN NOT MATCHED BY SOURCE{mine} AND t._position < {silver.before_sql(floor)} THEN DELETE" if floor else ""
+    values = [*(f"s.{name}" for name in names), *map(literal, target.marks.values())]
+    clauses = (
+        f" s ON {on} "
+        f"WHEN MATCHED AND {delete} THEN DELETE "
+        f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {assigned} "
+        f"WHEN NOT MATCHED AND NOT s._gone{whole} THEN INSERT ({', '.join([*names, *target.marks])}) "
+        f"VALUES ({', '.join(values)}){old}"
+    )
+    return with_rows(f"MERGE INTO {target.sql} t USING ", clauses)
+
+
+def _differs(columns: silver.Columns) -> str:
+    """Whether source and target rows differ; maps compare as arrays of their entries."""
+    plain = _named([*columns.rest, "_position", "_committed_at"])
+    same = [f"t.{name} <=> s.{name}" for name in plain] + ["map_entries(t._raw) <=> map_entries(s._raw)"]
+    return f"NOT ({' AND '.join(same)})"

@@ -1,0 +1,338 @@
+"""Downstream tables of several source tables: the part of each, with a position of its own, and the union of columns.
+
+Put here: what commits of such a table say, a part seen as a table by itself, and which columns fit all parts. Not here:
+which tables are of several (config/routes.py), or what is merged into a part (merge.py).
+
+A commit's notes hold all parts; it moves one and repeats the others as they stood in the head that it was planned on.
+A later commit from the same head finds its counter taken, so no part's position is ever set back.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.table import Checkpoint, Head, Table, new_batch
+from spark_jobs.log.position import Position
+from spark_jobs.silver.partial_rows import UNSEEN
+from spark_jobs.text.sql import identifier, literal
+
+MARKS = {"_source": "STRING", "_schema": "STRING", "_table": "STRING"}
+"""Columns that say whose a row is, and their types."""
+PARTS = "parts"
+"""Note of a commit of a table of several: its parts, each with the number of its shape among ``shapes``."""
+KEYS = "keys"
+"""Note of a commit of a table of several: ``SHARED`` where equal keys of its parts are one row; absent otherwise."""
+SHARED = "shared"
+WIDENED = "widened"
+"""Kind of a commit that changes the columns of a table of several, and no row and no position."""
+
+_SHAPES = "shapes"
+_KEY = "key"
+_COMPLETE = "complete"
+_BESIDE = ("_position", "_committed_at", "_raw")
+"""What every downstream row has beside the source's columns."""
+_INTEGERS = {"TINYINT": 10, "SMALLINT": 10, "INT": 10, "BIGINT": 20}
+"""Integers, from narrow to wide, and the digits that Delta wants of a decimal that they are widened to."""
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+_MOST_DIGITS = 38
+_WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+_WITHOUT_ZONE = "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
+
+Owner = tuple[str, str, str]
+"""Source, schema and table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One source table's part: up to where it is merged, from which version of silver, and its columns then."""
+
+    owner: Owner
+    position: Position
+    silver_version: int
+    is_complete: bool
+    columns: dict[str, str]
+    unseen: int = 0
+    """Keys that it lacks because no row image of theirs was whole."""
+    key: tuple[str, ...] = ()
+    """The columns of its key, where parts have keys in common."""
+
+    def __str__(self) -> str:
+        source, schema, table = self.owner
+        return f"{schema}.{table} of source {source}"
+
+    def checkpoint(self, commit: Checkpoint) -> Checkpoint:
+        """What a commit says of this part, as of a table of its own."""
+        source, schema, table = self.owner
+        said: dict[str, Any] = {"source": source, "table": f"{schema}.{table}", "silver_version": self.silver_version}
+        said |= {UNSEEN: self.unseen} if self.unseen else {}
+        return Checkpoint(self.position, commit.batch, commit.kind, said | {_COMPLETE: self.is_complete})
+
+
+def parts_of(checkpoint: Checkpoint | None) -> list[Part]:
+    """The parts that a commit names; none where the table is one source table's."""
+    if checkpoint is None or PARTS not in checkpoint.notes:
+        return []
+    shapes = checkpoint.notes[_SHAPES]
+    return [
+        Part(
+            (one["source"], one["schema"], one["table"]),
+            Position.parse(one["position"]),
+            one["silver_version"],
+            one[_COMPLETE],
+            shapes[one["shape"]],
+            one.get(UNSEEN, 0),
+            tuple(one.get(_KEY, ())),
+        )
+        for one in checkpoint.notes[PARTS]
+    ]
+
+
+def notes_of(parts: Iterable[Part]) -> dict[str, Any]:
+    """The notes that name the parts; columns that several have alike stand there once."""
+    shapes: list[list[tuple[str, str]]] = []
+    listed = []
+    for one in sorted(parts, key=lambda part: part.owner):
+        shape = list(one.columns.items())
+        shapes += [] if shape in shapes else [shape]
+        said: dict[str, Any] = dict(zip(("source", "schema", "table"), one.owner, strict=True))
+        said |= {"position": str(one.position), "silver_version": one.silver_version, _COMPLETE: one.is_complete}
+        said |= ({UNSEEN: one.unseen} if one.unseen else {}) | ({_KEY: list(one.key)} if one.key else {})
+        listed.append(said | {"shape": shapes.index(shape)})
+    return {PARTS: listed, _SHAPES: [dict(shape) for shape in shapes]}
+
+
+class PartTable(Table):
+    """A source table's part of a downstream table, to be read and written as if it were a table by itself."""
+
+    is_shared = False
+    """Whether equal keys of several parts are one row."""
+
+    def __init__(self, table: Table, owner: Owner) -> None:
+        super().__init__(table.path, table.plain)
+        self.owner = owner
+
+    @property
+    def marks(self) -> dict[str, str]:
+        return dict(zip(MARKS, self.owner, strict=True))
+
+    def head(self) -> Head | None:
+        """The head, with the part's own checkpoint; None in it where nothing of the part was merged yet.
+
+        Raises TableStopped where the table is one source table's, without marks.
+        """
+        found = super().head()
+        return None if found is None else self._own(found)
+
+    def empty(self) -> bool:
+        head = self.head()
+        return head is None or head.checkpoint is None
+
+    def columns(self) -> dict[str, str]:
+        """Those of the part, with the types that it has by itself."""
+        part = self._part(self.head())
+        there = super().columns()
+        return {} if part is None else part.columns | {name: there[name] for name in _BESIDE}
+
+    def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
+        """The part's rows, with its columns."""
+        types, rows = self.columns(), super().read(spark, version).where(marked(self.marks))
+        return rows.selectExpr(*(f"CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in types.items()))
+
+    def held(self, spark: SparkSession) -> DataFrame:
+        return super().read(spark).where(marked(self.marks))
+
+    def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+        return super().append(rows if head.design else self._fitted(rows), head, checkpoint)
+
+    def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+        """Replaces the part's rows in one commit upon ``head``. Raises LostRace."""
+        return super().replace(self._fitted(rows), marked(self.marks), head, checkpoint)
+
+    def fit(self, spark: SparkSession, head: Head, columns: Mapping[str, str]) -> Head:
+        """Gives the table all columns that the part is to have, and takes those away that none has any more.
+
+        Each step is a commit, and what is left to do is told by the columns that are there; so a run may die between
+        two. Raises TableStopped where the columns contradict others, LostRace, LakeError.
+        """
+        there = {name: kind for name, kind in super().columns().items() if name not in (*MARKS, *_BESIDE)}
+        others = [one for one in parts_of(head.whole) if one.owner != self.owner]
+        for action in union(there, columns, others, f"{self.path}, {'.'.join(self.owner[1:])} of {self.owner[0]}"):
+            if self.plain and action.startswith("DROP"):
+                continue  # it stays, without a value
+            if self.plain and action.startswith(("ALTER", _WIDENING)):
+                raise TableStopped(
+                    f"{self.path}: {action} needs a feature of Delta that tables with compat: plain do not have"
+                )
+            if head.whole is None:
+                raise TableStopped(f"{self.path} is a table that no run has made; move it away")
+            said = replace(head.whole, batch=new_batch(), kind=WIDENED)
+            head = self.alter(spark, head, said, action)
+        return head
+
+    def _fitted(self, rows: DataFrame) -> DataFrame:
+        """The rows with all columns of the table."""
+        given = {name.casefold(): identifier(name) for name in rows.columns}
+        types = super().columns()
+        return rows.selectExpr(
+            *(f"CAST({given.get(n.casefold(), 'NULL')} AS {kind}) AS {identifier(n)}" for n, kind in types.items())
+        )
+
+    def _said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
+        if checkpoint.kind == WIDENED:
+            return checkpoint
+        notes = checkpoint.notes
+        told = notes["silver_version"], notes[_COMPLETE], notes["columns"], notes.get(UNSEEN, 0)
+        own = Part(self.owner, checkpoint.position, *told, tuple(notes.get(_KEY, ())) if self.is_shared else ())
+        parts = [*(one for one in parts_of(head.whole) if one.owner != self.owner), own]
+        said = {key: notes[key] for key in ("source", "table", "silver_version", "start")}
+        whole = {_COMPLETE: all(one.is_complete for one in parts)} | ({KEYS: SHARED} if self.is_shared else {})
+        return replace(checkpoint, notes=said | whole | notes_of(parts))
+
+    def _landed(self, head: Head, checkpoint: Checkpoint) -> Head:
+        return self._own(super()._landed(head, checkpoint))
+
+    def _own(self, found: Head) -> Head:
+        whole = found.checkpoint
+        if whole is not None and PARTS not in whole.notes:
+            raise TableStopped(
+                f"{self.path} has the rows of {whole.notes.get('table', 'one table')} alone, without "
+                f"{', '.join(MARKS)}; by routes: it is now of several source tables. Route them to another table, or "
+                "move this one away: the next run writes it anew from silver"
+            )
+        if whole is not None and (whole.notes.get(KEYS) == SHARED) != self.is_shared:
+            was, now = ("apart", SHARED) if self.is_shared else (SHARED, "apart")
+            raise TableStopped(
+                f"{self.path} was made with the keys of its source tables {was}, and by routes: they are {now} now "
+                "(keys:). Route them to another table, or move this one away: the next run writes it anew from silver"
+            )
+        part = self._part(replace(found, whole=whole))
+        return replace(found, checkpoint=part.checkpoint(whole) if part and whole else None, whole=whole)
+
+    def _part(self, head: Head | None) -> Part | None:
+        return next((one for one in parts_of(head.whole if head else None) if one.owner == self.owner), None)
+
+
+class SharedPart(PartTable):
+    """The same where equal keys of several source tables are one row: the rows meant are those that it wrote last."""
+
+    is_shared = True
+
+    def all_columns(self) -> dict[str, str]:
+        """Those that source tables have, with the types that hold the values of all."""
+        there = Table.columns(self)
+        return {name: kind for name, kind in there.items() if name not in (*MARKS, *_BESIDE)}
+
+    def others(self, head: Head) -> list[Part]:
+        """The parts of other source tables."""
+        return [one for one in parts_of(head.whole) if one.owner != self.owner]
+
+    def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+        """Replaces all rows, of all parts, in one commit upon ``head``. Raises LostRace."""
+        return Table.replace(self, rows, "TRUE", head, checkpoint)
+
+
+class SourceTable(Table):
+    """A downstream table as a source has it: of one of several, its position is the furthest of the source's parts."""
+
+    def __init__(self, table: Table, source: str) -> None:
+        super().__init__(table.path, table.plain)
+        self.source = source
+
+    def head(self) -> Head | None:
+        found = super().head()
+        parts = parts_of(found.checkpoint) if found else []
+        if found is None or not parts:
+            return found
+        own = [one for one in parts if one.owner[0] == self.source]
+        last = max(own, key=lambda one: one.position, default=None)
+        return replace(found, checkpoint=last.checkpoint(found.checkpoint) if last and found.checkpoint else None)
+
+
+def view(table: Table, owner: Owner) -> Table:
+    """A downstream table as one source table has it: its part, where the table is of several."""
+    head = table.head()
+    notes = head.checkpoint.notes if head and head.checkpoint else {}
+    if PARTS not in notes:
+        return table
+    return SharedPart(table, owner) if notes.get(KEYS) == SHARED else PartTable(table, owner)
+
+
+def marked(marks: Mapping[str, str], of: str = "") -> str:
+    """SQL: whether a row has these marks. of: what names are preceded by, such as ``t.``."""
+    return " AND ".join(f"{of}{name} = {literal(value)}" for name, value in marks.items())
+
+
+def union(there: Mapping[str, str], own: Mapping[str, str], others: Sequence[Part], name: str) -> list[str]:
+    """What is behind ALTER TABLE, one after the other, that gives a table columns which fit a part and the others.
+
+    there: the table's columns of sources, by name and type. Raises TableStopped, with both definitions.
+    """
+    known = {column.casefold(): column for column in there}
+    kept = {column.casefold() for columns in (own, *(one.columns for one in others)) for column in columns}
+    drops = [f"DROP COLUMN {identifier(column)}" for column in there if column.casefold() not in kept]
+    adds, widened, before = [], [], "FIRST"
+    for column, kind in own.items():
+        as_there = known.get(column.casefold())
+        if as_there is None:
+            adds.append(f"ADD COLUMN ({identifier(column)} {kind} {before})")
+        elif there[as_there] != kind:
+            fitting = _holding_both(there[as_there], kind)
+            holder = next((one for one in others if _has(one.columns, column)), None)
+            if fitting is None and holder:
+                raise TableStopped(_contradiction(name, own, column, holder))
+            if fitting is None:  # it is nobody else's
+                drops.append(f"DROP COLUMN {identifier(as_there)}")
+                adds.append(f"ADD COLUMN ({identifier(column)} {kind} {before})")
+            elif fitting != there[as_there]:
+                widened.append(f"ALTER COLUMN {identifier(as_there)} TYPE {fitting}")
+        before = f"AFTER {identifier(as_there or column)}"
+    without_zone = "TIMESTAMP_NTZ" in own.values() and "TIMESTAMP_NTZ" not in there.values()
+    return [
+        *drops,
+        *([_WITHOUT_ZONE] if without_zone else []),
+        *([_WIDENING] if widened else []),
+        *widened,
+        *adds,
+    ]
+
+
+def _has(columns: Mapping[str, str], column: str) -> bool:
+    return column.casefold() in {one.casefold() for one in columns}
+
+
+def _contradiction(name: str, own: Mapping[str, str], column: str, holder: Part) -> str:
+    def listed(columns: Mapping[str, str]) -> str:
+        return ", ".join(f"{one} {kind}" for one, kind in columns.items())
+
+    return (
+        f"{name}: no type holds both what its column {column} is, and what it is in {holder}, which is merged into "
+        f"the same table. Its columns are ({listed(own)}), the other's ({listed(holder.columns)}); alter one of them "
+        "to fit, or route it to a table of its own"
+    )
+
+
+def _holding_both(one: str, other: str) -> str | None:
+    """The narrowest type that holds every value of both, and that Delta can widen both to."""
+    if one == other:
+        return one
+    if {one, other} == {"FLOAT", "DOUBLE"}:
+        return "DOUBLE"
+    if one in _INTEGERS and other in _INTEGERS:
+        return max(one, other, key=list(_INTEGERS).index)
+    digits = [_digits(one), _digits(other)]
+    if None in digits:
+        return None
+    whole, scale = (max(found[at] for found in digits if found) for at in (0, 1))
+    return f"DECIMAL({whole + scale},{scale})" if whole + scale <= _MOST_DIGITS else None
+
+
+def _digits(kind: str) -> tuple[int, int] | None:
+    """Digits before and behind the point."""
+    if kind in _INTEGERS:
+        return _INTEGERS[kind], 0
+    found = _DECIMAL.fullmatch(kind)
+    return (int(found[1]) - int(found[2]), int(found[2])) if found else None

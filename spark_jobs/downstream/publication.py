@@ -1,0 +1,330 @@
+"""The lake's ``published`` table: which Delta version of which table holds which position.
+
+Put here: its rows and how a source's are written. Not here: who decides what has happened to a table.
+
+One commit a run and source. A reader opens a consistent set of tables by it (``consistent``), and a run learns from it
+up to where it has looked at bronze already: every table that bronze has shown before ``surveyed`` has a row here, in
+scope or not. The source has a row of its own, without a table: which version of bronze holds the position.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.downstream.multi_source import view
+from spark_jobs.errors import LakeError, LostRace
+from spark_jobs.lake.table import Checkpoint, Head, Lake, Table, downstream_name, new_batch, patiently
+from spark_jobs.log.position import Position
+from spark_jobs.text.sql import identifier, literal
+
+RESET = "reset"
+"""State of a table that the next run does over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One downstream table of a source table: up to where it is merged there, and which version holds that.
+
+    reason: why it stopped there, while other targets of the table may go on. keys_never_whole: as the Entry has it.
+    """
+
+    path: str
+    merged: str | None = None
+    version: int | None = None
+    reason: str | None = None
+    keys_never_whole: int | None = None
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return downstream_name(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One source table. ``position`` is up to where it is compacted, ``merged`` up to where it is merged downstream.
+
+    Of a table that goes to several downstream tables ``downstream`` and its version are the first one's, ``merged`` is
+    the least of all, and ``targets`` names each.
+    """
+
+    source: str
+    schema: str
+    table: str
+    state: str
+    """``current``, ``stopped``, ``ignored`` (out of scope) or ``reset`` (the next run does it over from bronze)."""
+    reason: str | None = None
+    position: str | None = None
+    silver_version: int | None = None
+    merged: str | None = None
+    downstream: str | None = None
+    downstream_version: int | None = None
+    committed_at: datetime | None = None
+    """Commit time of the newest change that was compacted."""
+    surveyed: str | None = None
+    """Up to where the source's bronze was looked at by the run that wrote the row."""
+    published_at: datetime | None = None
+    bronze_version: int | None = None
+    """In the source's own row alone, whose ``schema`` and ``table`` are null."""
+    complete: bool | None = None
+    """Whether the table has the rows from before the log begins, if there were any; null where it has no row at all."""
+    keys_never_whole: int | None = None
+    """Keys that downstream lacks because no row image of theirs was whole; null where there is none."""
+    resets: int | None = None
+    """How often the table was reset: a position of before it counts no more, nor does a run that read it."""
+    numbered: bool | None = None
+    """True where nothing names its columns, and they are called by their numbers; null otherwise."""
+    targets: tuple[Target, ...] = ()
+    """Its downstream tables where it goes to several; null in the table where it goes to one."""
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.schema, self.table
+
+    @property
+    def checkpoint(self) -> Position | None:
+        return Position.parse(self.position) if self.position else None
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether the table was reset, and no run has done it over to the log's end since."""
+        return bool(self.resets) and self.position is None
+
+    @property
+    def into(self) -> tuple[Target, ...]:
+        """Its downstream tables, whether several or one; none where nothing of it was merged yet."""
+        if self.targets or self.downstream is None:
+            return self.targets
+        return (Target(self.downstream, self.merged, self.downstream_version, None, self.keys_never_whole),)
+
+    def reached(self, name: tuple[str, str]) -> str | None:
+        """Up to where it is merged into one of its downstream tables; None where nothing of it is there."""
+        if not self.targets:
+            return self.merged
+        return next((one.merged for one in self.targets if one.name == name), None)
+
+    def is_stopped_in(self, name: tuple[str, str]) -> bool:
+        """Whether a downstream table of its own does not go on; where nothing says which does not, none does."""
+        failing = {one.name for one in self.targets if one.reason}
+        return self.state == "stopped" and (not failing or name in failing)
+
+    def with_targets(self, targets: Sequence[Target]) -> "Entry":
+        """As it is where it goes to these downstream tables, one at least."""
+        first, reached = targets[0], [Position.parse(one.merged) for one in targets if one.merged]
+        lacking = [one.keys_never_whole for one in targets if one.keys_never_whole]
+        return replace(
+            self,
+            merged=str(min(reached)) if len(reached) == len(targets) else None,
+            downstream=first.path,
+            downstream_version=first.version,
+            keys_never_whole=max(lacking, default=None),
+            targets=tuple(targets) if len(targets) > 1 else (),
+        )
+
+    def holds(self, position: str) -> bool:
+        """Whether both layers have all of the table up to a position; downstream has none where silver has none."""
+        merged = self.silver_version is None or self.merged == self.position
+        return self.state == "current" and self.position == position and merged
+
+
+_TARGETS = {"path": "STRING", "merged": "STRING", "version": "BIGINT", "reason": "STRING", "keys_never_whole": "BIGINT"}
+_SPARK: dict[object, str] = {
+    int | None: "BIGINT",
+    datetime | None: "TIMESTAMP",
+    bool | None: "BOOLEAN",
+    tuple[Target, ...]: f"ARRAY<STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _TARGETS.items())}>>",
+}
+_ARROW: dict[object, pa.DataType] = {
+    int | None: pa.int64(),
+    datetime | None: pa.timestamp("us", "UTC"),
+    bool | None: pa.bool_(),
+    tuple[Target, ...]: pa.list_(
+        pa.struct([(name, pa.int64() if kind == "BIGINT" else pa.string()) for name, kind in _TARGETS.items()])
+    ),
+}
+COLUMNS = {field.name: _SPARK.get(field.type, "STRING") for field in fields(Entry)}
+_SCHEMA = pa.schema([(field.name, _ARROW.get(field.type, pa.string())) for field in fields(Entry)])
+
+
+def read(lake: Lake, source: str) -> list[Entry]:
+    """The rows of the source's tables, without a JVM; none where nothing was published yet."""
+    return [entry for entry in _stored(lake, source) if entry.table]
+
+
+def versions(lake: Lake) -> dict[str, int]:
+    """By path of a downstream table, the oldest version of it that is published, of whatever source."""
+    found: dict[str, int] = {}
+    for one in (target for row in lake.published().rows() for target in _entry(row).into):
+        if one.version is not None:
+            found[one.path] = min(one.version, found.get(one.path, one.version))
+    return found
+
+
+def surveyed(lake: Lake, source: str) -> Position | None:
+    """Up to where the source's bronze has been looked at; None where nothing was published yet."""
+    found = [Position.parse(entry.surveyed) for entry in _stored(lake, source) if entry.surveyed]
+    return max(found) if found else None
+
+
+def _stored(lake: Lake, source: str) -> list[Entry]:
+    return [_entry(row) for row in lake.published().rows([("source", "=", source)])]
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    return Entry(**row | {"targets": tuple(Target(**one) for one in row.get("targets") or ())})
+
+
+def _row(entry: Entry) -> dict[str, object]:
+    return asdict(entry) | {"targets": [asdict(one) for one in entry.targets] or None}
+
+
+def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], position: Position) -> None:
+    """Replaces the source's rows, its own among them, in one commit.
+
+    A table that was reset since the entries were read stays so. Raises LostRace where another run of the source has
+    published what is further, and where other sources keep winning.
+    """
+
+    def rows() -> list[dict[str, object]]:
+        _require_no_further(lake, source, position)
+        reset = {one.name: one for one in read(lake, source) if one.resets}
+        kept = [reset[one.name] if _is_reset_since(one, reset.get(one.name)) else one for one in entries]
+        return [*map(_row, kept), _row_of_source(lake, source, position)]
+
+    _put(spark, lake, f"source = {literal(source)}", rows, Checkpoint(position, new_batch(), notes={"source": source}))
+
+
+def _is_reset_since(entry: Entry, there: Entry | None) -> bool:
+    return there is not None and (there.resets or 0) > (entry.resets or 0)
+
+
+def renew(spark: SparkSession, lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None:
+    """Puts what the rows of a source's tables, as they are now, are changed to in their place, in one commit.
+
+    Nothing is written where that is what they are. Raises LostRace where other writers keep winning.
+    """
+    position, entries = surveyed(lake, source), read(lake, source)
+    if position is None or [*map(change, entries)] == entries:
+        return
+
+    def rows() -> list[dict[str, object]]:
+        now = surveyed(lake, source) or position
+        return [*(asdict(change(one)) for one in read(lake, source)), _row_of_source(lake, source, now)]
+
+    _put(spark, lake, f"source = {literal(source)}", rows, Checkpoint(position, new_batch(), notes={"source": source}))
+
+
+def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
+    """Puts what a table's row, as it is now, is changed to in its place, in one commit; returns that.
+
+    Raises LostRace where other writers keep winning, and what ``change`` raises.
+    """
+    found: list[Entry] = []
+
+    def rows() -> list[dict[str, object]]:
+        now = next((one for one in read(lake, entry.source) if one.name == entry.name), entry)
+        found.append(replace(change(now), published_at=datetime.now(UTC)))
+        return [_row(found[-1])]
+
+    position = surveyed(lake, entry.source)
+    assert position is not None
+    cells = {"source": entry.source, "schema": entry.schema, "table": entry.table}
+    where = " AND ".join(f"{identifier(name)} = {literal(value)}" for name, value in cells.items())
+    _put(spark, lake, where, rows, Checkpoint(position, new_batch(), notes={"source": entry.source}))
+    return found[-1]
+
+
+def _put(
+    spark: SparkSession, lake: Lake, where: str, rows: Callable[[], list[dict[str, object]]], checkpoint: Checkpoint
+) -> None:
+    """Replaces rows by what is asked for anew upon each head."""
+    table = lake.published()
+
+    def put() -> None:
+        head = _with_all_columns(spark, table) or table.new(COLUMNS, {})
+        new = spark.createDataFrame(pa.Table.from_pylist(rows(), schema=_SCHEMA)).coalesce(1)
+        table.replace(new, where, head, checkpoint)
+
+    patiently(put)  # another source may publish meanwhile; its rows are not ours
+
+
+def _require_no_further(lake: Lake, source: str, position: Position) -> None:
+    """A run that slept while another went on must not set back what is published."""
+    there, held = surveyed(lake, source), lake.bronze(source).head()
+    if there and there > position and held and held.position and held.position >= there:
+        raise LostRace(f"{source}: this run has done the log up to {position}, and another writer up to {there} by now")
+
+
+def _with_all_columns(spark: SparkSession, table: Table) -> Head | None:
+    """The table's head, after the columns were added that it does not have from an earlier version of this."""
+    there = table.columns()
+    missing = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if there and name not in there)
+    if missing:
+        table.run(spark, {}, f"ALTER TABLE {table.sql} ADD COLUMNS ({missing})")
+    return table.head()
+
+
+def _row_of_source(lake: Lake, source: str, position: Position) -> dict[str, object]:
+    said = {"source": source, "state": "current", "position": str(position), "surveyed": str(position)}
+    holding = (version for version, found in lake.bronze(source).since(-1) if found.position == position)
+    return said | {"bronze_version": next(holding, None), "published_at": datetime.now(UTC)}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A source table in a consistent set: its row here, and its downstream rows at the version named there.
+
+    Of a downstream table of several source tables these are its own.
+    """
+
+    entry: Entry
+    rows: DataFrame | None
+    """None where nothing of it was merged yet; the first downstream table's where it goes to several."""
+    targets: dict[tuple[str, str], DataFrame]
+    """Its rows in each of its downstream tables, by the names of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consistent:
+    """A source's tables in scope as one run left them, by (schema, table); those not ``behind`` hold ``position``."""
+
+    source: str
+    position: Position
+    tables: dict[tuple[str, str], PublishedTable]
+
+    @property
+    def behind(self) -> dict[tuple[str, str], Entry]:
+        """The tables that hold less: ``merged`` says how far they are, and ``reason`` why those stopped that did."""
+        return {name: one.entry for name, one in self.tables.items() if not one.entry.holds(str(self.position))}
+
+
+def consistent(spark: SparkSession, lake: Lake, source: str) -> Consistent:
+    """The tables of a source in scope, each at the version that was published with the others.
+
+    The rows stay those of these versions while later runs go on, as long as maintenance keeps the versions
+    (``retention.versions``). Raises LakeError where nothing was published yet.
+    """
+    stored = _stored(lake, source)
+    position = max((Position.parse(one.surveyed) for one in stored if one.surveyed), default=None)
+    if position is None:
+        raise LakeError(f"{source}: nothing was published yet; stratalog run publishes what it leaves")
+    tables = {entry.name: _opened(spark, entry) for entry in stored if _is_kept(entry)}
+    return Consistent(source, position, tables)
+
+
+def _is_kept(entry: Entry) -> bool:
+    return bool(entry.table) and entry.state != "ignored"
+
+
+def _opened(spark: SparkSession, entry: Entry) -> PublishedTable:
+    owner = (entry.source, entry.schema, entry.table)
+    found = {
+        one.name: view(Table(one.path, plain=False), owner).read(spark, one.version)
+        for one in entry.into
+        if one.version is not None
+    }
+    first = next((one.name for one in entry.into if one.path == entry.downstream), None)
+    return PublishedTable(entry, found.get(first) if first else None, found)

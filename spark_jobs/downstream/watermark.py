@@ -1,0 +1,50 @@
+"""Up to when a downstream table has all that its sources wrote, where these have keys in common.
+
+Put here: the least of the sources' times. Not here: what those times are (commit_clock.py), or who shows them
+(operations/status.py).
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.routes import Name
+from spark_jobs.downstream import commit_clock, publication
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.lake.table import Lake
+from spark_jobs.log.position import Position
+
+
+def watermark(
+    pipeline: Pipeline, lake: Lake, into: Name, entries: Mapping[str, Collection[Entry]] | None = None
+) -> datetime | None:
+    """The order time up to which the table is settled: no source will have anything older for it.
+
+    entries: of sources that a run is about to publish. None where a source has not been read yet, or nothing tells how
+    far it is. Without a JVM.
+    """
+    found = [
+        _of_source(pipeline, lake, source, into, (entries or {}).get(source))
+        for source in pipeline.sources
+        if pipeline.routing.is_shared_by(source, into)
+    ]
+    times = [one for one in found if one is not None]
+    return min(times) if times and len(times) == len(found) else None
+
+
+def _of_source(
+    pipeline: Pipeline, lake: Lake, source: str, into: Name, entries: Collection[Entry] | None
+) -> datetime | None:
+    """What the source's order times had reached where its tables that go there are merged up to."""
+    own = entries if entries is not None else publication.read(lake, source)
+    there = [one for one in own if pipeline.scope.holds(*one.name) and _goes(pipeline, source, one, into)]
+    reached = [one.position if one.silver_version is None else one.reached(into) for one in there]
+    surveyed = publication.surveyed(lake, source) if entries is None else None
+    places = [Position.parse(one) for one in reached if one is not None] + ([surveyed] if surveyed else [])
+    if len(reached) != sum(one is not None for one in reached) or not places:
+        return None
+    return commit_clock.reached(lake, source, min(places))
+
+
+def _goes(pipeline: Pipeline, source: str, one: Entry, into: Name) -> bool:
+    return any(to.name == into for to in pipeline.routing.of(source, *one.name))

@@ -1,0 +1,485 @@
+"""The lake's Delta tables: their paths, their heads, and commits that carry a position.
+
+Put here: where a table lies, what its head says, and how a commit is made so that it lands once or not at all.
+Not here: what the rows mean (bronze/extract.py, silver/compact.py, downstream/merge.py).
+
+Every table has one transaction id (``APPLICATION``) and a **commit counter** as its version: head + 1, read together
+with the head's checkpoint when the work is planned. Delta skips a commit whose counter is not above the table's, so a
+plan made on an old head can not land, however late it comes. A skipped commit says nothing; the writer looks for its
+own batch in the log afterwards (``_landed``) and reports ``LostRace`` where it is not there.
+"""
+
+import json
+import logging
+import random
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
+
+import deltalake
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import TableNotFoundError
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from spark_jobs.errors import LakeError, LostRace, TableStopped
+from spark_jobs.log.position import Position
+from spark_jobs.runtime.engine_errors import of_delta, translated
+from spark_jobs.runtime.spark_session import own_session
+from spark_jobs.text.sql import delta, identifier
+
+log = logging.getLogger(__name__)
+
+APPLICATION = "stratalog"
+MAINTENANCE = "maintenance"
+"""Kind of a commit that changes how rows are stored and no row."""
+ALTERING = "altering"
+"""Kind of a commit that leaves a table between two sets of columns, and of maintenance upon one."""
+_REARRANGING = ("OPTIMIZE", "REORG")
+"""Operations of Delta that move rows between files, and let others commit meanwhile."""
+_REARRANGED = 3
+"""Of one table so many commits at a time, with what goes before them, are made by its maintenance."""
+_STANDING = ("oldest", "removed_to", "uuid", "stretches", "folded")
+"""Notes that stay true of a table until a commit says otherwise."""
+_TRIES = 5
+_NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a commit of ours says of itself, in its metadata: one JSON object under the application's name."""
+
+    position: Position
+    batch: str
+    kind: str = "live"
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def upon(self, head: "Head") -> "Checkpoint":
+        """This one, with those notes of the head that stand until a commit says otherwise."""
+        before = head.checkpoint.notes if head.checkpoint else {}
+        kept = {key: before[key] for key in _STANDING if key in before and self.notes.get(key) is None}
+        return replace(self, notes=self.notes | kept)
+
+    def to_json(self) -> str:
+        """Spark replaces ``${…}`` in the value of a setting, whatever it reads statements like; names may have it."""
+        said = {"position": str(self.position), "batch": self.batch, "kind": self.kind} | self.notes
+        return json.dumps({APPLICATION: said}).replace("${", "\\u0024{")
+
+    @classmethod
+    def from_json(cls, text: str | None) -> "Checkpoint | None":
+        """None for the commit of somebody else (an OPTIMIZE by hand, a CREATE)."""
+        try:
+            found = json.loads(text or "null")
+        except ValueError:  # metadata is free text; whoever wrote this one is not us
+            return None
+        said = found.get(APPLICATION) if isinstance(found, dict) else None
+        if not said:
+            return None
+        notes = {key: value for key, value in said.items() if key not in ("position", "batch", "kind")}
+        return cls(Position.parse(said["position"]), said["batch"], said["kind"], notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """Columns of a table, by name and Spark type, and its properties."""
+
+    columns: dict[str, str]
+    properties: dict[str, str]
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """The rows with these columns and no others, in order."""
+        return rows.selectExpr(
+            *(f"CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in self.columns.items())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A table as it was read: Delta version, commit counter, newest checkpoint (None in a table without rows yet)."""
+
+    version: int
+    counter: int
+    checkpoint: Checkpoint | None
+    design: "Design | None" = None
+    """Of a table that is not there yet, or is to begin anew: its next commit makes it, or puts rows and columns in the
+    place of all that it has, and holds a position as any other."""
+    widens: bool = False
+    """Whether its next commit adds columns that the table does not have; they are an error otherwise."""
+    whole: Checkpoint | None = None
+    """What the newest commit says of all, where ``checkpoint`` is what it says of a part (multi_source.py)."""
+
+    @property
+    def position(self) -> Position | None:
+        return self.checkpoint.position if self.checkpoint else None
+
+
+class Lake:
+    """The paths under one root: ``bronze/<source>``, ``silver/<source>/<schema>/<table>``, ``downstream/…``."""
+
+    def __init__(self, root: str, *, plain: bool = False) -> None:
+        self.root = root.rstrip("/")
+        self.plain = plain
+
+    def bronze(self, source: str) -> "Table":
+        return self._table("bronze", source)
+
+    def schema(self, source: str) -> "Table":
+        """What a source's tables were, by table and position."""
+        return self._table("schema", source)
+
+    def clock(self, source: str) -> "Table":
+        """Transactions of a source's log that count as committed later than they say."""
+        return self._table("clock", source)
+
+    def skips(self, source: str) -> "Table":
+        """Events of a source's log that are passed over, by table."""
+        return self._table("skips", source)
+
+    def load(self, source: str, schema: str, table: str) -> "Table":
+        """Rows of a table that is being loaded."""
+        return self._table("loads", source, schema, table)
+
+    def silver(self, source: str, schema: str, table: str) -> "Table":
+        return self._table("silver", source, schema, table)
+
+    def downstream(self, schema: str, table: str) -> "Table":
+        return self._table("downstream", schema, table)
+
+    def published(self) -> "Table":
+        return self._table("published")
+
+    def _table(self, *names: str) -> "Table":
+        return Table("/".join([self.root, *map(_folder, names)]), self.plain)
+
+
+def downstream_name(path: str) -> tuple[str, str]:
+    """Schema and table of the downstream table at a path."""
+    schema, table = path.rsplit("/", 2)[1:]
+    return schema, table
+
+
+def _folder(name: str) -> str:
+    """A name as one folder. Raises TableStopped for one that no path holds as it is.
+
+    Such a name would be percent-encoded, but deltalake decodes what looks encoded in a path and then finds no table.
+    """
+    if _NO_FOLDER.search(name) or name in (".", "..", "_delta_log"):
+        raise TableStopped(
+            f"{name!r}: a schema or table with / \\ % # ? or a control character in its name, or named like a folder "
+            "of Delta's own, has no place in the lake yet; leave it out with a pattern that begins with !"
+        )
+    return name
+
+
+class Table:
+    """One Delta table by path."""
+
+    def __init__(self, path: str, plain: bool) -> None:
+        self.path = path
+        self.plain = plain
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """Columns, and their values, that tell the rows meant from others of the table; none where all are meant."""
+        return {}
+
+    @property
+    def sql(self) -> str:
+        """The table's name in SQL."""
+        return delta(self.path)
+
+    def head(self) -> Head | None:
+        """The newest version, without a JVM; None where there is no table. Raises LakeError."""
+        opened = self._open()
+        if opened is None:
+            return None
+        counter = opened.transaction_version(APPLICATION) or 0
+        asked: tuple[int | None, ...] = (1, 1 + _REARRANGED, None)  # each entry of the history is a file that is read
+        found = (next(_checkpoints(opened, limit), None) for limit in asked)
+        checkpoint = next((one[1] for one in found if one), None)
+        if counter and not checkpoint:
+            raise LakeError(f"{self.path}: no commit in its history names a position; restore the table's _delta_log")
+        return Head(opened.version(), counter, checkpoint)
+
+    def since(self, version: int) -> list[tuple[int, Checkpoint]]:
+        """Our commits after a Delta version, newest first."""
+        opened = self._open()
+        newer = opened.version() - version if opened else 0
+        found = _checkpoints(opened, newer + _REARRANGED) if opened and newer > 0 else ()
+        return [one for one in found if one[0] > version]
+
+    def columns(self) -> dict[str, str]:
+        """Name and Spark type (as in DDL, upper case) of every column; empty where there is no table."""
+        return self.columns_at(None)
+
+    def columns_at(self, version: int | None) -> dict[str, str]:
+        """The same of a Delta version; None is the newest."""
+        opened = self._open()
+        if opened is not None and version is not None:
+            opened.load_as_version(version)
+        return (
+            {} if opened is None else {f.name: spark_type(json.loads(f.type.to_json())) for f in opened.schema().fields}
+        )
+
+    def empty(self) -> bool:
+        """Whether no version of it that is there now holds a file."""
+        opened = self._open()
+        return opened is None or opened.get_add_actions().num_rows == 0
+
+    def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
+        reader = spark.read.format("delta")
+        return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)
+
+    def held(self, spark: SparkSession) -> DataFrame:
+        """The rows meant, with the columns that stand there now."""
+        return self.read(spark)
+
+    def collect(self, rows: DataFrame) -> list[Row]:
+        """The rows of a small query on the way to the table. Raises what a task raised, LostRace, LakeError."""
+        with translated(self.path):
+            return list(rows.collect())
+
+    def collect_arrow(self, rows: DataFrame) -> pa.Table:
+        """As ``collect``, where they may be many."""
+        with translated(self.path):
+            return rows.toArrow()
+
+    def new(self, columns: dict[str, str], properties: dict[str, str], upon: Head | None = None) -> Head:
+        """The head to plan upon where there is no table yet, or one begins anew upon its head. Nothing is written."""
+        version, counter = (upon.version, upon.counter) if upon else (-1, 0)
+        return Head(version, counter, None, Design(columns, properties))
+
+    def scan(
+        self, version: int, columns: Sequence[str], condition: pc.Expression, *, rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of one version that satisfy a condition, so many at once, in no order, without a JVM."""
+        dataset = deltalake.DeltaTable(object_store(self.path), version=version).to_pyarrow_dataset()
+        scanner = dataset.scanner(
+            columns=list(columns), filter=condition, batch_size=rows, batch_readahead=1, fragment_readahead=1
+        )
+        yield from scanner.to_batches()
+
+    def rows(
+        self, wanted: list[tuple[str, str, Any]] | None = None, columns: list[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The newest version of a small table, without a JVM.
+
+        Args:
+            wanted: (column, "=", value), all of which hold.
+            columns: those that are read; all by default.
+        """
+        opened = self._open()
+        return [] if opened is None else opened.to_pyarrow_table(columns=columns, filters=wanted).to_pylist()
+
+    def history(self, limit: int) -> list[dict[str, Any]]:
+        """What Delta says of the newest commits, newest first, without a JVM."""
+        opened = self._open()
+        return [] if opened is None else opened.history(limit)
+
+    def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+        """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""
+        checkpoint = self._said(head, checkpoint)
+        if head.design and head.version >= 0:
+            return self._overwrite(head.design.of(rows), head, checkpoint)
+        properties = {}
+        if head.design:
+            rows, properties = head.design.of(rows), head.design.properties
+        options = _commit_options(head, checkpoint) | properties | ({"mergeSchema": "true"} if head.widens else {})
+        writer = rows.write.format("delta").mode("append").options(**options)
+        return self._commit(head, checkpoint, lambda: writer.save(self.path))
+
+    def replace(self, rows: DataFrame, where: str, head: Head, checkpoint: Checkpoint) -> Head:
+        """Replaces the rows that satisfy ``where`` in one commit upon ``head``. Raises LostRace."""
+        if head.design:
+            return self.append(rows, head, checkpoint)
+        checkpoint = self._said(head, checkpoint)
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
+        writer = writer.options(**_commit_options(head, checkpoint))
+        return self._commit(head, checkpoint, lambda: writer.save(self.path))
+
+    def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+        """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""
+        if head.design:
+            return self.append(rows, head, checkpoint)
+        return self._overwrite(rows, head, self._said(head, checkpoint))
+
+    def statement(
+        self, spark: SparkSession, head: Head, checkpoint: Checkpoint, run: Callable[[SparkSession], Any]
+    ) -> Head:
+        """Runs one DML statement as one commit upon ``head``, in a session of its own. Raises LostRace.
+
+        The transaction id is a session setting here; in a shared session it would make later statements of others
+        do nothing.
+        """
+        checkpoint = self._said(head, checkpoint)
+        session = own_session(
+            spark,
+            {
+                "spark.databricks.delta.write.txnAppId": APPLICATION,
+                "spark.databricks.delta.write.txnVersion": str(head.counter + 1),
+                "spark.databricks.delta.commitInfo.userMetadata": checkpoint.to_json(),
+            },
+        )
+        return self._commit(head, checkpoint, lambda: run(session))
+
+    def rearrange(self, spark: SparkSession, head: Head, confs: dict[str, str], statements: Sequence[str]) -> None:
+        """Takes the next counter upon ``head``, then runs statements that move rows between files. Raises LostRace.
+
+        Delta gives such statements (OPTIMIZE, REORG) no transaction id. The empty commit before them makes writers
+        lose that planned earlier. Of those that commit in between Delta lets the ones by that took no row away: what
+        these say is then what the table says (``_checkpoints``).
+        """
+        assert head.checkpoint is not None
+        claim = replace(head.checkpoint, batch=new_batch(), kind=_upkept(head.checkpoint.kind))
+        self.append(self.read(spark, head.version).where("false"), head, claim)
+        said = {"spark.databricks.delta.commitInfo.userMetadata": claim.to_json()}
+        for statement in statements:
+            self.run(spark, confs | said, statement)
+
+    def run(self, spark: SparkSession, confs: dict[str, str], statement: str) -> DataFrame:
+        """Runs one statement about the table in a session of its own. Raises LostRace, LakeError."""
+        with translated(self.path):
+            return own_session(spark, confs).sql(statement)
+
+    def files(self) -> list[int]:
+        """Bytes of each data file of the newest version; none where there is no table."""
+        opened = self._open()
+        return (
+            [] if opened is None else [int(size) for size in opened.get_add_actions().column("size_bytes").to_pylist()]
+        )
+
+    def rows_written(self) -> int:
+        """Rows in the newest version's files, those that are marked as deleted among them."""
+        opened = self._open()
+        return 0 if opened is None else sum(map(int, opened.get_add_actions().column("num_records").to_pylist()))
+
+    def marked_rows(self, spark: SparkSession) -> int:
+        """Rows in the newest version's files that are marked as deleted: more are written there than the table has."""
+        opened = self._open()
+        return 0 if opened is None else self.rows_written() - self.read(spark, opened.version()).count()
+
+    def superseded(self, version: int) -> datetime | None:
+        """When the commit after a version was made; None where it is the newest."""
+        opened = self._open()
+        later = [one for one in opened.history() if one["version"] > version] if opened else []
+        return datetime.fromtimestamp(later[-1]["timestamp"] / 1000, UTC) if later else None
+
+    def alter(self, spark: SparkSession, head: Head, checkpoint: Checkpoint, action: str) -> Head:
+        """ALTER TABLE as one commit upon ``head``. Raises LostRace.
+
+        Delta takes no transaction id for it, so the counter stays, and the head is looked at just before.
+        """
+        if self.head() != head:
+            raise LostRace(f"{self.path}: planned on version {head.version}, but another writer committed first")
+        session = own_session(spark, {"spark.databricks.delta.commitInfo.userMetadata": checkpoint.to_json()})
+        with translated(self.path):
+            session.sql(f"ALTER TABLE {self.sql} {action}")
+        return replace(self._landed(head, checkpoint), counter=head.counter)
+
+    def _overwrite(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer = writer.options(**_commit_options(head, checkpoint))
+        return self._commit(head, checkpoint, lambda: writer.save(self.path))
+
+    def _said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
+        """What a commit upon ``head`` says."""
+        return checkpoint.upon(head)
+
+    def _commit(self, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
+        with translated(self.path):
+            write()
+        return self._landed(head, checkpoint)
+
+    def _landed(self, head: Head, checkpoint: Checkpoint) -> Head:
+        for version, found in self.since(head.version):
+            if found.batch == checkpoint.batch:
+                return Head(version, head.counter + 1, found)
+        raise LostRace(
+            f"{self.path}: planned on version {head.version}, but another writer committed first; "
+            "nothing of this run is in the table, and the next run goes on from its head"
+        )
+
+    def _open(self) -> deltalake.DeltaTable | None:
+        try:
+            return deltalake.DeltaTable(object_store(self.path))
+        except TableNotFoundError:
+            return None
+        except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
+            raise LakeError(f"{self.path}: cannot be read: {of_delta(str(error))}") from error
+
+
+def new_batch() -> str:
+    """The id by which a writer finds its own commit again."""
+    return uuid.uuid4().hex
+
+
+def spark_type(kind: Any) -> str:
+    """A Delta schema's type, as Spark writes it in DDL, upper case: ``DECIMAL(12,2)``, ``MAP<STRING, STRING>``."""
+    if isinstance(kind, str):
+        return _NAMES.get(kind, kind).upper().replace(" ", "")
+    match kind["type"]:
+        case "array":
+            return f"ARRAY<{spark_type(kind['elementType'])}>"
+        case "map":
+            return f"MAP<{spark_type(kind['keyType'])}, {spark_type(kind['valueType'])}>"
+        case _:
+            return "STRUCT<" + ", ".join(f"{f['name']}: {spark_type(f['type'])}" for f in kind["fields"]) + ">"
+
+
+_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+
+
+def _commit_options(head: Head, checkpoint: Checkpoint) -> dict[str, str]:
+    return {
+        "txnAppId": APPLICATION,
+        "txnVersion": str(head.counter + 1),
+        "userMetadata": checkpoint.to_json(),
+    }
+
+
+def _checkpoints(opened: deltalake.DeltaTable, limit: int | None) -> Iterator[tuple[int, Checkpoint]]:
+    """Our commits among so many newest ones, newest first, each with its Delta version.
+
+    One that moved rows between files says what the commit below it says, where that is among them: what it says itself
+    was written before it began, and it may have come behind others.
+    """
+    moved: list[int] = []
+    for commit in opened.history(limit):
+        found, version = Checkpoint.from_json(commit.get("userMetadata")), cast(int, commit["version"])
+        if found and commit.get("operation") in _REARRANGING:
+            moved.append(version)
+        elif found:
+            yield from ((one, replace(found, kind=_upkept(found.kind))) for one in moved)
+            moved.clear()
+            yield version, found
+
+
+def _upkept(kind: str) -> str:
+    """The kind of a commit of maintenance upon one of a kind."""
+    return ALTERING if kind == ALTERING else MAINTENANCE
+
+
+def object_store(path: str) -> str:
+    """Spark writes s3a://, deltalake reads s3://."""
+    return re.sub(r"^s3[an]://", "s3://", path)
+
+
+def patiently(do: Callable[[], Result], *, wait: float = 0.0) -> Result:
+    """What is planned and committed; planned again upon the new head where another writer came first.
+
+    wait: the most that the first try is waited after, in seconds; the second twice that, and so on: how long is left to
+    chance, so that two do not go on meeting. Raises LostRace where others win every time.
+    """
+    for tries in range(1, _TRIES):
+        try:
+            return do()
+        except LostRace as error:
+            log.info("%s; planned anew", error)
+            time.sleep(random.uniform(0, tries * wait))  # noqa: S311 - no secret
+    return do()

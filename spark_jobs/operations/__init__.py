@@ -1,0 +1,4 @@
+"""What an operator does and asks: status, report, gc, maintenance, folding, quarantine, reset, reading the stored log.
+
+Put here: one module a verb. Not here: how verbs are printed (cli/) or what Dagster shows (assets/).
+"""

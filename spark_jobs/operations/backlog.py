@@ -1,0 +1,145 @@
+"""How far a source, bronze and the published tables have come, without a JVM: what a sensor asks, and an idle run.
+
+Put here: reading positions and judging whether there is anything to do. Not here: doing it.
+"""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.model import Pipeline
+from spark_jobs.log.position import Position
+
+if TYPE_CHECKING:  # these import pyspark
+    from spark_jobs.downstream.publication import Entry
+    from spark_jobs.lake.table import Head, Table
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 16
+"""Heads read side by side: on an object store each is a request or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How far a source's log is ahead of bronze, and bronze of what is published."""
+
+    end: Position
+    bronze: Position | None
+    published: Position | None
+    bytes: int
+    """Between bronze and the log's end; where another log is to be taken up, that log's, of which bronze has most."""
+    reset: bool = False
+    """Whether a table is to be done over from bronze, and no run has tried since."""
+    rerouted: bool = False
+    """Whether a table goes to a downstream table by now in which nothing of it is."""
+
+    @property
+    def moved(self) -> bool:
+        return self.bronze is None or self.bronze < self.end
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether bronze holds what no run has carried further: one was cut short, went no further, or is to come."""
+        if self.bronze is None:
+            return False
+        return self.published is None or self.published < self.bronze or self.reset or self.rerouted
+
+
+def backlog(pipeline: Pipeline, source: str) -> Backlog:
+    """Asks the source for its end, the first of its endpoints that answers. Raises SourceError, LakeError."""
+    from spark_jobs.bronze.resume import glance
+    from spark_jobs.downstream import publication as published
+    from spark_jobs.pipeline.run import endpoints_of, lake_of
+
+    head = lake_of(pipeline).bronze(source).head()
+    bronze = head.position if head else None
+    log = endpoints_of(pipeline, source).first(lambda one: glance(one, head), proves=False)
+    moves = bronze is not None and bronze.stretch < log.end.stretch
+    size = log.bytes_from(log.first if bronze is None or moves else bronze)
+    entries = published.read(lake_of(pipeline), source)
+    is_reset = any(entry.state == published.RESET for entry in entries)
+    at = published_position(pipeline, source)
+    return Backlog(log.end, bronze, at, size, is_reset, _is_rerouted(pipeline, source, entries))
+
+
+def bronze_position(pipeline: Pipeline, source: str) -> Position | None:
+    from spark_jobs.pipeline.run import lake_of
+
+    head = lake_of(pipeline).bronze(source).head()
+    return head.position if head else None
+
+
+def published_position(pipeline: Pipeline, source: str) -> Position | None:
+    """Up to where bronze has been carried further; None where nothing was ever published."""
+    from spark_jobs.downstream import publication as published
+    from spark_jobs.pipeline.run import lake_of
+
+    return published.surveyed(lake_of(pipeline), source)
+
+
+def settled(pipeline: Pipeline, source: str) -> bool:
+    """Whether every table in scope has all that bronze has, in both layers, and no table is stopped."""
+    from spark_jobs.downstream import publication as published
+    from spark_jobs.pipeline.run import lake_of
+
+    bronze = bronze_position(pipeline, source)
+    if bronze is None or published_position(pipeline, source) != bronze:
+        return False
+    entries = published.read(lake_of(pipeline), source)
+    wanted = [entry for entry in entries if pipeline.scope.holds(*entry.name)]
+    holds = all(entry.holds(str(bronze)) for entry in wanted) and not _is_rerouted(pipeline, source, wanted)
+    return holds and _untouched(pipeline, source, wanted)
+
+
+def nothing_new(pipeline: Pipeline, source: str) -> Position | None:
+    """The end of a source's log, where a run would find nothing to do; None where it would, or has to look itself.
+
+    A run looks itself where a schema dump may have been replaced, and where sources share keys: it moves their clock.
+    Warns, as a run does, where the source has too little log left. Raises SourceError, LakeError.
+    """
+    from spark_jobs.pipeline.run import endpoints_of
+    from spark_jobs.source.retention_margin import margin
+
+    if pipeline.sources[source].schema_dump or pipeline.routing.shares(source):
+        return None
+    ahead = backlog(pipeline, source)
+    bronze = ahead.bronze
+    if bronze is None or bronze != ahead.end or ahead.left_behind or not settled(pipeline, source):
+        return None
+    left = endpoints_of(pipeline, source).first(lambda one: margin(one, one.log(), bronze), proves=False)
+    shortage = left.shortage(pipeline.retention)
+    if shortage:
+        log.warning("%s: %s", source, shortage)
+    return ahead.end
+
+
+def heads(tables: "list[Table]") -> "list[Head | None]":
+    """The heads of tables, in their order."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda table: table.head(), tables))
+
+
+def _is_rerouted(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
+    """Whether a table that goes on has a downstream table by routes: in which nothing of it is yet."""
+    going = [one for one in entries if one.state == "current" and one.into and pipeline.scope.holds(*one.name)]
+    return any(
+        {to.name for to in pipeline.routing.of(source, *one.name)} - {to.name for to in one.into} for one in going
+    )
+
+
+def _untouched(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
+    """Whether silver is as it was published, and every downstream table there.
+
+    Windows that were done again outside Dagster are still to be merged; a table that was moved away is written again.
+    """
+    from spark_jobs.pipeline.run import lake_of
+
+    lake = lake_of(pipeline)
+    kept = [entry for entry in entries if entry.silver_version is not None]
+    found = heads([lake.silver(source, *entry.name) for entry in kept])
+    if [head.version if head else None for head in found] != [entry.silver_version for entry in kept]:
+        return False
+    into = sorted({to.name for entry in kept for to in entry.into if to.version is not None})
+    return None not in heads([lake.downstream(*name) for name in into])

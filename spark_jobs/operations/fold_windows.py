@@ -1,0 +1,209 @@
+"""Old windows of a silver table folded into one, below a floor under which nothing can be done again.
+
+Put here: which windows may be folded, and the fold. Not here: when that is looked for (maintenance.py), or refusing a
+range that lies below the floor (pipeline/backfill.py).
+
+The windows that end before bronze begins become one: a row a key, or an image with its copies, as all of them together
+leave it. What they leave deleted has no row any more, since no older row is left that it has to outdo. That is one
+commit under the table's counter, which says up to where (``folded``), and it changes nothing downstream: so it is done
+only where downstream has all that silver has. Why it is sound: docs/adr/0025-loads-through-moves-and-folded-windows.md.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.downstream.multi_source import SharedPart, view
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.lake.table import ALTERING, MAINTENANCE, Head, Lake, Table, new_batch
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load.progress import progress
+from spark_jobs.runtime.spark_session import session_over
+from spark_jobs.silver import partial_rows
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.table_timeline import Standing
+from spark_jobs.text.sql import identifier
+
+log = logging.getLogger(__name__)
+
+_WORTH = 4
+"""So many times the rows that are to be folded is what may be folded already: a row is written again, all in all, a
+number of times that grows with the logarithm of what the table has seen, not with its age."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What a fold did: the windows up to ``floor`` are one since."""
+
+    name: TableName
+    floor: Position
+    rows_before: int
+    rows_after: int
+    """Both of the windows below the floor."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """What a table has below the place where bronze begins, and up to where it is to be folded."""
+
+    floor: Position
+    rows: int
+    emptied: str | None
+    """SQL: the place of the last statement there that emptied the table."""
+
+
+def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
+    """Why a silver table at this head is not folded now; None where it may be."""
+    found = progress(lake, entry.source, TableName(*entry.name))
+    if entry.is_reset:
+        return "it is reset, and the next run does it over"
+    if found and found.is_open:
+        return "it is being loaded"
+    if head.checkpoint is None or head.checkpoint.kind == ALTERING:
+        return "it is between two sets of columns, where a run ended"
+    merged = [view(Table(one.path, lake.plain), (entry.source, *entry.name)) for one in entry.into]
+    if any(isinstance(one, SharedPart) for one in merged):
+        return "it has keys in common with other sources' tables, whose older changes its deletes have to outdo"
+    is_merged = bool(merged) and all(_is_merged(lake, entry, head, one) for one in merged)
+    return None if is_merged else "downstream has not got all of it yet"
+
+
+def _is_merged(lake: Lake, entry: Entry, head: Head, table: Table) -> bool:
+    """Whether downstream has what silver has: no window, and no window done again, is still to come by."""
+    merged = table.head()
+    if merged is None or merged.checkpoint is None:
+        return False
+    since = lake.silver(entry.source, *entry.name).since(int(merged.checkpoint.notes["silver_version"]))
+    return all(one.kind == MAINTENANCE for version, one in since if version <= head.version)
+
+
+def fold(spark: SparkSession, lake: Lake, entry: Entry) -> Folded | None:
+    """Folds the windows that bronze does not go back to; None where there is too little to fold.
+
+    Raises LostRace where another writer of the table came first, LakeError.
+    """
+    table, held = lake.silver(entry.source, *entry.name), lake.bronze(entry.source).head()
+    head = table.head()
+    if held is None or held.checkpoint is None or head is None or head.checkpoint is None:
+        return None
+    oldest = bronze.oldest(held.checkpoint)
+    if oldest == bronze.begin(held.checkpoint):
+        return None
+    session = session_over(spark, 0)
+    found = _old(session, table, head, oldest, stretches(held.checkpoint))
+    if found is None:
+        return None
+    session = session_over(spark, sum(table.files()))
+    rows = folded(_below(session, table, head, found.floor), silver.stored_columns(table, head), found.emptied)
+    notes = head.checkpoint.notes | {silver.FOLDED: str(found.floor)}
+    checkpoint = replace(head.checkpoint, batch=new_batch(), kind=MAINTENANCE, notes=notes)
+    landed = table.replace(rows, _condition(found.floor), head, checkpoint)
+    after = _below(session, table, landed, found.floor).count()
+    name = TableName(*entry.name)
+    log.info("%s: %s: folded up to %s, %d rows to %d", entry.source, name, found.floor, found.rows, after)
+    return Folded(name, found.floor, found.rows, after)
+
+
+def _condition(floor: Position) -> str:
+    return f"_window_stop <= {silver.place_sql(floor)}"
+
+
+def _below(spark: SparkSession, table: Table, head: Head, floor: Position) -> DataFrame:
+    return table.read(spark, head.version).where(_condition(floor))
+
+
+def _old(spark: SparkSession, table: Table, head: Head, oldest: Position, known: Sequence[Stretch]) -> _Old | None:
+    """None where no two windows are to be folded, or so few rows that it is not worth writing those folded before."""
+    assert head.checkpoint is not None
+    before = silver.folded(head)
+    done = _condition(before) if before else "FALSE"
+    markers = f"_op = '{silver.TRUNCATE}'"
+    (row,) = table.collect(
+        _below(spark, table, head, oldest).selectExpr(
+            "max(_window_stop) AS floor",
+            "count(DISTINCT struct(_window_start, _window_stop)) AS windows",
+            "count(*) AS held",
+            f"count_if({done}) AS done",
+            f"max(IF({markers}, _position, NULL)) AS emptied",
+        )
+    )
+    if row["windows"] < 2 or (row["held"] - row["done"]) * _WORTH < row["done"]:
+        return None
+    floor = _position(row["floor"], known)
+    emptied = Standing.from_notes(head.checkpoint.notes).emptied
+    places = [_change_sql(row["emptied"])] if row["emptied"] else []
+    places += [silver.before_sql(emptied)] if emptied and emptied <= floor else []
+    last = f"greatest({', '.join(places)})" if len(places) > 1 else next(iter(places), None)
+    return _Old(floor, row["held"], last)
+
+
+def _change_sql(place: Sequence[int]) -> str:
+    stretch, number, offset, row = place
+    return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', {row})"
+
+
+def _position(place: Sequence[int], known: Sequence[Stretch]) -> Position:
+    """A stored place as a position; the files of a stretch share their base name."""
+    stretch, number, offset = place
+    (own,) = (one for one in known if one.number == stretch)
+    return Position(own.file(number), offset, stretch)
+
+
+def folded(rows: DataFrame, columns: silver.Columns, emptied: str | None = None) -> DataFrame:
+    """All rows of a silver table below a floor as those of one window, which begins and ends where they do.
+
+    emptied: SQL, a place as that of changes; what stands at or before it counts no more.
+    """
+    ends = rows.selectExpr("min(_window_start) AS start", "max(_window_stop) AS stop")
+    alive = rows.where(f"_op <> '{silver.TRUNCATE}'")
+    alive = alive.where(f"_position > {emptied}") if emptied else alive
+    keys = [f"{silver.IDENTITY}{at}" for at in range(len(columns.identity()))]
+    identity = {key: F.expr(cell) for key, cell in zip(keys, columns.identity(), strict=True)}
+    alive = alive.withColumns(identity | {"_gone": F.expr("_op = 'delete'")})
+    if columns.is_bag:
+        left = _copies(alive, columns, keys)
+    else:
+        left = (_laid_over if columns.has_partial else _last)(alive, columns, keys)
+    given = {"_window_start": "start", "_window_stop": "stop"}
+    names = {name: given.get(name, identifier(name)) for name in columns.stored}
+    return left.crossJoin(ends).selectExpr(
+        *(f"CAST({names[name]} AS {kind}) AS {identifier(name)}" for name, kind in columns.stored.items())
+    )
+
+
+def _existed() -> Column:
+    """Whether the key was there before its first row, of which a load does not tell."""
+    return F.min_by("_existed", "_position").alias("_first")
+
+
+def _left(found: DataFrame) -> DataFrame:
+    """Without the keys that are gone; the others with what all of their rows are together."""
+    operation = {"_op": "IF(_first, 'update', 'insert')", "_existed": "coalesce(_first, false)"}
+    return found.where("NOT _gone").withColumns({name: F.expr(text) for name, text in operation.items()})
+
+
+def _last(rows: DataFrame, columns: silver.Columns, keys: Sequence[str]) -> DataFrame:
+    """Of each key its last row, where that does not say that the key is gone."""
+    cells = F.struct(*map(identifier, [*columns.types, "_position", "_committed_at", "_raw", "_gone"]))
+    last = rows.groupBy(*keys).agg(F.max_by(cells, "_position").alias("last"), _existed())
+    return _left(last.select("last.*", "_first"))
+
+
+def _laid_over(rows: DataFrame, columns: silver.Columns, keys: Sequence[str]) -> DataFrame:
+    """The same of rows that may lack columns; what a key lacks after all stays absent."""
+    return _left(partial_rows.folded(rows, keys, columns.types, _existed()))
+
+
+def _copies(rows: DataFrame, columns: silver.Columns, keys: Sequence[str]) -> DataFrame:
+    """Of each image of a bag how many copies are left; fewer than none where it was there before the log."""
+    kept = [*columns.types, "_position", "_committed_at", "_raw", *([silver.ABSENT] if columns.has_partial else [])]
+    cells = F.struct(*map(identifier, kept))
+    found = rows.groupBy(*keys).agg(F.max_by(cells, "_position").alias("last"), F.sum(silver.COPIES).alias("left"))
+    operation = {"_op": F.expr("IF(left > 0, 'insert', 'delete')"), "_existed": F.lit(None).cast("boolean")}
+    return found.where("left <> 0").select("last.*", F.col("left").alias(silver.COPIES), "left").withColumns(operation)

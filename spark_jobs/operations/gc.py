@@ -1,0 +1,240 @@
+"""Removing from bronze what is old and read by all: ``stratalog gc``.
+
+Put here: who still reads bronze, which files may go, and removing them. Not here: the data files that Delta keeps for
+older versions of a table; those go when they are vacuumed (maintenance.py).
+
+Whole files of the log go, from the first on, in batches. A batch is one commit under the table's counter, and says
+where bronze begins after it, so that a run that is killed leaves whole batches, and one that lost a race removes
+nothing. Positions stay what they are; the last file always stays.
+"""
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import takewhile
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.prepared_xa import undecided
+from spark_jobs.bronze.scan import survey
+from spark_jobs.bronze.table import Held, HeldFile
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import commit_clock, publication
+from spark_jobs.errors import ConfigError, LostRace, about
+from spark_jobs.lake.table import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.log.position import FIRST_EVENT, Position
+from spark_jobs.pipeline.initial_load.progress import progress
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.silver.rename_lineage import made_at
+
+log = logging.getLogger(__name__)
+
+GC = "gc"
+"""Kind of a bronze commit that removed files; its note ``oldest`` says where bronze begins since."""
+XA = "xa"
+SILVER = "silver"
+CLOCK = "clock"
+_BATCH = 16 << 30
+"""Bytes of log that one commit removes."""
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who needs the log from a position on. ``name`` is what ``--ignore`` takes; ``reason`` says why it needs it."""
+
+    name: str
+    position: Position
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}, at {self.position} ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What gc removed of a source's bronze, or with ``dry_run`` would."""
+
+    source: str
+    files: tuple[HeldFile, ...]
+    oldest: Position
+    """Where bronze begins after it."""
+    kept_for: Reader | None = None
+    """The slowest reader, where it keeps files that are old enough to go."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of log."""
+        return sum(file.size for file in self.files)
+
+
+def gc_source(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    source: str,
+    *,
+    ignored: Collection[str] = (),
+    dry_run: bool = False,
+    now: datetime | None = None,
+) -> Collected:
+    """Removes the files whose newest transaction is older than ``retention.bronze`` and that no reader needs.
+
+    ``ignored``: names of readers that are not waited for. Raises ConfigError for one that there is not, LakeError,
+    LostRace where other writers keep winning.
+    """
+    work = _Work(spark, pipeline, lake_of(pipeline), source, frozenset(ignored))
+    with about(source):
+        return work.run(now or datetime.now(UTC), dry_run=dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The files that may go upon a head, and those that stay."""
+
+    head: Head
+    checkpoint: Checkpoint
+    going: tuple[HeldFile, ...]
+    staying: tuple[HeldFile, ...]
+    kept_for: Reader | None
+
+    def oldest_after(self, count: int) -> Position:
+        """Where bronze begins once the first so many files are gone."""
+        if not count:
+            return bronze.oldest(self.checkpoint)
+        first = [*self.going, *self.staying][count]
+        return Position(first.file, max(first.start, FIRST_EVENT), first.stretch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    spark: SparkSession
+    pipeline: Pipeline
+    lake: Lake
+    source: str
+    ignored: frozenset[str]
+
+    @property
+    def table(self) -> Table:
+        return self.lake.bronze(self.source)
+
+    def run(self, now: datetime, *, dry_run: bool) -> Collected:
+        planned = self.plan(now)
+        if dry_run:
+            return self._collected(planned, planned.going)
+        gone: list[HeldFile] = []
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                for files in self._remove(planned):
+                    gone += files
+            except LostRace:  # an extraction came first; what it added is no older
+                if not tries_left:
+                    raise
+                planned = self.plan(now)
+            else:
+                break
+        return self._collected(planned, gone)
+
+    def _collected(self, planned: _Plan, gone: Sequence[HeldFile]) -> Collected:
+        return Collected(self.source, tuple(gone), planned.oldest_after(len(planned.going)), planned.kept_for)
+
+    def plan(self, now: datetime) -> _Plan:
+        held = Held.of(self.lake, self.source)
+        files = bronze.files(self.spark, held.table, held.version)
+        kept = self.pipeline.retention.bronze
+        old = [] if kept is None else list(takewhile(lambda file: now - file.newest > kept, files[:-1]))
+        waiting = self._waited_for(held.head, held.checkpoint, is_needed=bool(old) or bool(self.ignored))
+        slowest = min(waiting, key=lambda reader: reader.position.order, default=None)
+        limit = (slowest.position if slowest else held.checkpoint.position).order[:2]
+        going = tuple(takewhile(lambda file: file.place < limit, old))
+        kept_for = slowest if len(going) < len(old) else None
+        return _Plan(held.head, held.checkpoint, going, tuple(files[len(going) :]), kept_for)
+
+    def _waited_for(self, head: Head, checkpoint: Checkpoint, *, is_needed: bool) -> list[Reader]:
+        """The readers that are not ignored. Raises ConfigError where one is to be ignored that there is not."""
+        found = list(self._readers(head, checkpoint)) if is_needed else []
+        unknown = sorted(self.ignored - {reader.name for reader in found} - {XA, SILVER})
+        if unknown:
+            listed = ", ".join(sorted({reader.name for reader in found} | {XA, SILVER}))
+            raise ConfigError(f"{self.source}: no reader {unknown[0]!r} to ignore; there are {listed}")
+        waiting = [reader for reader in found if reader.name not in self.ignored]
+        return waiting + (list(self._xa(head, waiting)) if is_needed and XA not in self.ignored else [])
+
+    def _xa(self, head: Head, waiting: Sequence[Reader]) -> Iterator[Reader]:
+        """The XA transactions whose rows somebody still needs: open ones, and those whose commit is not read by all."""
+        slowest = min((reader.position for reader in waiting), default=None)
+        for one in undecided(self.spark, self.table, head.version, slowest):
+            why = "the log does not say yet whether it is committed"
+            if one.committed:
+                why = f"its XA COMMIT at {one.committed} is not read by all"
+            yield Reader(XA, one.position, f"XA transaction {one.xid} is prepared, and {why}")
+
+    def _readers(self, head: Head, checkpoint: Checkpoint) -> Iterator[Reader]:
+        begin = bronze.begin(checkpoint)
+        surveyed = publication.surveyed(self.lake, self.source)
+        yield Reader(SILVER, surveyed or begin, "no run has looked for tables in bronze beyond it")
+        if self.pipeline.routing.shares(self.source):
+            told = commit_clock.known(self.lake, self.source)
+            why = "order times, for keys: shared, are not known beyond it"
+            yield Reader(CLOCK, told.position if told else begin, why)
+        for entry in publication.read(self.lake, self.source):
+            if self.pipeline.scope.holds(*entry.name):
+                reason = entry.reason or "silver has the table up to there"
+                yield Reader(".".join(entry.name), entry.checkpoint or begin, reason)
+                loading = progress(self.lake, self.source, TableName(*entry.name)) if entry.complete is False else None
+                if loading and loading.is_open:
+                    yield Reader(".".join(entry.name), loading.read_from, "a load of the table began there")
+        yield from self._copies(head, bronze.oldest(checkpoint))
+
+    def _copies(self, head: Head, oldest: Position) -> Iterator[Reader]:
+        """The tables that tools fill to take the place of others: what is logged of them is needed then."""
+        scope = self.pipeline.scope
+        helpers = [one.name for one in publication.read(self.lake, self.source) if scope.why_helper(*one.name)]
+        copies = [TableName(*name) for name in helpers if scope.helpers.is_copy(name[1])]
+        if not copies:
+            return
+        found = survey(bronze.read_all(self.spark, self.table, head.version).where("kind = 'statement'"))
+        for name in copies:
+            place = made_at(found, name, oldest)
+            if place:
+                yield Reader(
+                    str(name), place, "an online schema change fills the table, and has not put it in its place"
+                )
+
+    def _remove(self, planned: _Plan) -> Iterator[Sequence[HeldFile]]:
+        """Removes batch after batch, each upon the commit before; yields the files of each. Raises LostRace."""
+        head, done = planned.head, 0
+        for files in _batches(planned.going):
+            done += len(files)
+            oldest = planned.oldest_after(done)
+            notes = planned.checkpoint.notes | {"oldest": str(oldest), "removed_to": str(files[-1].end)}
+            checkpoint = Checkpoint(planned.checkpoint.position, new_batch(), GC, notes)
+            head = self._delete_before(oldest, head, checkpoint)
+            log.info("%s: removed %s to %s", self.source, files[0].file, files[-1].file)
+            yield files
+
+    def _delete_before(self, oldest: Position, head: Head, checkpoint: Checkpoint) -> Head:
+        """Removes the files before a position; Delta passes over its own files by these columns' minima and maxima."""
+        stretch, number, _ = oldest.order
+        condition = f"stretch < {stretch} OR (stretch = {stretch} AND number < {number})"
+
+        def delete(session: SparkSession) -> None:
+            for key, value in bronze.READING.items():
+                session.conf.set(key, value)
+            session.sql(f"DELETE FROM {self.table.sql} WHERE {condition}").collect()
+
+        return self.table.statement(self.spark, head, checkpoint, delete)
+
+
+def _batches(files: Sequence[HeldFile]) -> Iterator[list[HeldFile]]:
+    """The files in runs of at most ``_BATCH`` bytes, or of one file."""
+    batch: list[HeldFile] = []
+    for file in files:
+        if batch and sum(one.size for one in batch) + file.size > _BATCH:
+            yield batch
+            batch = []
+        batch.append(file)
+    if batch:
+        yield batch

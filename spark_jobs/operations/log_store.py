@@ -1,0 +1,207 @@
+"""A source's bronze table as a library: a log that is read by position and by GTID, in notebooks and programs.
+
+    from pathlib import Path
+    from spark_jobs.config.model import load
+    from spark_jobs.runtime.spark_session import spark_session
+    from spark_jobs.operations.log_store import Store
+
+    pipeline = load(Path("pipeline.yaml"))
+    store = Store(spark_session(pipeline.spark), pipeline, "shop")
+    store.changes(start=store.first, tables=["shop.orders"]).where("op = 'delete'").show()
+
+Put here: questions to a log that bronze holds. Not here: new ways to answer them; changes/feed.py, gc.py and
+bronze/prepared_xa.py do. What is appended comes from a source (bronze/extract.py), or from archived files
+(pipeline/archive.py).
+
+Every call reads bronze as it is then. Nothing is held open, so there is nothing to close.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.prepared_xa import Open, undecided
+from spark_jobs.bronze.table import Held
+from spark_jobs.changes.feed import changes_frame, transactions_of_bronze, wanted_tables
+from spark_jobs.config.model import Pipeline
+from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.log.position import Position
+from spark_jobs.operations.gc import Collected, gc_source
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.schema import history as schema_history
+from spark_jobs.schema.tracker import TableVersion
+
+_MYSQL = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}):(\d+)")
+_MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Whole transactions of one file, or a part of a large one: the bytes [start, stop) as the server wrote them.
+
+    ``gtid`` and ``committed_at`` are the last transaction's.
+    """
+
+    start: Position
+    stop: Position
+    gtid: str | None
+    committed_at: datetime
+    payload: bytes
+
+
+class Store:
+    """The log of one source, as bronze holds it. All methods raise LakeError where there is no bronze table."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, source: str) -> None:
+        self.spark = spark
+        self.pipeline = pipeline
+        self.source = source
+
+    @property
+    def first(self) -> Position:
+        """Where the log begins that is held: where extraction began, or where gc left off."""
+        return bronze.oldest(self._held().checkpoint)
+
+    @property
+    def last(self) -> Position:
+        """Where it ends; what comes next is appended there."""
+        return self._held().checkpoint.position
+
+    @property
+    def gc_position(self) -> Position | None:
+        """Up to where gc has removed the log; None where it has removed nothing."""
+        removed = bronze.removed(self._held().checkpoint)
+        return removed.stop if removed else None
+
+    def get(self, at: Position | str) -> Transaction | None:
+        """The transaction that begins at a position or spans it, or that has a GTID (text); None where none does.
+
+        It is in memory whole. A GTID is looked for in all of bronze. Raises LakeError for a position that gc removed.
+        """
+        position = at if isinstance(at, Position) else self._place_of(at)
+        if position is None:
+            return None
+        after = Position(position.file, position.offset + 1, position.stretch)
+        return _joined(list(self._read(position, after)))
+
+    def pull(self, after: Position, until: Position | None = None) -> Iterator[Transaction]:
+        """What follows a position, in order, in pieces of about 1 MiB: the loop of a subscriber.
+
+        Go on later from the last piece's ``stop``. A piece may end inside a large transaction.
+        """
+        return self._read(after, until or self.last)
+
+    def undecided(self) -> list[Open]:
+        """XA transactions that are prepared, and that the log has not decided about, in order."""
+        return undecided(self.spark, self._table, self._held().version)
+
+    def is_decided(self, below: Position) -> bool:
+        """Whether the log has decided about all XA transactions that begin below a position."""
+        return all(one.position >= below for one in self.undecided())
+
+    def changes(
+        self, start: Position | None = None, stop: Position | None = None, tables: Sequence[str] = ()
+    ) -> DataFrame:
+        """Row changes of a range, all of the log by default: ``changes.CHANGE`` with the file's stretch and number.
+
+        One row a change, as ``stratalog changes`` writes it; ``before`` and ``after`` are JSON text, for
+        ``from_json`` or ``get_json_object``. In no order: (stretch, number, offset, row) is the log's. ``tables``:
+        patterns like ``shop.*``.
+        """
+        return changes_frame(self.spark, lake_of(self.pipeline), self.source, start, stop, wanted_tables(tables))
+
+    def schema(self, at: Position | None = None) -> dict[TableName, TableVersion]:
+        """By table its definition at a position, at the log's end by default; dropped ones among them.
+
+        Raises LakeError where the schema history does not reach there.
+        """
+        return schema_history.read(lake_of(self.pipeline), self.source).at(at)
+
+    def schema_history(self) -> DataFrame:
+        """All that was told of the source's tables: ``schema_history.COLUMNS``, a row a table and position."""
+        return lake_of(self.pipeline).schema(self.source).read(self.spark)
+
+    def gc(self, *, ignored: Collection[str] = (), dry_run: bool = False) -> Collected:
+        """Removes what retention allows, as ``stratalog gc``."""
+        return gc_source(self.spark, self.pipeline, self.source, ignored=ignored, dry_run=dry_run)
+
+    @property
+    def _table(self) -> Table:
+        return lake_of(self.pipeline).bronze(self.source)
+
+    def _held(self) -> Held:
+        return Held.of(lake_of(self.pipeline), self.source)
+
+    def _read(self, start: Position, stop: Position) -> Iterator[Transaction]:
+        lake = lake_of(self.pipeline)
+        for stretch, part in transactions_of_bronze(self.spark, lake, self.source, start, stop):
+            yield _transaction(stretch, part)
+
+    def _place_of(self, gtid: str) -> Position | None:
+        slices = bronze.read_all(self.spark, self._table, self._held().version)
+        likely = slices.where("kind != 'control'").where(_may_hold(gtid))
+        found = likely.mapInArrow(_looking_for(gtid), "stretch INT, file STRING, start BIGINT")
+        row = found.orderBy("stretch", "start").head()
+        return Position(row["file"], row["start"], row["stretch"]) if row else None
+
+
+def _checkpoint(head: Head) -> Checkpoint:
+    assert head.checkpoint is not None
+    return head.checkpoint
+
+
+def _transaction(stretch: int, part: pa.RecordBatch) -> Transaction:
+    names = ("file", "start", "stop", "gtid", "committed_at", "payload")
+    file, start, stop, gtid, committed_at, payload = (part.column(name)[0].as_py() for name in names)
+    return Transaction(Position(file, start, stretch), Position(file, stop, stretch), gtid, committed_at, payload)
+
+
+def _joined(parts: list[Transaction]) -> Transaction | None:
+    """One transaction out of its parts."""
+    if not parts:
+        return None
+    last = parts[-1]
+    return Transaction(parts[0].start, last.stop, last.gtid, last.committed_at, b"".join(one.payload for one in parts))
+
+
+def _may_hold(gtid: str) -> Column:
+    """Whether a slice's bytes may hold a GTID event of it, so that few slices have to be looked into.
+
+    MySQL writes uuid and number one after the other (libs/mysql/binlog/event/control_events.h, Gtid_event), MariaDB
+    number and domain (sql/log_event.h, Gtid_log_event), in little-endian order; GTIDs with tags are packed.
+    """
+    payload = F.col("payload")
+    if found := _MYSQL.fullmatch(gtid):
+        return F.contains(
+            payload, F.lit(bytes.fromhex(found[1].replace("-", "")) + int(found[2]).to_bytes(8, "little"))
+        )
+    if found := _MARIADB.fullmatch(gtid):
+        return F.contains(payload, F.lit(int(found[3]).to_bytes(8, "little") + int(found[1]).to_bytes(4, "little")))
+    return F.lit(True)
+
+
+def _looking_for(gtid: str) -> Callable[[Batches], Batches]:
+    """A mapInArrow function from slices to where in them a transaction of a GTID begins."""
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for cells in (batch.slice(at, 1) for at in range(batch.num_rows)):
+                file, stretch = (cells.column(name)[0].as_py() for name in ("file", "stretch"))
+                found = (part for part in split(cells) if part.column("gtid")[0].as_py() == gtid)
+                begun = [part.column("transaction_start")[0].as_py() for part in found]
+                rows = [{"stretch": stretch, "file": file, "start": place} for place in begun[:1]]
+                yield pa.RecordBatch.from_pylist(rows, schema=_PLACE)
+
+    return run
+
+
+_PLACE = pa.schema([("stretch", pa.int32()), ("file", pa.string()), ("start", pa.int64())])

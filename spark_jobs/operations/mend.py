@@ -1,0 +1,339 @@
+"""Verbs that mend one table: one event passed over, the whole table done over from bronze.
+
+Put here: what may be asked for, and what is wrong with it. Not here: passing over (silver/quarantine.py), or a range of
+a table that is right but for its rows (pipeline/backfill.py).
+
+Each verb is planned first, which changes nothing and finds all that is wrong; what it plans is what is then done.
+Doing it is one commit, of a record that the next run reads: no table changes before that run has something better.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import EventAt, TableName, events_of
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.log_index import stretches
+from spark_jobs.bronze.table import Held
+from spark_jobs.config.model import Pipeline
+from spark_jobs.ddl.classify import Effect, Statement, judge
+from spark_jobs.downstream import publication
+from spark_jobs.downstream.publication import RESET, Entry
+from spark_jobs.errors import ConfigError, TableStopped
+from spark_jobs.lake.table import Head, Lake
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.run import Planner, destinations_of, downstream_of, is_complete, lake_of
+from spark_jobs.runtime.spark_session import session_over
+from spark_jobs.silver import quarantine
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.compact import Work
+from spark_jobs.silver.quarantine import Skip
+from spark_jobs.silver.table_timeline import Content, Standing, Turn
+
+_CELLS = ("file", "start", "stop", "transaction_start", "kind", "tables", "database", "statement", "context", "payload")
+_LISTED = 20
+"""Tables that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """What stands at a position. tables: whose rows it has; None where it does not tell. place: where runs meet it."""
+
+    place: Position
+    said: str
+    tables: frozenset[TableName] | None = None
+    statement: Statement | None = None
+
+    def is_about(self, name: TableName) -> bool:
+        if self.statement:
+            return self.statement.effect is not Effect.NONE and self.statement.names(name.schema, name.table)
+        return self.tables is None or name in self.tables
+
+
+def plan_skip(pipeline: Pipeline, source: str, position: str, table: str | None = None) -> list[Skip]:
+    """The records by which one event is passed over: for the table named, or for those that have stopped before it.
+
+    Raises ConfigError for what is no event's position, and for a table that is not known, that the event is not about,
+    that has not stopped, or that has passed it already; LakeError where bronze does not hold it.
+    """
+    lake = lake_of(pipeline)
+    event = _event(lake, source, position)
+    entries = _entries(pipeline, lake, source)
+    known = quarantine.read(lake, source)
+    chosen = [_named(entries, source, table)] if table else [one for one in entries if event.is_about(_name(one))]
+    refused = {_name(one): why for one in chosen if (why := _why_not(one, event, known))}
+    wanted = [one for one in chosen if _name(one) not in refused]
+    if not wanted:
+        listed = [f"{name}: {why}" for name, why in sorted(refused.items())]
+        nobody = [f"{event.said} at {event.place} is about no table of {source} that a run has seen"]
+        raise ConfigError({"--at": "\n".join(listed or nobody)})
+    return [Skip(*one.name, str(event.place), event.said, one.reason) for one in wanted]
+
+
+def plan_undo(pipeline: Pipeline, source: str, position: str, table: str | None = None) -> list[Skip]:
+    """The records of one event that are to go. Raises ConfigError where there is none, LakeError."""
+    lake = lake_of(pipeline)
+    known = quarantine.read(lake, source)
+    place = _position(lake, source, position)
+    found = [one for one in known if one.place == place and table in (None, str(one.name))]
+    if not found:
+        listed = "; ".join(map(str, known)) or "none"
+        of = f" for {table}" if table else ""
+        raise ConfigError({"--at": f"no event is passed over at {place}{of}; there are: {listed}"})
+    return found
+
+
+def add(spark: SparkSession, pipeline: Pipeline, source: str, new: Sequence[Skip]) -> None:
+    """Records events that are passed over. Raises LostRace."""
+    quarantine.edit(spark, lake_of(pipeline), source, lambda known: [*known, *new])
+
+
+def remove(spark: SparkSession, pipeline: Pipeline, source: str, gone: Sequence[Skip]) -> list[str]:
+    """Takes records back; says what to do for the tables that have passed the event already. Raises LostRace."""
+    lake = lake_of(pipeline)
+    quarantine.edit(spark, lake, source, lambda known: [one for one in known if one not in gone])
+    said = []
+    for one in gone:
+        head = lake.silver(source, one.schema, one.table).head()
+        if head and head.position and head.position > one.place:
+            said.append(
+                f"{one.name} is at {head.position} and has passed it; to take the event in: stratalog backfill "
+                f"--source {source} --from {one.place} --to {head.position} --table {one.name}"
+            )
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """A table that is to begin anew: from where, and the rows that stand downstream until a run has done it over.
+
+    lost: what it will lack then, since bronze does not tell it; None where nothing.
+    """
+
+    entry: Entry
+    begin: Position
+    rows: int
+    lost: str | None = None
+
+    @property
+    def name(self) -> TableName:
+        return _name(self.entry)
+
+
+def resettable(pipeline: Pipeline, source: str, table: str) -> tuple[Entry, Head]:
+    """A table that can be reset, and silver's head of it, without a JVM.
+
+    Raises ConfigError for a table that is not known, that has nothing in silver or is reset already.
+    """
+    lake = lake_of(pipeline)
+    entry = _named(_entries(pipeline, lake, source), source, table)
+    head = lake.silver(source, *entry.name).head()
+    if head is None or head.checkpoint is None:
+        raise ConfigError({"--table": f"{table} has nothing in silver; a run takes it in from where bronze begins"})
+    if entry.is_reset and (entry.resets or 0) > silver.resets(head):
+        raise ConfigError({"--table": f"{table} is reset already; the next run does it over"})
+    return entry, head
+
+
+def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str, *, drops_older: bool = False) -> Reset:
+    """What resetting a table means, planned as the next run will plan it.
+
+    drops_older: rows may go that bronze does not tell. Raises ConfigError where they would go without that, for a table
+    that is not known, that has nothing in silver or is reset already; TableStopped where a statement in the log would
+    stop the table; LakeError.
+    """
+    lake = lake_of(pipeline)
+    entries = publication.read(lake, source)
+    entry, head = resettable(pipeline, source, table)
+    name = _name(entry)
+    held = Held.of(lake, source)
+    new = _reset(entry, silver.resets(head))
+    surveyed = publication.surveyed(lake, source)
+    only = frozenset([name])
+    planner = Planner(pipeline, lake, source, held.table, held.head, held.checkpoint, only, surveyed)
+    planned = planner.plan(session_over(spark, 0), [new if one.name == entry.name else one for one in entries])
+    if name in planned.stopped:
+        raise TableStopped(f"{planned.stopped[name]}; done over, the table would stop there: nothing is reset")
+    (work,) = planned.work
+    lost = _lost(spark, work, head, planner.oldest)
+    if lost and not drops_older:
+        raise ConfigError(
+            {
+                "--table": f"{table}: {lost}. To keep them, do its log again without resetting it "
+                "(stratalog backfill), or bring back what gc removed "
+                f"(stratalog extract --source {source} --archive DIR). With --drop-older-rows they go, and "
+                f"stratalog load --source {source} --table {table} reads them from the server behind the next run"
+            }
+        )
+    into = [downstream_of(lake, source, name, one) for one in destinations_of(pipeline, source, name)]
+    rows = sum(one.held(spark).count() for one in into if one.head())
+    return Reset(entry, planner.oldest, rows, lost)
+
+
+def reset(spark: SparkSession, pipeline: Pipeline, source: str, planned: Reset) -> Entry:
+    """Records that a table begins anew, in one commit. Raises LostRace where others keep publishing."""
+    lake = lake_of(pipeline)
+    resets = silver.resets(lake.silver(source, *planned.entry.name).head())
+    return publication.amend(session_over(spark, 0), lake, planned.entry, lambda now: _reset(now, resets))
+
+
+def plan_unreset(pipeline: Pipeline, source: str, table: str) -> Entry:
+    """The row of a table whose reset is taken back, before a run began with it. Raises ConfigError, LakeError."""
+    lake = lake_of(pipeline)
+    entry = _named(_entries(pipeline, lake, source), source, table)
+    _require_untouched(entry, lake.silver(source, *entry.name).head())
+    return entry
+
+
+def unreset(spark: SparkSession, pipeline: Pipeline, source: str, entry: Entry) -> Entry:
+    """Takes a reset back, in one commit: the table goes on where silver is. Raises ConfigError, LostRace."""
+    lake = lake_of(pipeline)
+
+    def back(now: Entry) -> Entry:
+        head = lake.silver(source, *entry.name).head()
+        _require_untouched(now, head)
+        assert head is not None
+        resets = (now.resets or 0) + 1
+        return replace(now, state="current", reason=None, position=str(head.position), resets=resets)
+
+    return publication.amend(session_over(spark, 0), lake, entry, back)
+
+
+def _require_untouched(entry: Entry, head: Head | None) -> None:
+    """Raises ConfigError where there is no reset to take back."""
+    if not entry.is_reset:
+        raise ConfigError({"--table": f"{_name(entry)} is not reset"})
+    if head is None or (entry.resets or 0) <= silver.resets(head):
+        at = head.position if head else None
+        raise ConfigError({"--table": f"{_name(entry)} is being done over, and is at {at}: it cannot be taken back"})
+
+
+def _reset(entry: Entry, resets: int) -> Entry:
+    """A table's row that makes it begin anew; what stands downstream stays published meanwhile."""
+    count = max(entry.resets or 0, resets) + 1
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    return replace(entry, state=RESET, reason=f"reset at {at}; the next run does it over", position=None, resets=count)
+
+
+def _lost(spark: SparkSession, work: Work, head: Head, oldest: Position) -> str | None:
+    """What a table that begins anew will lack of what silver has; None where nothing."""
+    assert head.checkpoint is not None
+    assert work.standing is not None
+    emptied = Standing.from_notes(head.checkpoint.notes).emptied
+    rows = work.table.read(spark, head.version).where(f"_op NOT IN ('{silver.TRUNCATE}', 'delete')")
+    rows = rows.where(f"_position > {silver.before_sql(emptied)}") if emptied else rows
+    loaded = f"_op = '{silver.LOAD}'"
+    counts = rows.selectExpr(
+        f"count_if({loaded}) AS loaded", f"count_if(NOT {loaded} AND _position < {silver.at_sql(oldest)}) AS removed"
+    )
+    found = work.table.collect(counts)[0]
+    loses_some = is_complete(head) and not work.standing.is_complete
+    if found["loaded"] and loses_some:
+        return f"{found['loaded']:,} of its rows in silver were loaded, and bronze does not have them"
+    if found["removed"]:
+        return f"{found['removed']:,} of its rows in silver are from before {oldest}, where bronze begins since gc"
+    bases = sorted({str(one.name) for one in _bases(work)})
+    if bases:
+        return f"rows came with its name from {', '.join(bases)}, of which bronze does not have the beginning"
+    return f"its first rows are from before {oldest}, where bronze begins" if loses_some else None
+
+
+def _bases(work: Work) -> Iterator[Content]:
+    """What came with the table's name and is in another table's silver alone."""
+    left = [step.carried.alive for step in work.steps if isinstance(step, Turn) and step.carried]
+    while left:
+        content = left.pop()
+        if content.base:
+            yield content
+        left += [step.carried.alive for step in content.steps if isinstance(step, Turn) and step.carried]
+
+
+def _entries(pipeline: Pipeline, lake: Lake, source: str) -> list[Entry]:
+    return sorted(
+        (one for one in publication.read(lake, source) if pipeline.scope.holds(*one.name)), key=lambda one: one.name
+    )
+
+
+def _name(entry: Entry) -> TableName:
+    return TableName(*entry.name)
+
+
+def _named(entries: Sequence[Entry], source: str, table: str) -> Entry:
+    """Raises ConfigError for a table that no run has seen."""
+    found = next((one for one in entries if str(_name(one)) == table), None)
+    if found:
+        return found
+    listed = ", ".join(str(_name(one)) for one in entries[:_LISTED]) or "none"
+    more = f" and {len(entries) - _LISTED} more" if len(entries) > _LISTED else ""
+    raise ConfigError({"--table": f"{table} is no table of {source} that a run has seen: {listed}{more}"})
+
+
+def _why_not(entry: Entry, event: _Event, known: Sequence[Skip]) -> str | None:
+    """Why the event is not to be passed over for a table."""
+    name = _name(entry)
+    if not event.is_about(name):
+        about = ", ".join(map(str, sorted(event.tables or ()))) or "others"
+        return f"the event at {event.place} ({event.said}) is not about it, but about {about}"
+    if any(one.name == name and one.place == event.place for one in known):
+        return f"{event.place} is passed over already"
+    at = entry.checkpoint
+    if at and at > event.place:
+        return f"has passed {event.place} already, and is at {at}"
+    if entry.state != "stopped":
+        return f"has not stopped (it is {entry.state}); only what stops a table is passed over"
+    return None
+
+
+def _position(lake: Lake, source: str, text: str) -> Position:
+    """Raises ConfigError for what is none, and for a file's name that occurs in several stretches."""
+    try:
+        place = Position.parse(text)
+    except ConfigError as error:
+        raise ConfigError({"--at": str(error)}) from error
+    held = Held.of(lake, source)
+    known = stretches(held.checkpoint)
+    if "/" in text.partition(":")[0] or len(known) == 1:
+        return place
+    found = pc.field("file") == place.file
+    batches = held.table.scan(held.version, ["stretch"], found, rows=1 << 16)
+    numbers = sorted({one for batch in batches for one in batch.column(0).to_pylist()})
+    if len(numbers) > 1:
+        listed = " or ".join(str(replace(place, stretch=one)) for one in numbers)
+        raise ConfigError({"--at": f"{place} may lie in several stretches of the log; write {listed}"})
+    return replace(place, stretch=numbers[0] if numbers else known[-1].number)
+
+
+def _event(lake: Lake, source: str, text: str) -> _Event:
+    """What stands at a position of bronze. Raises ConfigError, LakeError, DecodeError."""
+    place = _position(lake, source, text)
+    held = Held.of(lake, source)
+    bronze.require_held(source, held.checkpoint, max(place, bronze.earliest(held.checkpoint)))
+    here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
+    inside = here & (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)
+    rows = [row for batch in held.table.scan(held.version, _CELLS, inside, rows=16) for row in batch.to_pylist()]
+    if not rows or rows[0]["file"] != place.file:
+        whole = f"[{bronze.oldest(held.checkpoint)}, {held.checkpoint.position})"
+        raise ConfigError({"--at": f"{place} lies in no file that bronze holds of {source}: {whole}"})
+    row = rows[0]
+    events = events_of(row["file"], row["start"], row["context"], row["payload"])
+    at = next((one for one in events if one.offset == place.offset), None)
+    if at is None:
+        raise ConfigError({"--at": f"no event begins at {place}; {_nearest(place, events)}"})
+    if row["kind"] == "statement" and row["statement"]:
+        said = judge(row["statement"], row["database"] or "")
+        begun = row["transaction_start"] if said.verb.startswith("XA ") else row["start"]  # XA: a whole transaction
+        return _Event(replace(place, offset=begun), said.short, statement=said)
+    if not at.may_stop:
+        able = [one for one in events if one.may_stop]
+        raise ConfigError({"--at": f"{place} is a {at.type} event, at which no table stops; {_nearest(place, able)}"})
+    tables = row["tables"] and frozenset(TableName(one["schema"], one["table"]) for one in row["tables"])
+    return _Event(place, f"{at.type} event", frozenset([at.table]) if at.table else tables)
+
+
+def _nearest(place: Position, events: Sequence[EventAt]) -> str:
+    near = sorted(events, key=lambda one: abs(one.offset - place.offset))[:2]
+    listed = [f"{replace(place, offset=one.offset)} ({one.type})" for one in sorted(near, key=lambda one: one.offset)]
+    return f"nearest are {' and '.join(listed)}" if listed else "none is near"

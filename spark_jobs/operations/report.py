@@ -1,0 +1,185 @@
+"""A source as one HTML page: how it is now, how far its layers are, and what its runs have done.
+
+Put here: reading the lake's history, and what of it is drawn. Not here: how a source is now (status.py), or the page
+(report.html).
+
+All of it comes from Delta's logs, without a JVM: each commit has its time, its position and its counts of rows. What
+Delta has forgotten (30 days by its default) is not on the page.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import jinja2
+from rich.filesize import decimal
+
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
+from spark_jobs.errors import ConfigError
+from spark_jobs.lake.table import MAINTENANCE, Checkpoint, Lake, Table
+from spark_jobs.operations.status import SourceStatus, status
+
+_LATEST = 200
+"""Commits of a table that are looked at, and bars of a chart."""
+_AT_ONCE = 16
+_SILVER = ("numOutputRows",)
+_DOWNSTREAM = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+"""Delta's counts of a MERGE; an append has numOutputRows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of ours. rows: that it appended or merged."""
+
+    at: datetime
+    checkpoint: Checkpoint
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One run in a chart: its height from 0 to 100, and what it says."""
+
+    height: float
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Bars in the order of time. most: what a bar of full height says."""
+
+    title: str
+    most: str
+    bars: Sequence[Bar]
+
+    @classmethod
+    def of(cls, title: str, values: Iterable[tuple[datetime, float]], unit: str) -> "Chart":
+        """Of values in a unit; bytes are said in thousands, millions and so on."""
+        shown = list(values)[-_LATEST:]
+        top = max((value for _, value in shown), default=0) or 1
+        bars = [Bar(100 * value / top, f"{at:%Y-%m-%d %H:%M:%S} UTC: {_said(value, unit)}") for at, value in shown]
+        return cls(title, _said(top, unit) if shown else "", bars)
+
+
+def _said(value: float, unit: str) -> str:
+    return decimal(int(value)) if unit == "bytes" else f"{value:,.10g} {unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """How many of a source's tables are where bronze is, in one layer, in hundredths of all in scope."""
+
+    name: str
+    current: int
+    tables: int
+
+    @property
+    def share(self) -> float:
+        return 100 * self.current / self.tables if self.tables else 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the page shows."""
+
+    status: SourceStatus
+    made_at: datetime
+    layers: Sequence[Layer]
+    charts: Sequence[Chart] = field(default_factory=list)
+
+    @property
+    def read_share(self) -> float | None:
+        """How much of the log that the source has is in bronze, in hundredths; None where that is not known."""
+        behind, before = self.status.backlog_bytes, self.status.retention_margin_bytes
+        if behind is None or before is None:
+            return None
+        return 100 * before / (before + behind) if before + behind else 100.0
+
+    def html(self) -> str:
+        """The page, whole: it asks for no other file."""
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined
+        )
+        environment.filters["bytes"] = lambda value: decimal(int(value))
+        return environment.get_template("report.html").render(report=self, one=self.status)
+
+
+def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
+    """Reads what the page of a source shows. Raises LakeError; a source that is silent is an error on the page."""
+    now = status(pipeline, lake, name)
+    names = [entry.name for entry in publication.read(lake, name) if pipeline.scope.holds(*entry.name)]
+    bronze = commits(lake.bronze(name), ())
+    silver = _of_all([lake.silver(name, *one) for one in names], _SILVER)
+    targets = dict.fromkeys(into.name for one in names for into in pipeline.routing.of(name, *one))
+    merged = _of_all([lake.downstream(*one) for one in targets], _DOWNSTREAM)
+    charts = [
+        Chart.of("Time between runs that found something new", _gaps(bronze), "minutes"),
+        Chart.of("Log taken into bronze", _notes(bronze, "bytes"), "bytes"),
+        Chart.of("Log that the source still had before what was read", _notes(bronze, "margin_bytes"), "bytes"),
+        Chart.of("Keys changed in silver", _rows(silver), "rows"),
+        Chart.of("Rows merged downstream", _rows(merged), "rows"),
+    ]
+    return Report(now, datetime.now(UTC), _layers(now), charts)
+
+
+def write(pipeline: Pipeline, lake: Lake, name: str, folder: Path) -> Path:
+    """Writes the page of a source into a folder; nobody sees half of it. Raises LakeError, ConfigError."""
+    page, text = folder / f"{name}.html", report(pipeline, lake, name).html()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        page.with_suffix(".new").write_text(text, encoding="utf-8")
+        page.with_suffix(".new").replace(page)
+    except OSError as error:
+        raise ConfigError(f"{folder}: a report cannot be written there: {error.strerror}") from error
+    return page
+
+
+def commits(table: Table, metrics: Sequence[str]) -> list[Commit]:
+    """The newest commits of ours that a table's log still has, oldest first, without those of maintenance."""
+    found = []
+    for one in table.history(_LATEST):
+        checkpoint = Checkpoint.from_json(one.get("userMetadata"))
+        if checkpoint is None or checkpoint.kind == MAINTENANCE:
+            continue
+        counts = one.get("operationMetrics", {})
+        counts = json.loads(counts) if isinstance(counts, str) else counts
+        asked = metrics if any(name in counts for name in metrics) else ("numOutputRows",)
+        rows = sum(int(counts.get(name, 0)) for name in asked)
+        found.append(Commit(datetime.fromtimestamp(one["timestamp"] / 1000, UTC), checkpoint, rows))
+    return found[::-1]
+
+
+def _of_all(tables: Sequence[Table], metrics: Sequence[str]) -> list[Commit]:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = pool.map(lambda table: commits(table, metrics), tables)
+    return sorted((one for some in found for one in some), key=lambda one: one.at)
+
+
+def _gaps(found: Sequence[Commit]) -> list[tuple[datetime, float]]:
+    return [(after.at, round((after.at - before.at).total_seconds() / 60, 1)) for before, after in pairwise(found)]
+
+
+def _notes(found: Sequence[Commit], key: str) -> list[tuple[datetime, float]]:
+    return [(one.at, one.checkpoint.notes[key]) for one in found if one.checkpoint.notes.get(key) is not None]
+
+
+def _rows(found: Sequence[Commit]) -> list[tuple[datetime, float]]:
+    """Rows by the position that commits brought their tables to, which those of one run share."""
+    by_run: dict[str, tuple[datetime, float]] = {}
+    for one in found:
+        key = str(one.checkpoint.position)
+        at, rows = by_run.get(key, (one.at, 0))
+        by_run[key] = (at, rows + one.rows)
+    return list(by_run.values())
+
+
+def _layers(one: SourceStatus) -> list[Layer]:
+    tables = [table for table in one.tables if table.state != "ignored"]
+    silver = sum(table.silver == one.bronze for table in tables)
+    merged = sum(table.is_at(one.bronze) for table in tables)
+    return [Layer("silver", silver, len(tables)), Layer("downstream", merged, len(tables))]

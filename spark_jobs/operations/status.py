@@ -1,0 +1,294 @@
+"""How far every layer of a source has come, without a JVM.
+
+Put here: what `stratalog status` shows and scripts read. Not here: how positions move.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.log_index import stretches
+from spark_jobs.bronze.resume import beginning, onward
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.routes import Name
+from spark_jobs.downstream import publication
+from spark_jobs.downstream.publication import Entry, Target
+from spark_jobs.downstream.watermark import watermark
+from spark_jobs.errors import SourceError, StratalogError, about
+from spark_jobs.lake.table import Head, Lake, Table
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load.progress import READING, progress
+from spark_jobs.pipeline.log_gaps import cascades
+from spark_jobs.pipeline.run import endpoints_of
+from spark_jobs.silver import quarantine as skips
+from spark_jobs.source.endpoints import Endpoints, Health
+from spark_jobs.source.protocol import Source
+from spark_jobs.source.retention_margin import Margin, margin
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One source table; positions as text, null where the layer has not got it yet.
+
+    complete: whether it has the rows from before its log begins, null where nothing of it is known. load: how far these
+    rows are, where a load of a table that is not complete was begun: state (reading, read, stopped), rows, chunks, the
+    rows that the server estimates, and why it was stopped. keys_never_whole: keys that downstream lacks because row
+    images left columns out and none held the row whole, null where there is none. watermark: of a downstream table in
+    which source tables have keys in common, up to when it has all that they wrote; null where that is not known.
+    targets: of a table that goes to several downstream tables each one (table, downstream, reason, watermark), and null
+    of others; ``downstream``, ``keys_never_whole`` and ``watermark`` are then the least or most of all. numbered: true
+    where nothing names its columns, and they are called by their numbers; null of others.
+    """
+
+    table: str
+    state: str
+    silver: str | None
+    downstream: str | None
+    reason: str | None
+    complete: bool | None = None
+    load: dict[str, Any] | None = None
+    keys_never_whole: int | None = None
+    watermark: str | None = None
+    targets: list[dict[str, str | None]] | None = None
+    numbered: bool | None = None
+
+    def is_at(self, position: str | None) -> bool:
+        """Whether every layer has the table up to a position; downstream has none where silver has none."""
+        reached = [one["downstream"] for one in self.targets] if self.targets else [self.downstream or position]
+        return all(one == position for one in (self.silver, *reached))
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointStatus:
+    """One of several endpoints. in_use: bronze's end comes from it. What is null is not the case."""
+
+    endpoint: str
+    in_use: bool
+    available: bool
+    unavailable_since: str | None
+    next_try: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """One source. Bytes count the log between two positions; ``lag_seconds`` is how long ago bronze was at its end.
+
+    The margin is what the source still has of its log before bronze's end; ``warning`` says that it is below a limit.
+    ``endpoint``: the server that bronze's end comes from; ``endpoints``: where there are several. ``skips``: the events
+    that are passed over, quarantined_events of them: table, position, event, and since when (skipped_at). ``redacted``:
+    of a source that redacts tables, how many events of bronze are blank and how many bytes are not the server's own for
+    it, null where none are.
+    """
+
+    source: str
+    end: str | None
+    bronze: str | None
+    backlog_bytes: int | None
+    lag_seconds: float | None
+    retention_margin_bytes: int | None
+    retention_margin_hours: float | None
+    quarantined_events: int
+    error: str | None
+    warning: str | None
+    tables: list[TableStatus]
+    endpoint: str | None = None
+    stretch: int | None = None
+    endpoints: list[EndpointStatus] = field(default_factory=list)
+    skips: list[dict[str, str]] = field(default_factory=list)
+    cascades: list[dict[str, str]] = field(default_factory=list)
+    """Child tables whose rows the server changes by a foreign key without logging that: table, constraint, parent,
+    on_delete, on_update."""
+    redacted: dict[str, int] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """``redacted`` only where there is something."""
+        return {name: value for name, value in asdict(self).items() if name != "redacted" or value}
+
+
+def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
+    """One source's status. Where the source is silent, ``error`` says so; the lake's side is there all the same."""
+    table = lake.bronze(name)
+    head = table.head()
+    held = head.position if head else None
+    last = stretches(head.checkpoint)[-1] if head and head.checkpoint else None
+    endpoints = endpoints_of(pipeline, name)
+    ahead = _ahead(endpoints, table, head)
+    passed_over = skips.read(lake, name)
+    return SourceStatus(
+        source=name,
+        end=str(ahead.end) if ahead.end else None,
+        bronze=str(held) if held else None,
+        backlog_bytes=ahead.backlog,
+        lag_seconds=_lag(table, ahead.backlog) if held else None,
+        retention_margin_bytes=ahead.margin.bytes if ahead.margin else None,
+        retention_margin_hours=ahead.margin.hours if ahead.margin else None,
+        quarantined_events=len(passed_over),
+        error=ahead.problem,
+        warning=ahead.margin.shortage(pipeline.retention) if ahead.margin else None,
+        tables=_tables(pipeline, lake, name),
+        endpoint=last.endpoint if last else None,
+        stretch=last.number if last else None,
+        endpoints=_endpoints(endpoints),
+        skips=[_skip(one) for one in passed_over],
+        cascades=[one.to_json() for one in cascades(pipeline, lake, name)],
+        redacted=_redacted(table, head) if head else None,
+    )
+
+
+def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
+    """Whether the source still holds what is to be read next: bronze's position, or its start while bronze is empty.
+
+    Says how far the source may purge before it does not; None while bronze is empty. Raises SourceError, also where
+    that is less than the configuration wants.
+    """
+    table = lake.bronze(name)
+    head = table.head()
+    if head is None or head.position is None:
+        endpoints_of(pipeline, name).first(lambda source: beginning(source, pipeline.sources[name].start))
+        return None
+    ahead = endpoints_of(pipeline, name).first(lambda source: _asked(source, table, head))
+    if ahead.problem:
+        raise SourceError(ahead.problem)
+    if ahead.margin is None:
+        return f"bronze is at {head.position}; it goes on at {ahead.begin}"
+    shortage = ahead.margin.shortage(pipeline.retention)
+    if shortage:
+        raise SourceError(shortage)
+    return f"bronze is at {head.position}; the source's oldest byte lies {ahead.margin.bytes} bytes before that"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """How far a source is ahead of bronze. begin: where it goes on without bronze's last file. problem: why not."""
+
+    end: Position | None = None
+    backlog: int | None = None
+    margin: Margin | None = None
+    begin: Position | None = None
+    problem: str | None = None
+
+
+def _ahead(endpoints: Endpoints, table: Table, head: Head | None) -> _Ahead:
+    try:
+        return endpoints.first(lambda source: _asked(source, table, head))
+    except StratalogError as error:
+        if len(endpoints.sources) > 1:
+            return _Ahead(problem=str(error))
+        return _Ahead(_end_of(endpoints.sources[0]), problem=str(error))
+
+
+def _asked(source: Source, table: Table, head: Head | None) -> _Ahead:
+    """Raises SourceError, AnotherLog, DecodeError."""
+    with about(source.name):
+        if head is None or head.position is None:
+            log = source.log()
+            return _Ahead(log.end, log.bytes_from(log.first))
+        found = onward(source, table, head)
+        if found.opens:
+            return _Ahead(found.range.stop, found.size, begin=found.stretches[-1].begin)
+        return _Ahead(found.log.end, found.size, margin(source, found.log, head.position), found.log.first)
+
+
+def _end_of(source: Source) -> Position | None:
+    try:
+        return source.log().end
+    except StratalogError:  # the same that the caller has told already
+        return None
+
+
+def _redacted(table: Table, head: Head) -> dict[str, int] | None:
+    events, size = bronze.redacted_in_all(table, head.version)
+    return {"events": events, "bytes": size} if events else None
+
+
+def _skip(one: skips.Skip) -> dict[str, str]:
+    return {"table": str(one.name), "position": one.position, "event": one.event, "skipped_at": one.skipped_at}
+
+
+def _endpoints(endpoints: Endpoints) -> list[EndpointStatus]:
+    """Asks each of several endpoints whether it answers; what was found before says since when it does not."""
+    if len(endpoints.sources) == 1:
+        return []
+    with ThreadPoolExecutor(len(endpoints.sources)) as pool:
+        silent = list(pool.map(_silence, endpoints.sources))
+    known = endpoints.health()
+    return [_endpoint(endpoints, one, why, known) for one, why in zip(endpoints.sources, silent, strict=True)]
+
+
+def _silence(source: Source) -> str | None:
+    """Why a source does not tell its log; None where it does."""
+    try:
+        source.log()
+    except StratalogError as error:
+        return str(error).removeprefix(f"{source.name}: ")
+    return None
+
+
+def _endpoint(endpoints: Endpoints, source: Source, silence: str | None, known: dict[str, Health]) -> EndpointStatus:
+    assert source.endpoint is not None
+    found = known.get(source.endpoint)
+    return EndpointStatus(
+        endpoint=source.endpoint,
+        in_use=source.endpoint == endpoints.in_use,
+        available=silence is None and found is None,
+        unavailable_since=found.since.isoformat(timespec="seconds") if found else None,
+        next_try=found.next_try.isoformat(timespec="seconds") if found else None,
+        reason=silence or (found.reason if found else None),
+    )
+
+
+def _lag(table: Table, backlog: int | None) -> float | None:
+    if backlog is None:
+        return None
+    if not backlog:
+        return 0.0
+    newest: int = table.history(1)[0]["timestamp"]
+    return round(max(datetime.now(UTC).timestamp() - newest / 1000, 0.0), 3)
+
+
+def _tables(pipeline: Pipeline, lake: Lake, name: str) -> list[TableStatus]:
+    entries = sorted(publication.read(lake, name), key=lambda one: one.name)
+    shared = {one.name: _shared(pipeline, name, one) for one in entries}
+    reached = {into: watermark(pipeline, lake, into) for into in {into for some in shared.values() for into in some}}
+    return [_with_times(_table(lake, one), one, {into: reached[into] for into in shared[one.name]}) for one in entries]
+
+
+def _shared(pipeline: Pipeline, source: str, entry: Entry) -> list[Name]:
+    """The downstream tables of a source table in which it has keys in common with others."""
+    if entry.state == "ignored" or not pipeline.routing.shares(source):
+        return []
+    return [into.name for into in pipeline.routing.of(source, *entry.name) if into.is_shared]
+
+
+def _with_times(table: TableStatus, entry: Entry, reached: dict[Name, datetime | None]) -> TableStatus:
+    """With its downstream tables. reached: of those in which keys are shared, up to when they are settled."""
+    known = [at for at in reached.values() if at]
+    settled = min(known).isoformat() if known and len(known) == len(reached) else None
+    return replace(table, watermark=settled, targets=[_target(one, reached) for one in entry.targets] or None)
+
+
+def _target(one: Target, reached: dict[Name, datetime | None]) -> dict[str, str | None]:
+    at = reached.get(one.name)
+    said = {"table": ".".join(one.name), "downstream": one.merged, "reason": one.reason}
+    return said | {"watermark": at.isoformat() if at else None}
+
+
+def _table(lake: Lake, entry: Entry) -> TableStatus:
+    name = ".".join(entry.name)
+    load = _load(lake, entry) if entry.complete is False and entry.state != "ignored" else None
+    said = (entry.state, entry.position, entry.merged, entry.reason, entry.complete, load, entry.keys_never_whole)
+    return TableStatus(name, *said, numbered=entry.numbered)
+
+
+def _load(lake: Lake, entry: Entry) -> dict[str, Any] | None:
+    name = TableName(*entry.name)
+    found = progress(lake, entry.source, name)
+    if found is None:
+        return None
+    rows = lake.load(entry.source, *entry.name).rows_written() if found.state == READING else found.rows
+    said = {"state": found.state, "rows": rows, "chunks": found.chunks}
+    return said | {"estimated_rows": found.estimate, "reason": found.reason}

@@ -1,0 +1,184 @@
+"""Where a load of tables stands in bronze's log, from whichever of its servers they are read.
+
+Put here: which server bronze is on, the place that rows read there count from, and whether bronze has since taken in
+all that they may show. Not here: reading and landing them (load.py), or moving between servers (bronze/resume.py).
+
+Rows count from a place in the stretch that their server's log is, and before which all that bronze holds is committed
+there. As long as bronze goes on with that log, an offset says whether it has passed the end of the reading; behind a
+move the transactions do, by GTID. Numbers that begin again make GTIDs mean other transactions, and end a load.
+Why this is so: docs/adr/0025-loads-through-moves-and-folded-windows.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from spark_jobs.bronze.gtid_state import held_gtids, seen_gtids
+from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.errors import LakeError, SourceError
+from spark_jobs.lake.table import Checkpoint, Table
+from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, parse_gtids
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load.progress import Progress
+from spark_jobs.source.protocol import Log, Part
+from spark_jobs.source.seek import covered, find_place, has_no_transaction_before
+from spark_jobs.source.server import Server
+
+
+class Outrun(SourceError):
+    """Rows that were read may show what bronze's log will never have: they are to be read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The server that tables are read from, and the stretch of bronze's log that is its own."""
+
+    server: Server
+    stretch: Stretch
+    identity: tuple[str, str]
+    """A variable of the server's, and its value, by which it is known again: its UUID, or (MariaDB) its id."""
+    is_restarted: bool
+    """Whether the stretch is a log that the server began anew."""
+
+    @classmethod
+    def of(cls, server: Server, held: Checkpoint) -> "Anchor":
+        """Raises SourceError where bronze ends in another server's log."""
+        log, known = server.log(), stretches(held)
+        last = known[-1]
+        is_here = log.uuid == last.uuid if log.uuid and last.uuid else last.endpoint in {None, server.endpoint}
+        if not is_here:
+            raise SourceError(
+                f"bronze ends in the log of {last.endpoint or last.uuid}, and tables were to be read from "
+                f"{server.endpoint}, which is another server; load again once a run has gone on with it"
+            )
+        return cls(server, last, _identity(log), len(known) > 1 and _is_same_server(*known[-2:]))
+
+    def place(self, position: Position) -> Position:
+        """A position of the server's as one of bronze's."""
+        return replace(position, stretch=self.stretch.number)
+
+    def end(self) -> tuple[Position, Gtids | None]:
+        """Where the server's log ends now, and all transactions up to there; None where a load cannot move by them.
+
+        Raises SourceError, also where another server answers by now.
+        """
+        log = self.server.log()
+        if _identity(log) != self.identity:
+            raise SourceError(
+                f"another server answers at {self.server.endpoint} than when the load began "
+                f"({self.identity[0]} is {_identity(log)[1]}, and was {self.identity[1]}); load again"
+            )
+        return self.place(log.end), self._covered(log)
+
+    def _covered(self, log: Log) -> Gtids | None:
+        switch = self.server.switch
+        if not switch.several and switch.on_new_server != "continue":
+            return None
+        with self.server.connect() as connection:
+            mode = self.server.variables(connection).get("gtid_mode", "ON")  # MariaDB always has them
+        return covered(self.server, log, log.end) if mode.upper() == "ON" else None
+
+    def since(self, held: Checkpoint, bronze: Table, version: int, begin: Position) -> Position:
+        """The place that rows read from now on count from; ``begin``: where the first extraction began.
+
+        Raises SourceError where no place is known yet before which all is committed.
+        """
+        since = self.place(self.server.settled())
+        if self.stretch.number > 1:
+            return self._since_later(since, held, bronze, version)
+        if since < begin and has_no_transaction_before(self.server, begin):
+            since = begin
+        executed = self.server.committed() if since < begin else None
+        if executed:
+            since = find_place(self.server, self.server.log(), executed)
+        if since < begin:
+            raise SourceError(_too_early(f"bronze begins at {begin}"))
+        return since
+
+    def _since_later(self, settled: Position, held: Checkpoint, bronze: Table, version: int) -> Position:
+        """In a stretch that was opened later: what bronze has of earlier ones has to be committed here, too."""
+        first = max([self.stretch.begin, *map(self._end_of, self.stretch.passed_over)])
+        if settled >= first and not (self.is_restarted and settled.number <= self.stretch.begin.number):
+            return settled
+        if not self.is_restarted:
+            there = held_gtids(bronze, version, self.stretch)
+            if isinstance(there, MysqlGtids) and there and self.server.has_committed(there):
+                return held.position
+        raise SourceError(_too_early(f"bronze has gone on with this log at {first}"))
+
+    def _end_of(self, part: Part) -> Position:
+        return Position(part.file, part.stop, self.stretch.number)
+
+
+def passed(source: str, found: Progress, bronze: Table, reached: Position) -> Position:
+    """A place of bronze's log before which is all that the rows of a load may show; ``reached``: up to where silver is.
+
+    Raises Outrun where that will never be, LakeError where it is not so yet.
+    """
+    assert found.read_to is not None
+    known, version = _at(source, bronze, reached)
+    if known[-1].number == found.read_to.stretch:
+        if reached < found.read_to:
+            raise LakeError(
+                f"was read up to {found.read_to}, and bronze ends at {reached}: the server's log is shorter than it "
+                "was, or another one"
+            )
+        return found.read_to
+    later = known[found.read_to.stretch - 1 :]
+    before, now = (one.endpoint or one.uuid or f"stretch {one.number}" for one in (later[0], later[-1]))
+    if any(_is_same_server(*pair) for pair in pairwise(later)):
+        raise Outrun(f"was read from {before}, and a log of the source has been begun anew since; load it again")
+    if found.gtids is None:
+        raise Outrun(
+            f"was read from {before}, and bronze has gone on with the log of {now}: without GTIDs nobody can tell "
+            "whether that has all that was read; load it again"
+        )
+    missing = _missing(parse_gtids(found.gtids), bronze, version, known, found.since)
+    if missing:
+        raise Outrun(
+            f"was read from {before}, which had {missing}, and bronze has gone on with the log of {now} without that; "
+            "load it again"
+        )
+    return reached
+
+
+def _missing(shown: Gtids, bronze: Table, version: int, known: Sequence[Stretch], since: Position) -> Gtids:
+    """Of the transactions that rows may show those that bronze lacks; ``since``: what came before, it has.
+
+    Of MariaDB's, the last of each domain is looked for itself: its number may have been given again by another server.
+    """
+    there = held_gtids(bronze, version, known[-1])
+    if isinstance(shown, MysqlGtids):
+        return shown - there if isinstance(there, MysqlGtids) else shown
+    if not isinstance(there, DomainGtids):
+        return shown
+    unlike = DomainGtids({domain: last for domain, last in shown.last.items() if there.last.get(domain) != last})
+    seen = seen_gtids(bronze, version, known, since, unlike) if unlike else unlike
+    return DomainGtids({domain: last for domain, last in unlike.last.items() if domain not in seen.last})
+
+
+def _at(source: str, bronze: Table, position: Position) -> tuple[Sequence[Stretch], int]:
+    """The stretches, and the version, of bronze as it ended at a position; it may have gone on since."""
+    found = next(((version, one) for version, one in bronze.since(-1) if one.position == position), None)
+    if found is None:
+        raise LakeError(f"{source}: no commit of bronze's that ended at {position} is there any more; load again")
+    return stretches(found[1]), found[0]
+
+
+def _is_same_server(one: Stretch, other: Stretch) -> bool:
+    """Whether two stretches, one after the other, are logs of one server: then it began the second one anew."""
+    if one.uuid and other.uuid:
+        return one.uuid == other.uuid
+    return one.endpoint == other.endpoint
+
+
+def _identity(log: Log) -> tuple[str, str]:
+    return ("server_uuid", log.uuid) if log.uuid else ("server_id", log.server_id or "")
+
+
+def _too_early(begins: str) -> str:
+    return (
+        f"{begins}, in the file that the server still writes, and only of files before that is it sure that all in "
+        "them is committed; load once the server has begun its next file (FLUSH BINARY LOGS begins one), and a run "
+        "has read it"
+    )

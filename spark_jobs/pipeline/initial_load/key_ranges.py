@@ -1,0 +1,224 @@
+"""A table walked by its key: ranges of the key that each hold about so many rows, and the condition that names one.
+
+    key = key_of(connection, "shop", "orders")
+    for part in ranges(connection, key, rows=50_000):
+        condition, parameters = part.condition(key)
+        cursor.execute(f"SELECT … FROM {key.table} WHERE {condition}", parameters)
+
+The ranges lie in the order of the key, touch each other, and the first and the last one are open: every row that the
+table may ever have lies in exactly one, whoever writes meanwhile, because a row is compared with the very same literal
+by the range below a boundary and by the one above it. A walk goes on later from the last range's ``up_to``.
+
+Put here: keys as a server compares them, ranges, their SQL. Not here: what is read of a range (load.py).
+
+A boundary is text, so that it can be kept as JSON: a number or a time as the server prints it, strings and bytes as
+hex. Strings are compared in the column's own character set and collation; ENUM and SET by number, as they are sorted.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import pymysql
+from pymysql.cursors import Cursor
+
+from spark_jobs.errors import SourceError
+from spark_jobs.text.disclosure import foreign
+from spark_jobs.text.sql import identifier, is_table
+
+Boundary = tuple[str, ...]
+"""One text for each column of the key."""
+Connection: TypeAlias = "pymysql.Connection[Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column of a key: its name, its type as information_schema has it (DATA_TYPE), its character set if any."""
+
+    name: str
+    kind: str
+    charset: str | None = None
+
+    @property
+    def quoted(self) -> str:
+        return identifier(self.name)
+
+    @property
+    def told(self) -> str:
+        """SQL: the value as a boundary has it."""
+        return _form(self).told.format(self.quoted)
+
+    @property
+    def compared(self) -> str:
+        """SQL: what is compared with a boundary."""
+        return _form(self).compared.format(self.quoted)
+
+    @property
+    def literal(self) -> str:
+        """SQL with one ``%s``: a boundary's value to compare with."""
+        return _form(self).literal.format(charset=self.charset)
+
+    def parameter(self, text: str) -> Any:
+        """What stands for the ``%s`` of ``literal``."""
+        return _form(self).parameter(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The key that a table is walked by, in the key's own order of columns."""
+
+    schema: str
+    name: str
+    columns: tuple[KeyColumn, ...]
+
+    @property
+    def table(self) -> str:
+        """The table's name in SQL."""
+        return f"{identifier(self.schema)}.{identifier(self.name)}"
+
+    @property
+    def order(self) -> str:
+        """What stands behind ORDER BY: the index's own order."""
+        return ", ".join(column.quoted for column in self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The rows whose key is beyond ``after`` and not beyond ``up_to``; None: no bound on that side."""
+
+    after: Boundary | None
+    up_to: Boundary | None
+
+    def condition(self, key: Key) -> tuple[str, list[Any]]:
+        """What stands behind WHERE, with its parameters; ``TRUE`` for the range that is open on both sides."""
+        sides = [(self.after, ">", ">"), (self.up_to, "<", "<=")]
+        found = [_beyond(key, at, strict, last) for at, strict, last in sides if at is not None]
+        if not found:
+            return "TRUE", []
+        return " AND ".join(text for text, _ in found), [one for _, values in found for one in values]
+
+
+def ranges(connection: Connection, key: Key, *, rows: int, after: Boundary | None = None) -> Iterator[KeyRange]:
+    """Ranges of ``rows`` rows each, as the table is when each one is asked for; beyond ``after``, where it is given.
+
+    Each costs the server a walk over the index. Raises SourceError.
+    """
+    while True:
+        up_to = _boundary(connection, key, rows, after)
+        if up_to is not None and up_to == after:
+            raise SourceError(f"{key.schema}.{key.name}: the server's order of its key does not advance")
+        yield KeyRange(after, up_to)
+        if up_to is None:
+            return
+        after = up_to
+
+
+def key_of(connection: Connection, schema: str, name: str, columns: tuple[str, ...] | None = None) -> Key:
+    """The table's primary key, or what these columns (names, in an index's order) make as its key.
+
+    Raises SourceError where the server has no such table, column or key.
+    """
+    rows = _ask(connection, _ASK_COLUMNS.format(is_table(schema, name)), [])
+    known = {column: KeyColumn(column, kind.lower(), charset) for column, kind, charset in rows}
+    if not known:
+        raise SourceError(f"the server has no table {schema}.{name}, or the user may not see it")
+    wanted = columns or tuple(column for (column,) in _ask(connection, _ASK_KEY.format(is_table(schema, name)), []))
+    if not wanted:
+        raise SourceError(f"{schema}.{name} has no primary key to walk along")
+    missing = [column for column in wanted if column not in known]
+    if missing:
+        raise SourceError(f"{schema}.{name} has no column {missing[0]}")
+    return Key(schema, name, tuple(known[column] for column in wanted))
+
+
+def in_text(statement: str) -> str:
+    """SQL without parameters for a statement that has some: names may hold ``%``."""
+    return statement.replace("%", "%%")
+
+
+_ASK_COLUMNS = """
+SELECT COLUMN_NAME, DATA_TYPE, CHARACTER_SET_NAME FROM information_schema.COLUMNS WHERE {} ORDER BY ORDINAL_POSITION
+"""
+_ASK_KEY = """
+SELECT COLUMN_NAME FROM information_schema.STATISTICS WHERE {} AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How values of a kind of type are told and compared. ``{}`` is the column, ``%s`` the parameter."""
+
+    told: str
+    literal: str
+    parameter: Callable[[str], Any]
+    compared: str = "{}"
+
+
+_AS_TEXT = "CAST({} AS CHAR)"
+_WHOLE = _Form(_AS_TEXT, "%s", int)
+_EXACT = _Form(_AS_TEXT, "%s", Decimal)
+_FLOATING = _Form("CAST({} * 1e0 AS CHAR)", "%s", float)
+"""Times one: a FLOAT is printed with six digits otherwise, whatever it holds."""
+_NUMBERED = _Form("CAST(CAST({} AS UNSIGNED) AS CHAR)", "%s", int, "CAST({} AS UNSIGNED)")
+"""A label would be compared as text, where the index is in the order of numbers."""
+_BITS = _Form("CAST({} + 0 AS CHAR)", "%s", int)
+_PRINTED = _Form(_AS_TEXT, "%s", str)
+_BYTES = _Form("HEX({})", "x%s", str)
+_TEXT = _Form("HEX({})", "_{charset} x%s", str)
+"""An introducer's literal gives way to the column's collation."""
+_FORMS = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year"), _WHOLE),
+    "decimal": _EXACT,
+    **dict.fromkeys(("float", "double"), _FLOATING),
+    **dict.fromkeys(("enum", "set"), _NUMBERED),
+    "bit": _BITS,
+    **dict.fromkeys(("date", "datetime", "timestamp", "time", "uuid", "inet4", "inet6"), _PRINTED),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _BYTES),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), _TEXT),
+}
+
+
+def _form(column: KeyColumn) -> _Form:
+    if column.kind not in _FORMS:
+        raise SourceError(f"column {column.name} of type {column.kind} is none that a table can be walked along")
+    return _FORMS[column.kind]
+
+
+def _beyond(key: Key, at: Boundary, strict: str, last: str) -> tuple[str, list[Any]]:
+    """SQL: the key compared with a boundary column by column, so that the server finds the place in its index.
+
+    For two columns and ``>``: ``(a > 1 OR (a = 1 AND b > 2))``. strict: for all columns but the last, last: for that.
+    """
+    column, *others = key.columns
+    text, *texts = at
+    compared, literal, value = in_text(column.compared), column.literal, column.parameter(text)
+    if not others:
+        return f"{compared} {last} {literal}", [value]
+    rest, values = _beyond(Key(key.schema, key.name, tuple(others)), tuple(texts), strict, last)
+    return f"({compared} {strict} {literal} OR ({compared} = {literal} AND {rest}))", [value, value, *values]
+
+
+def _boundary(connection: Connection, key: Key, rows: int, after: Boundary | None) -> Boundary | None:
+    """The key of the row that is so many rows on; None where fewer are left."""
+    condition, parameters = KeyRange(after, None).condition(key)
+    told = in_text(", ".join(column.told for column in key.columns))
+    statement = (
+        f"SELECT {told} FROM {in_text(key.table)} WHERE {condition} ORDER BY {in_text(key.order)} "
+        f"LIMIT 1 OFFSET {rows - 1:d}"
+    )
+    found = _ask(connection, statement, parameters)
+    return tuple(_told(value) for value in found[0]) if found else None
+
+
+def _told(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _ask(connection: Connection, statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
+    try:
+        with connection.cursor(Cursor) as cursor:
+            cursor.execute(statement, parameters)
+            return list(cursor.fetchall())
+    except pymysql.MySQLError as error:
+        raise SourceError(f"the server answered: {foreign(str(error.args[-1] if error.args else error))}") from error

@@ -1,0 +1,153 @@
+"""The tables of a source whose rows the log does not tell, and what a run does about them.
+
+Put here: reading the gaps off the lake's schema history, and which of them stop a table. Not here: how they follow from
+statements and servers (ddl/log_gaps.py), or how they are printed (spark_jobs/cli).
+
+The statements are in the schema history whoever ran when, so the same log has the same gaps in every run.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from spark_jobs.binlog import TableName
+from spark_jobs.config.model import Pipeline
+from spark_jobs.ddl.foreign_keys import ForeignKey
+from spark_jobs.ddl.log_gaps import Ddl, LogGap, log_gaps
+from spark_jobs.ddl.server_facts import ask_facts
+from spark_jobs.lake.table import Lake
+from spark_jobs.log.position import Position, Range
+from spark_jobs.schema.history import declared_facts
+from spark_jobs.source.server import Server
+
+LIMITS = "docs/limits.md"
+"""The page that says what to do about each gap."""
+_CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
+_COLUMNS = ["stretch", "number", "file", "offset", "statement", "database"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """A child table that is in scope, and the foreign key by which the server changes its rows unlogged."""
+
+    table: TableName
+    key: ForeignKey
+
+    def __str__(self) -> str:
+        return (
+            f"{self.table}: {LogGap(self.table, self.key)}; compare it (stratalog verify), or replace the rule by "
+            f"statements or triggers, which are logged ({LIMITS})"
+        )
+
+    def to_json(self) -> dict[str, str]:
+        """One item of ``cascades`` in ``status --json``."""
+        key = self.key
+        return {
+            "table": str(self.table),
+            "constraint": key.name,
+            "parent": str(key.parent),
+            "on_delete": key.on_delete,
+            "on_update": key.on_update,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """The gaps of a source's tables.
+
+    Attributes:
+        source: its name.
+        every: those of all tables, in scope or not.
+        stops_cascades: whether foreign keys stop their child tables (``on_cascade: stop``).
+    """
+
+    source: str
+    every: tuple[LogGap, ...] = ()
+    stops_cascades: bool = False
+
+    def of(self, name: TableName) -> list[LogGap]:
+        """Those of a table. Some servers store names in small letters and log statements as they were typed."""
+        exact = [one for one in self.every if one.table == name]
+        is_small = not exact and str(name).islower()
+        return [one for one in self.every if str(one.table).casefold() == str(name)] if is_small else exact
+
+    def first(self, name: TableName, within: Range, skipped: Collection[Position] = ()) -> LogGap | None:
+        """The first gap that stops a table in a range of its log.
+
+        Args:
+            name: the table.
+            within: the range.
+            skipped: the statements that are passed over for it (stratalog skip).
+        """
+        found = [
+            one
+            for one in self.of(name)
+            if (one.key is None or self.stops_cascades)
+            and one.since not in skipped
+            and one.is_in(within.start, within.stop)
+        ]
+        return min(found, key=lambda one: (one.since is not None, one.since or within.start), default=None)
+
+    def refusal(self, gap: LogGap, name: TableName) -> str:
+        """Why a gap stops a table, and what to do."""
+        where = f"at {gap.since} " if gap.since else "since before the log "
+        if gap.key is None:
+            return f'{where}{gap}; leave the table out (tables: "!{name}", {LIMITS})'
+        skip = f", or pass the statement over (stratalog skip --source {self.source} --at {gap.since})"
+        return (
+            f"{where}{gap} (on_cascade: stop); set on_cascade: warn, which goes on with a warning"
+            f"{skip if gap.since else ''} ({LIMITS})"
+        )
+
+
+NO_GAPS = Gaps("")
+
+
+def gaps_of(pipeline: Pipeline, lake: Lake, source: str) -> Gaps:
+    """The gaps of a source's tables, by its schema history; none where there is no history yet. Without a JVM."""
+    table = lake.schema(source)
+    rows = table.rows([("origin", "=", "ddl")], columns=_COLUMNS) if table.head() else []
+    by_place = {(row["stretch"], row["number"], row["offset"]): row for row in rows if row["statement"]}
+    statements = [
+        Ddl(
+            Position(row["file"], row["offset"], row["stretch"]),
+            _CONDITIONAL.sub(r" \1 ", row["statement"]),
+            row["database"] or "",
+        )
+        for row in by_place.values()
+    ]
+    found = log_gaps(statements, declared_facts(lake, source))
+    return Gaps(source, tuple(found), stops_cascades=pipeline.on_cascade == "stop")
+
+
+def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
+    """The child tables in scope that a foreign key changes unlogged now; none where ``on_cascade`` ignores them."""
+    if pipeline.on_cascade == "ignore":
+        return []
+    return cascades_among(gaps_of(pipeline, lake, source).every, pipeline.scope.holds)
+
+
+def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
+    """What a live server declares of tables in scope that its log will not tell, a line each. Raises SourceError."""
+    with server.connect() as connection:
+        found = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
+    gaps = log_gaps([], found)
+    versioned = [f"{one.table}: {one}; it will stop: leave it out ({LIMITS})" for one in gaps if one.key is None]
+    told = [] if pipeline.on_cascade == "ignore" else cascades_among(gaps, pipeline.scope.holds)
+    return [*versioned, *map(str, told)]
+
+
+def cascades_among(gaps: Collection[LogGap], in_scope: Callable[[str, str], bool]) -> list[Cascade]:
+    """The open ones of child tables in scope, by table and constraint."""
+    found = [
+        Cascade(one.table, one.key)
+        for one in gaps
+        if one.key and one.until is None and in_scope(one.table.schema, one.table.table)
+    ]
+    return sorted(found, key=lambda one: (one.table, one.key.name))
+
+
+def before_gap(within: Range, gap: LogGap) -> Range:
+    """The part of a range before a gap begins."""
+    begin = within.start if gap.since is None else max(gap.since, within.start)
+    return replace(within, stop=begin)

@@ -1,0 +1,491 @@
+"""The log before what bronze holds: where files of it are to be had, whether they join, and landing them.
+
+Put here: what is brought from an archive of binlog files or from the source itself, for ``extract --archive`` and for
+backfills that begin before bronze does. Not here: reading a source as it goes on (bronze/extract.py), what lies behind
+bronze's end (archive.py), or what is done with the range (backfill.py).
+
+Bronze is write-once: only what it lacks is read, up to its oldest byte and without a gap, and its position stays. What
+is brought has to be the same log: where an origin has the file that bronze begins in, its bytes are bronze's own; where
+it ends with the file before, GTIDs, or else the server's id and its clock, say that the one follows the other.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import FileHead, read_head, same_but_redacted
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.extract import append, slices_of
+from spark_jobs.bronze.log_index import NOTE, Stretch, stretches, to_notes
+from spark_jobs.bronze.redaction import Redaction
+from spark_jobs.bronze.seek import Places
+from spark_jobs.bronze.table import Held
+from spark_jobs.config.model import Pipeline
+from spark_jobs.errors import DecodeError, LakeError, SourceError, about
+from spark_jobs.lake.table import Checkpoint, new_batch
+from spark_jobs.log.gtid import Gtids, MysqlGtids, union
+from spark_jobs.log.location import Place, parse_place
+from spark_jobs.log.position import FIRST_EVENT, Position, Range, file_number
+from spark_jobs.pipeline.run import endpoints_of, lake_of
+from spark_jobs.runtime.spark_session import session_over
+from spark_jobs.schema import history as schema_history
+from spark_jobs.source.files import Files
+from spark_jobs.source.protocol import Log, Part, Reading, Source
+from spark_jobs.source.retention_margin import begun
+from spark_jobs.source.seek import Search, covered, find_place
+
+log = logging.getLogger(__name__)
+
+RESTORED = "restored"
+"""Kind of a bronze commit that put files before its oldest one."""
+_SEAM = 1 << 20
+"""Bytes that are compared where an origin has the file that bronze begins in; about a slice."""
+_FLAGS = FIRST_EVENT + 17
+"""Offset of the first event's flags, whose lowest bit says whether the file is in use: copies differ in it."""
+_SERVER_ID = slice(5, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Somewhere that files of a source's log may be had. ``called``: as messages name it."""
+
+    source: Source
+    called: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What was put before bronze's oldest: the part of the log, its files and bytes, and where they came from.
+
+    One commit has files of one origin.
+    """
+
+    source: str
+    range: Range
+    files: int
+    bytes: int
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.range}, files: {self.files}, {self.bytes} bytes, from {self.origin}"
+
+
+def origins_of(pipeline: Pipeline, name: str, archive: Path | None = None) -> list[Origin]:
+    """An archive first, the given one or that of the configuration, then the source itself, each of its endpoints."""
+    settings = pipeline.sources[name]
+    folder = archive or settings.archive
+    archives = [Origin(Files(name, folder), f"the archive {folder}")] if folder else []
+    sources = endpoints_of(pipeline, name).ordered()
+    return archives + [
+        Origin(one, f"the server {one.endpoint}" if one.endpoint else str(settings.files)) for one in sources
+    ]
+
+
+def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position, archive: Path | None) -> list[Fetched]:
+    """Has bronze hold the log from a place on: a commit for each origin that files come from; none where it does.
+
+    Raises LakeError that names the files that nobody has, before anything is landed; LostRace.
+    """
+    held = Held.any(lake_of(pipeline), name)
+    if held is None or back_to >= bronze.complete_from(held.checkpoint):
+        return []
+    with about(name):
+        wanted = Earlier(held, origins_of(pipeline, name, archive))
+        brief = session_over(spark, 0)
+        found = land(brief, held, wanted.back_to(back_to), Redaction.of(pipeline.sources[name].redact))
+        schema_history.follow(brief, lake_of(pipeline), name)
+        return found
+
+
+def place_range(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    name: str,
+    start: str | Position,
+    stop: str | Position,
+    archive: Path | None = None,
+) -> Range:
+    """The part of the log between two places, of which the first, or both, may lie before what bronze holds.
+
+    Raises LakeError where bronze is empty, SourceError where a place is found nowhere, ConfigError for what is none.
+    """
+    held = Held.of(lake_of(pipeline), name)
+    places = Places(spark, held)
+
+    def position(place: str | Position) -> Position:
+        try:
+            return places.position(place)
+        except (SourceError, LakeError) as error:
+            parsed = parse_place(str(place))
+            if isinstance(parsed, Position):
+                raise
+            return Earlier(held, origins_of(pipeline, name, archive)).position(parsed, str(error))
+
+    return Range(position(start), position(stop))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Files of one origin that follow each other up to where bronze begins; ``first``: where it begins with them."""
+
+    origin: Origin
+    parts: tuple[Part, ...]
+    first: Position
+    uuid: str | None = None
+    before: Gtids | None = None
+    """All transactions before ``first``, where the origin says that."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.stop - part.start for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seam:
+    """Where the log begins that is there: a file, the byte from which on it is, and the bytes there."""
+
+    file: str
+    start: int
+    content: bytes
+
+    def head(self) -> FileHead:
+        return read_head([self.content], self.file)
+
+
+@dataclass
+class Earlier:
+    """What bronze holds, and the origins of what it lacks before its oldest byte."""
+
+    held: Held
+    origins: Sequence[Origin]
+    _logs: dict[str, Log] = field(default_factory=dict)
+    _reasons: dict[str, str] = field(default_factory=dict)
+    """By origin, why nothing comes from it."""
+
+    @property
+    def oldest(self) -> Position:
+        return bronze.oldest(self.held.checkpoint)
+
+    @property
+    def stretch(self) -> Stretch:
+        """That of bronze's oldest byte."""
+        return next(one for one in stretches(self.held.checkpoint) if one.number == self.oldest.stretch)
+
+    def back_to(self, wanted: Position) -> list[Piece]:
+        """What is to be landed so that bronze holds the log from a place on. Raises LakeError where nobody has it."""
+        lowest = self._lowest(wanted)
+        pieces = list(self._pieces(lowest))
+        reached = pieces[-1].first if pieces else self.oldest
+        if lowest < reached:
+            raise LakeError(self._lacking(wanted, lowest, reached))
+        return pieces
+
+    def all_there_is(self) -> list[Piece]:
+        """What the origins have of what gc removed. Raises SourceError for files that are of another log."""
+        begin = self.stretch.begin
+        pieces = list(self._pieces(begin)) if begin < self.oldest else []
+        if not pieces and self._reasons:
+            raise SourceError("; ".join(self._reasons.values()))
+        return pieces
+
+    def position(self, place: Place, why: str) -> Position:
+        """Where a place lies by what origins have of the log; why: what bronze says that it does not lie there.
+
+        Raises SourceError.
+        """
+        said, upper = [why], self.oldest
+        for piece in self._pieces(self._first):
+            try:
+                return self._found(piece, place, upper)
+            except (SourceError, DecodeError) as error:
+                said.append(f"  {piece.origin.called}: {self._plain(error)}")
+            upper = piece.first
+        said += self._there() if upper == self.oldest else []
+        raise SourceError("\n".join(said))
+
+    @property
+    def _first(self) -> Position:
+        """As far back as a log may go that bronze's oldest stretch is of."""
+        begin = self.stretch.begin
+        return begin if self.stretch.number > 1 else Position(self.stretch.file(1), FIRST_EVENT)
+
+    def _found(self, piece: Piece, place: Place, upper: Position) -> Position:
+        """Where a piece has a place, which ends at ``upper``. Raises SourceError, DecodeError.
+
+        Where its origin has the file that bronze begins in, the place may lie behind that too: bronze cannot search a
+        file that it holds in part.
+        """
+        listed, source = self._logs[piece.origin.called], piece.origin.source
+        if upper == self.oldest and upper.file in [file.name for file in listed.files]:
+            here = listed.up_to(replace(self.held.checkpoint.position, stretch=1)) if self._is_last_stretch else listed
+            return replace(find_place(source, here, place), stretch=upper.stretch)
+        first, last = (file_number(part.file) for part in (piece.parts[0], piece.parts[-1]))
+        files = tuple(file for file in listed.files if first <= file_number(file.name) <= last)
+        own = replace(listed, files=files, end=Position(piece.parts[-1].file, piece.parts[-1].stop))
+        found = find_place(_Before(source), own, place)
+        return upper if found == own.end else replace(found, stretch=upper.stretch)
+
+    @property
+    def _is_last_stretch(self) -> bool:
+        return self.oldest.stretch == self.held.checkpoint.position.stretch
+
+    def _lowest(self, wanted: Position) -> Position:
+        """From where on files are needed: whole ones, but for what a stretch never had, which an earlier one has."""
+        if wanted.stretch != self.oldest.stretch:
+            raise LakeError(
+                f"{wanted} lies in a stretch of the log of which bronze holds nothing any more; the oldest that it "
+                f"holds is {self.oldest}, and files of stretches that gc removed whole go under another source name"
+            )
+        begin = self.stretch.begin
+        first = Position(wanted.file, FIRST_EVENT, wanted.stretch)
+        return first if wanted < begin and wanted.stretch == 1 else max(begin, first)
+
+    def _pieces(self, lowest: Position) -> Iterator[Piece]:
+        """From bronze's oldest on backwards, of the first origin that has the next file, as many as it has."""
+        oldest, piece = self.oldest, None
+        while lowest < oldest:
+            seam = _seam_of(piece) if piece else self._seam()
+            found = (self._piece(origin, lowest, oldest, seam) for origin in self.origins)
+            piece = next((one for one in found if one), None)
+            if piece is None:
+                return
+            yield piece
+            oldest = piece.first
+
+    def _piece(self, origin: Origin, lowest: Position, oldest: Position, seam: _Seam) -> Piece | None:
+        listed = self._log(origin)
+        if listed is None:
+            return None
+        parts = parts_before(listed, lowest, oldest, self.stretch)
+        if not parts:
+            return None
+        try:
+            if isinstance(origin.source, Files):
+                _require_one_log(origin.source, listed, [part.file for part in parts], oldest)
+            self._require_joins(origin, listed, parts, seam)
+            first = Position(parts[0].file, max(parts[0].start, FIRST_EVENT), oldest.stretch)
+            before = covered(origin.source, listed, replace(first, stretch=1)) if first < self.stretch.begin else None
+        except (SourceError, DecodeError) as error:
+            self._reasons[origin.called] = f"{origin.called} cannot be used: {self._plain(error)}"
+            return None
+        return Piece(origin, tuple(parts), first, listed.uuid, before)
+
+    def _log(self, origin: Origin) -> Log | None:
+        """None where it cannot be asked; the reason is kept."""
+        if origin.called in self._reasons:
+            return None
+        if origin.called not in self._logs:
+            try:
+                self._logs[origin.called] = origin.source.log()
+            except (SourceError, DecodeError) as error:
+                self._reasons[origin.called] = f"{origin.called} cannot be used: {self._plain(error)}"
+                return None
+        return self._logs[origin.called]
+
+    def _plain(self, error: Exception) -> str:
+        return str(error).removeprefix(f"{self.origins[0].source.name}: ")
+
+    def _there(self) -> list[str]:
+        """What each origin has, or why nothing comes from it."""
+        found = []
+        for origin in self.origins:
+            listed = self._log(origin)
+            files = listed.files if listed else ()
+            reason = self._reasons.get(origin.called, "")
+            found.append(f"  {reason or f'{origin.called} holds {files[0].name} to {files[-1].name}'}")
+        return found
+
+    def _lacking(self, wanted: Position, lowest: Position, reached: Position) -> str:
+        there = "\n".join(self._there())
+        return (
+            f"bronze begins at {self.oldest}, and what is to be done again at {wanted}: nobody has "
+            f"{_files_between(lowest, reached)}, which that needs\n{there}\n"
+            "Put copies of the files into a folder and name it: --archive DIR, or archive: under the source"
+        )
+
+    def _seam(self) -> _Seam:
+        """Where bronze's own log begins; without content where it holds nothing yet."""
+        oldest = self.oldest
+        start = oldest.offset if oldest.offset > FIRST_EVENT else 0
+        here = (pc.field("stretch") == oldest.stretch) & (pc.field("number") == oldest.number)
+        batches = self.held.table.scan(self.held.version, ["payload"], here & (pc.field("start") == start), rows=1)
+        payloads = [payload for batch in batches for payload in batch.column("payload").to_pylist()]
+        return _Seam(oldest.file, start, payloads[0][:_SEAM] if payloads else b"")
+
+    def _require_joins(self, origin: Origin, listed: Log, parts: Sequence[Part], seam: _Seam) -> None:
+        """Raises SourceError where the files are not those that came before what is there."""
+        there = next((file for file in listed.files if file.name == seam.file), None)
+        stop = seam.start + len(seam.content)
+        if there is None:
+            _require_follows(origin.source, listed, parts[-1].file, seam)
+        elif not seam.content:
+            self._require_same_file(origin, seam.file)
+        elif there.size < stop or not _same(origin.source.reading(), Part(seam.file, seam.start, stop), seam.content):
+            raise SourceError(
+                f"its {seam.file} is not the file that bronze begins in: the bytes from {seam.start} to {stop} differ, "
+                "so it is another log"
+            )
+
+    def _require_same_file(self, origin: Origin, file: str) -> None:
+        """Of a bronze that holds nothing but its position: the file there was begun when its own was."""
+        began = self.stretch.began
+        found = begun(origin.source.reading(), file)
+        if began and found != began:
+            raise SourceError(f"its {file} was not begun when the file was in which bronze begins: it is another log")
+
+
+def parts_before(listed: Log, lowest: Position, oldest: Position, stretch: Stretch) -> list[Part]:
+    """The files of a log that follow each other up to bronze's oldest byte, from ``lowest`` on as far as they do.
+
+    Without what was passed over when the stretch was taken up: an earlier stretch has it.
+    """
+    base = _base(oldest.file)
+    by_number = {file_number(file.name): file for file in listed.files if _base(file.name) == base}
+    is_inside = oldest.offset > FIRST_EVENT
+    found: list[Part] = []
+    for number in range(oldest.number if is_inside else oldest.number - 1, lowest.number - 1, -1):
+        file = by_number.get(number)
+        stop = oldest.offset if number == oldest.number else file.size if file else 0
+        if file is None or file.size < stop:
+            break
+        start = lowest.offset if file.name == lowest.file and lowest.offset > FIRST_EVENT else 0
+        found = [*_but(Part(file.name, start, stop), stretch.passed_over), *found]
+    return found
+
+
+def land(spark: SparkSession, held: Held, pieces: Sequence[Piece], redact: Redaction | None = None) -> list[Fetched]:
+    """Lands pieces, each in one commit under the position that bronze has. Raises LostRace."""
+    done, head = [], held.head
+    for piece in pieces:
+        assert head.checkpoint is not None
+        name, oldest = piece.origin.source.name, bronze.oldest(head.checkpoint)
+        said = (piece.parts[0].file, piece.parts[-1].file, piece.bytes, piece.origin.called)
+        log.info("%s: putting back %s to %s, %d bytes, from %s", name, *said)
+        reading = piece.origin.source.reading()
+        slices = slices_of(spark, name, oldest.stretch, piece.parts, piece.uuid, reading, redact=redact)
+        notes = head.checkpoint.notes | {"oldest": str(piece.first)} | _index(head.checkpoint, piece)
+        head = append(held.table, slices, head, Checkpoint(head.checkpoint.position, new_batch(), RESTORED, notes))
+        files = len({part.file for part in piece.parts})
+        done.append(Fetched(name, Range(piece.first, oldest), files, piece.bytes, piece.origin.called))
+    return done
+
+
+def _index(checkpoint: Checkpoint, piece: Piece) -> dict[str, object]:
+    """The log index, where the first stretch begins earlier with a piece than it ever did."""
+    first, *later = stretches(checkpoint)
+    if first.number != piece.first.stretch or first.begin <= piece.first:
+        return {}
+    return {NOTE: to_notes([replace(first, begin=piece.first, gtids=piece.before or first.gtids), *later])}
+
+
+def _seam_of(piece: Piece) -> _Seam:
+    part = piece.parts[0]
+    content = _bytes(piece.origin.source.reading(), replace(part, stop=min(part.stop, part.start + _SEAM)))
+    return _Seam(part.file, part.start, content)
+
+
+def _require_one_log(source: Files, listed: Log, names: Sequence[str], oldest: Position) -> None:
+    """Raises SourceError where a folder's files are not each other's successors, or one was copied while in use."""
+    search = Search(source, listed)
+    heads = [search.head(file) for file in listed.files if file.name in names]
+    for name in names:
+        if name != oldest.file:
+            source.require_closed(name)
+    for (before, after), name in zip(pairwise(heads), names[1:], strict=False):
+        if before.created > after.created or not _is_within(before.previous, after.previous):
+            raise SourceError(f"its {name} does not go on where the file before it ends: they are of several logs")
+
+
+def _is_within(earlier: Gtids | None, later: Gtids | None) -> bool:
+    """Whether the transactions before one file are among those before another, as far as the files tell."""
+    if not earlier or not later:
+        return True
+    return type(earlier) is type(later) and union(earlier, later) == later
+
+
+def _require_follows(source: Source, listed: Log, name: str, seam: _Seam) -> None:
+    """Raises SourceError where the file of the seam is not the one that came after an origin's last file."""
+    last = next(file for file in listed.files if file.name == name)
+    before, after = Search(source, listed).head(last), seam.head()
+    if before.created > after.created:
+        raise SourceError(f"its {last.name} was begun after {seam.file}, which bronze begins in: it is another log")
+    if after.previous:
+        found = covered(source, listed, Position(last.name, last.size))
+        if found != after.previous:
+            raise SourceError(
+                f"its {last.name} is not the file before {seam.file}: with it the transactions are "
+                f"{found or 'unknown'}, and {seam.file}, which bronze begins in, names {after.previous} before it"
+            )
+    elif before.format.event[_SERVER_ID] != after.format.event[_SERVER_ID]:
+        raise SourceError(
+            f"its {last.name} is of another server id than {seam.file}, which bronze begins in; where it is of the "
+            f"same server, put a copy of {seam.file} beside it, so that bytes can be compared"
+        )
+
+
+def _bytes(reading: Reading, part: Part) -> bytes:
+    """A part's bytes, the flag for being in use cleared."""
+    return _plain_bytes(b"".join(map(bytes, reading(part)[1])), part.start)
+
+
+def _same(reading: Reading, part: Part, content: bytes) -> bool:
+    """Whether a part is this content, but for events that were redacted."""
+    there, content = _bytes(reading, part), _plain_bytes(content, part.start)
+    if there == content:
+        return True
+    description = reading(part)[0] or read_head([there], part.file).format
+    return same_but_redacted(there, content, description.footer)
+
+
+def _plain_bytes(content: bytes, start: int) -> bytes:
+    if start or len(content) <= _FLAGS:
+        return content
+    return content[:_FLAGS] + bytes([content[_FLAGS] & 0xFE]) + content[_FLAGS + 1 :]
+
+
+def _but(part: Part, passed_over: Sequence[Part]) -> list[Part]:
+    """A part without what was passed over of its file."""
+    gaps = [(gap.start, gap.stop) for gap in passed_over if gap.file == part.file]
+    begins, ends = [part.start, *(stop for _, stop in gaps)], [*(start for start, _ in gaps), part.stop]
+    return [Part(part.file, begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
+
+
+def _base(file: str) -> str:
+    return file.rpartition(".")[0]
+
+
+def _files_between(start: Position, stop: Position) -> str:
+    """The names of the files from a position to another one."""
+    base, _, digits = stop.file.rpartition(".")
+    last = stop.number if stop.offset > FIRST_EVENT else stop.number - 1
+    names = [f"{base}.{number:0{len(digits)}d}" for number in (start.number, last)]
+    return names[0] if names[0] == names[1] else f"{names[0]} to {names[1]}"
+
+
+class _Before:
+    """An origin whose log ends where bronze begins, so that no commit before that is still to come."""
+
+    earlier = "name a later place, or bring the files before it"
+    endpoint: str | None = None
+
+    def __init__(self, source: Source) -> None:
+        self.name, self.switch = source.name, source.switch
+        self._source = source
+
+    def log(self) -> Log:
+        return self._source.log()
+
+    def reading(self) -> Reading:
+        return self._source.reading()
+
+    def now(self) -> datetime:
+        return datetime.max.replace(tzinfo=UTC)
+
+    def purged(self) -> MysqlGtids:
+        return self._source.purged()

@@ -1,0 +1,106 @@
+"""What Spark, Delta and delta-rs raise, as one message of this project: which table, what is wrong, what to do.
+
+Put here: reading their texts. Not here: what they are asked to do (lake/table.py), or how much of their words a message
+may show (text/disclosure.py).
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spark_jobs.errors import LakeError, LostRace, StratalogError
+from spark_jobs.text.disclosure import foreign
+
+_CONFLICT = re.compile(r"Concurrent\w*Exception|DELTA_CONCURRENT_\w+|DELTA_PROTOCOL_CHANGED|METADATA_CHANGED")
+_PY4J = re.compile(r"\AAn error occurred while calling \S+\s*:\s*(?:[\w$.]+(?:Exception|Error): )?")
+_NO_WRITE = re.compile(
+    r"(?:IOException|FileNotFoundException|FileSystemException)[^\n]*?"
+    r"(No space left on device|Disk quota exceeded|Permission denied|Read-only file system|File too large"
+    r"|Input/output error|Not a directory)"
+)
+_NO_FOLDER = re.compile(r"DELTA_CANNOT_CREATE_LOG_PATH|Mkdirs failed to create")
+_REMEDIES = {
+    "no space left on device": "free space and run again",
+    "disk quota exceeded": "free space or raise the quota, and run again",
+    "file too large": "raise the limit of the size of files (ulimit -f) and run again",
+    "input/output error": "look at the disk, and run again",
+}
+_ELSEWHERE = "let the user that runs this write there, or set lake: in the configuration to another place"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_GAP = re.compile(r'found gap: .*?filename: "(\d+)\.\w+".*?filename: "(\d+)\.\w+"', re.DOTALL)
+_FRAMES = re.compile(r"\n\s*0: .*", re.DOTALL)
+"""The trace behind a message of delta-rs where RUST_BACKTRACE is set."""
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """What Spark and Delta raise inside, as LostRace or LakeError; what a task of ours raised, as it was.
+
+    path: of the table, opens the message; empty where it is about several.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        raise explained(path, str(error)) from error
+
+
+def is_of_spark(error: Exception) -> bool:
+    """Whether Spark raised it; without loading Spark, which takes half a second."""
+    kinds = [
+        getattr(sys.modules[module], name)
+        for module, name in (("pyspark.errors", "PySparkException"), ("py4j.protocol", "Py4JError"))
+        if module in sys.modules
+    ]
+    return isinstance(error, tuple(kinds))
+
+
+def explained(path: str, text: str) -> StratalogError:
+    """The error that a text of Spark's means."""
+    where = f"{path}: " if path else ""
+    if _CONFLICT.search(text):
+        return LostRace(f"{where}another writer committed at the same time; run again")
+    ours = from_task(text)
+    if ours:
+        return ours
+    found = _NO_WRITE.search(text)
+    if found or _NO_FOLDER.search(text):
+        why = found[1].lower() if found else _why_not_made(path)
+        verb = "read" if "FAILED_READ_FILE" in text else "written"
+        return LakeError(f"{where}cannot be {verb}: {why}; {_REMEDIES.get(why, _ELSEWHERE)}")
+    return LakeError(f"{where}{foreign(_PY4J.sub('', text))}")
+
+
+def from_task(text: str) -> StratalogError | None:
+    """The error of ours that stands in a failed Spark task's text, if one does: only text comes back."""
+    from spark_jobs import errors
+
+    found = re.findall(r"spark_jobs\.errors\.(\w+): ((?:.|\n)*?)(?=\n\s*\n|\n\tat |\n SQLSTATE: |\Z)", text)
+    if not found:
+        return None
+    name, message = found[-1]
+    kind: type[StratalogError] = getattr(errors, name, errors.StratalogError)
+    return kind(message.strip())
+
+
+def _why_not_made(path: str) -> str:
+    """Why a folder cannot be made, as far as this machine's files tell."""
+    above = next((one for one in Path(path).parents if one.exists()), Path("/"))
+    if not above.is_dir():
+        return f"{above} is not a directory"
+    return "permission denied" if not os.access(above, os.W_OK) else f"no folder can be made in {above}"
+
+
+def of_delta(text: str) -> str:
+    """A message of delta-rs on one line, without colours, traces and its own structures."""
+    plain = _FRAMES.sub("", _COLOURS.sub("", text))
+    gap = _GAP.search(plain)
+    if gap:
+        first, last = int(gap[1]) + 1, int(gap[2]) - 1
+        lacking = f"version {first} is" if first == last else f"versions {first} to {last} are"
+        return f"{lacking} missing from its _delta_log; restore the files"
+    return foreign(re.sub(r"\s*\n\s*", " ", plain).replace("↳", "->"))

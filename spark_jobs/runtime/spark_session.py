@@ -1,0 +1,149 @@
+"""The one place where a SparkSession is built.
+
+Put here: settings that every job needs, and why. Not here: settings of one job; it makes a ``newSession()`` of its own.
+The same code runs in this process (``local[*]``), on a cluster (a master's address) and through Spark Connect.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from spark_jobs.config.model import Spark
+from spark_jobs.errors import ConfigError
+from spark_jobs.runtime.jvm_output import errors_copied
+from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java
+
+_EVERYWHERE = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Delta keeps the snapshots of 10,000 tables, 1.2 MB each though they hold twenty rows: 1,540 of them, amid a first
+    # run over 1,000 tables, were 1.8 GB of a heap of 4.
+    "spark.databricks.delta.delta.log.cacheSize": "200",
+}
+_RUNTIME = {
+    "spark.sql.session.timeZone": "UTC",
+    # A task decodes its slices once; a second attempt of a slow one would open a second dump connection.
+    "spark.speculation": "false",
+}
+AS_WRITTEN = {
+    # What stands in a statement is of the source, and ${env:PASSWORD} in a default or a name would be replaced.
+    "spark.sql.variable.substitute": "false",
+    # Backslashes in literals escape, and names in backticks are names and no regular expressions (text/sql.py).
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+}
+"""How statements are read; no configuration may have them read otherwise."""
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_COMPILED_FROM = 8 << 20
+"""Bytes of log from which Spark's queries are worth compiling.
+
+A merge compiles dozens of classes, anew for every table: 40 % of what a JVM did in a run over 60 kB of log, in which
+5 tables took 14 to 24 s on a busy machine. Interpreted, the rows of 5 MB take as long as they take compiled."""
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_A_TASK = 64 << 20
+"""Bytes of log that one task of a shuffle has at most.
+
+What it sorts, and the part of a file that it writes, are in memory beside each other. By the number of cores alone a
+first window of 10 GB was two tasks of 17 million rows, and the end of a JVM of 1 GB."""
+_LOGGING = "log4j2.debug.properties" if os.environ.get("STRATALOG_DEBUG") else "log4j2.properties"
+JAVA_OPTIONS = f"-Dlog4j2.configurationFile={Path(__file__).with_name(_LOGGING).as_uri()}"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+SILENT_CLASSES = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+"""For the JVM: nothing is said of classes that an archive cannot take, or of an archive that does not fit."""
+_LOCAL = {
+    # At their defaults (200 and 50) these cost seconds a commit on one machine.
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "4g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # Tables are named by path; the catalog's folder is never used, but Spark makes it in the current one.
+    "spark.sql.warehouse.dir": str(cache_dir() / "warehouse"),
+    _JAVA_OPTIONS: JAVA_OPTIONS,
+}
+_LOOPBACK = ("SPARK_LOCAL_IP", "127.0.0.1")
+"""Without it Spark looks its machine's own name up before all else, and ends where nothing knows that name: in a
+chroot, in some containers, away from the office's network."""
+
+
+def spark_session(settings: Spark) -> SparkSession:
+    """The process's session. Raises ConfigError where Java or the cluster's address is missing."""
+    if settings.remote:
+        return _configured(SparkSession.builder.remote(settings.remote), settings.conf | AS_WRITTEN).getOrCreate()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment, not the system's Python
+    local = settings.master.startswith("local")
+    if local:
+        require_java()
+        os.environ.setdefault(*_LOOPBACK)
+    confs = _EVERYWHERE | _RUNTIME | (_LOCAL | _progress() if local else {})
+    confs["spark.jars"] = ",".join(map(str, delta_jars()))
+    builder = SparkSession.builder.master(settings.master).appName("stratalog")
+    confs |= settings.conf | AS_WRITTEN
+    if local:
+        confs[_JAVA_OPTIONS] = f"{_archived()} {confs[_JAVA_OPTIONS]}"
+    try:
+        with errors_copied() if local else nullcontext(), _output_is_errors():
+            return _configured(builder, confs).getOrCreate()
+    except (RuntimeError, OSError, Py4JError) as error:
+        raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
+
+
+def _progress() -> dict[str, str]:
+    """Bars of the tasks that are done, where somebody sits at the terminal; they go when a stage does."""
+    return {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
+
+
+def _archived() -> str:
+    """Options by which Java begins with the classes that were kept; of an archive that does not fit it says nothing."""
+    archive = class_archive()
+    return f"-XX:SharedArchiveFile={archive} {SILENT_CLASSES}" if archive else ""
+
+
+@contextmanager
+def _output_is_errors() -> Iterator[None]:
+    """Standard error in the place of standard output for a process that is started inside.
+
+    Standard output is for results; Delta prints there what it has vacuumed.
+    """
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def session_over(spark: SparkSession, size: int) -> SparkSession:
+    """A session for queries over what ``size`` bytes of log became.
+
+    Few rows are not worth compiling queries for; many are shuffled into more tasks than there are cores.
+    """
+    tasks, least = str(spark.conf.get(_PARTITIONS)), -(-size // _A_TASK)
+    more = {_PARTITIONS: str(least)} if tasks.isdigit() and least > int(tasks) else {}
+    return own_session(spark, more if size >= _COMPILED_FROM else _INTERPRETED)
+
+
+def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
+    """A session beside the given one whose SQL settings nobody else sees.
+
+    Whether it compiles, and into how many tasks it shuffles, is as there.
+    """
+    session = spark.newSession()
+    kept = {key: str(spark.conf.get(key)) for key in (*_INTERPRETED, _PARTITIONS)}
+    for key, value in (_RUNTIME | kept | confs | AS_WRITTEN).items():
+        if key.startswith(("spark.sql", "spark.databricks", "parquet")):
+            session.conf.set(key, value)
+    return session
+
+
+def _configured(builder: SparkSession.Builder, confs: dict[str, str]) -> SparkSession.Builder:
+    for key, value in confs.items():
+        builder = builder.config(key, value)
+    return builder

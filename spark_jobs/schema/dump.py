@@ -1,0 +1,108 @@
+"""The schema dump of a source of files: its file, and where in the log it was taken.
+
+Put here: reading the file that the configuration names, finding its place, and what is wrong with either. Not here:
+what its text means (mysqldump.py), or what follows for tables (history.py).
+"""
+
+from hashlib import sha256
+
+from spark_jobs.config.model import SchemaDump
+from spark_jobs.ddl.server_facts import ServerFacts
+from spark_jobs.errors import SourceError, StratalogError, about
+from spark_jobs.log.location import Place, parse_place
+from spark_jobs.log.position import Position
+from spark_jobs.schema.mysqldump import Dump, Unread, read_dump
+from spark_jobs.schema.tracker import Asked
+from spark_jobs.source.files import Files
+from spark_jobs.source.protocol import require_boundary
+from spark_jobs.source.seek import find_place
+
+MOST = 256 << 20
+"""Bytes of a dump: one of tables alone has a thousandth of that."""
+_WITHOUT_PLACE = (
+    "it does not say at which position of the log it was taken; make it with --source-data=2 (--master-data=2 where "
+    "mysqldump does not know that), or say it: schema_dump: {file: …, at: mysql-bin.000042:1337}"
+)
+
+
+def content(source: str, wanted: SchemaDump) -> bytes:
+    """Raises SourceError where the file cannot be read."""
+    try:
+        if wanted.file.stat().st_size > MOST:
+            raise SourceError(_said(source, wanted, f"it has more than {MOST >> 20} MiB; make it with --no-data"))
+        return wanted.file.read_bytes()
+    except OSError as error:
+        raise SourceError(_said(source, wanted, f"it cannot be read: {error.strerror}")) from error
+
+
+def mark(wanted: SchemaDump, raw: bytes) -> str:
+    """What tells a dump from another one: its bytes, and the place that it is said to be of."""
+    return sha256(f"{wanted.at or ''}\n".encode() + raw).hexdigest()
+
+
+def asked(source: Files, wanted: SchemaDump, raw: bytes) -> Asked:
+    """What the dump tells, at its place. Raises SourceError, DecodeError where that is not to be found in the log."""
+    with about(_said(source.name, wanted, "")[:-2]):
+        found = read_dump(raw)
+        at = _position(source, _place(wanted, found))
+    unread = tuple((one.name, _unread(wanted, one)) for one in found.unread)
+    keys = tuple((one.table, one.key) for one in found.gaps if one.key)
+    versioned = tuple(one.table for one in found.gaps if one.key is None)
+    told = ServerFacts(at, keys, versioned)
+    return Asked(at, found.definitions, is_whole=False, origin="dump", unread=unread, declared=told)
+
+
+def problems(source: str, wanted: SchemaDump, listed: Files | None) -> list[str]:
+    """All that keeps a dump from telling all of its tables. listed: the log, where it can be read."""
+    try:
+        found = read_dump(content(source, wanted))
+        place = _place(wanted, found)
+        if listed and isinstance(place, Position):
+            _require_name(listed, place)
+    except StratalogError as error:
+        said = str(error).removeprefix(_said(source, wanted, ""))
+        return [f"{wanted.file}: {said}"]
+    if not found.definitions and not found.unread:
+        return [f"{wanted.file}: it makes no table; a dump of tables has a CREATE TABLE for each of them"]
+    return [_unread(wanted, one) for one in found.unread]
+
+
+def _said(source: str, wanted: SchemaDump, text: str) -> str:
+    return f"{source}: the schema dump {wanted.file}: {text}"
+
+
+def _unread(wanted: SchemaDump, one: Unread) -> str:
+    return f"{wanted.file}: line {one.line}: CREATE TABLE of {one.name} cannot be read: {one.why}"
+
+
+def _place(wanted: SchemaDump, found: Dump) -> Place:
+    """Raises SourceError where a dump says none, or several."""
+    if wanted.at:
+        return parse_place(wanted.at)
+    places: list[Place] = [*(found.positions or found.gtids)]
+    if not places:
+        raise SourceError(_WITHOUT_PLACE)
+    if len(places) > 1:
+        listed = ", ".join(map(str, places))
+        raise SourceError(f"it names several positions ({listed}); say which one is of this log, as schema_dump.at")
+    return places[0]
+
+
+def _position(source: Files, place: Place) -> Position:
+    log = source.log()
+    if not isinstance(place, Position):
+        return find_place(source, log, place)
+    _require_name(source, place)
+    if place <= log.end and place.stretch == 1 and place.file in [file.name for file in log.files]:
+        require_boundary(source, place)
+    return place
+
+
+def _require_name(source: Files, place: Position) -> None:
+    """Raises SourceError for a position in files of another name than the log's."""
+    first = source.names()[0]
+    if place.file.rpartition(".")[0] != first.rpartition(".")[0]:
+        raise SourceError(
+            f"it was taken at {place}, and the log's files are named like {first}: it is of another server's log; say "
+            "where it was taken in this one, as schema_dump.at"
+        )

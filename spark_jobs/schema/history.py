@@ -1,0 +1,559 @@
+"""The schema history of a source: the lake's table ``schema/<source>``, what its tables were at any position.
+
+Put here: its rows, reading bronze and servers for it, and definitions out of it. Not here: what follows from what was
+told (tracker.py), or what silver's rows are (their own commits say that, since they move together).
+
+It is written behind every extraction, from where it is to bronze's end, in one commit upon the one before: a run that
+dies leaves it as it was, and the next one writes the same. The statements and TABLE_MAPs in it are in bronze, so what
+it says does not depend on when runs were; what servers told stays in it alone. A schema dump is of a position that may
+lie anywhere in it: where one is new, all is followed anew.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import Column, TableDefinition, TableName, read_session, read_session_variables
+from spark_jobs.binlog.types.charsets import charset_of
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.log_index import stretches
+from spark_jobs.bronze.scan import definitions_in, notable
+from spark_jobs.bronze.table import Held
+from spark_jobs.config.model import SchemaDump
+from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.definitions import DefaultOf, Told, ask, completed, logs_all
+from spark_jobs.ddl.server_facts import ServerFacts, ask_facts, logs_cascades
+from spark_jobs.errors import DecodeError, LakeError, Unsupported
+from spark_jobs.lake.table import Checkpoint, Head, Lake, new_batch
+from spark_jobs.log.position import Position, Range
+from spark_jobs.schema import dump as dumped
+from spark_jobs.schema.reverse_replay import back
+from spark_jobs.schema.tracker import Asked, Fact, Logged, Stated, TableVersion, Tracker, as_of, lacks, type_of_column
+from spark_jobs.source.files import Files
+from spark_jobs.source.protocol import Source
+from spark_jobs.source.server import Server
+from spark_jobs.text.sql import identifier
+
+log = logging.getLogger(__name__)
+
+_COLUMN = {
+    "name": ("STRING", pa.string()),
+    "type": ("STRING", pa.string()),
+    "nullable": ("BOOLEAN", pa.bool_()),
+    "charset": ("STRING", pa.string()),
+    "default": ("STRING", pa.string()),
+    "generated": ("BOOLEAN", pa.bool_()),
+    "invisible": ("BOOLEAN", pa.bool_()),
+    "unsigned": ("BOOLEAN", pa.bool_()),
+    "labels": ("ARRAY<STRING>", pa.list_(pa.string())),
+    "declared": ("STRING", pa.string()),
+    "type_code": ("INT", pa.int32()),
+    "meta": ("BIGINT", pa.int64()),
+    "collation": ("INT", pa.int32()),
+}
+_TYPES = {
+    "schema": ("STRING", pa.string()),
+    "table": ("STRING", pa.string()),
+    "stretch": ("INT", pa.int32()),
+    "number": ("BIGINT", pa.int64()),
+    "file": ("STRING", pa.string()),
+    "offset": ("BIGINT", pa.int64()),
+    "origin": ("STRING", pa.string()),
+    "committed_at": ("TIMESTAMP", pa.timestamp("us", "UTC")),
+    "gtid": ("STRING", pa.string()),
+    "statement": ("STRING", pa.string()),
+    "database": ("STRING", pa.string()),
+    "session": ("MAP<STRING, STRING>", pa.map_(pa.string(), pa.string())),
+    "columns": (
+        f"ARRAY<STRUCT<{', '.join(f'{identifier(name)}: {kind}' for name, (kind, _) in _COLUMN.items())}>>",
+        pa.list_(pa.struct([(name, kind) for name, (_, kind) in _COLUMN.items()])),
+    ),
+    "key": ("ARRAY<STRING>", pa.list_(pa.string())),
+    "key_index": ("STRING", pa.string()),
+    "dropped": ("BOOLEAN", pa.bool_()),
+    "renamed_from": ("STRING", pa.string()),
+    "renamed_to": ("STRING", pa.string()),
+    "holds": ("BOOLEAN", pa.bool_()),
+    "differs": ("ARRAY<STRING>", pa.list_(pa.string())),
+    "note": ("STRING", pa.string()),
+}
+COLUMNS = {name: kind for name, (kind, _) in _TYPES.items()}
+"""Names and Spark types; docs/lake.md says what they mean."""
+ARROW = pa.schema([(name, kind) for name, (_, kind) in _TYPES.items()])
+_AHEAD = "the server was asked behind the part of its log that was extracted"
+_ASKED, _COMPLETES, _BEGIN, _DUMP, _FACTS = "asked", "completes", "begin", "dump", "facts"
+"""Notes of a commit: where a server was asked last, whether that completes its log, where the history begins, which
+schema dump is in it, and what the server declared that its log may not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is known of a source's tables between two positions; ``versions`` by table and position."""
+
+    source: str
+    begin: Position
+    end: Position
+    versions: tuple[TableVersion, ...]
+
+    def at(self, position: Position | None = None) -> dict[TableName, TableVersion]:
+        """By table the version that it has at a position, at the end where none is given; dropped ones among them.
+
+        Raises LakeError for a position before the history begins, or behind its end.
+        """
+        if position and not self.begin <= position <= self.end:
+            raise LakeError(f"{self.source}: {position} is not in the schema history, from {self.begin} to {self.end}")
+        return as_of(self.versions, position)
+
+    def of(self, name: TableName) -> list[TableVersion]:
+        """All versions of a table, in order."""
+        return [one for one in self.versions if one.name == name]
+
+
+def read(lake: Lake, source: str) -> History:
+    """Without a JVM. Raises LakeError where there is none yet."""
+    table = lake.schema(source)
+    head = table.head()
+    if head is None or head.checkpoint is None:
+        raise LakeError(f"{source}: there is no schema history yet; stratalog extract writes it")
+    versions = sorted(map(_version, table.rows()), key=lambda one: (one.name, *one.order))
+    begin = Position.parse(head.checkpoint.notes[_BEGIN])
+    return History(source, begin, head.checkpoint.position, tuple(versions))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a server told, or a schema dump. completes: its log leaves out what only the server tells, such as names.
+
+    dump: which one it is of; None of a server.
+    """
+
+    asked: Asked
+    completes: bool
+    dump: str | None = None
+
+
+def reading_of(
+    lake: Lake, source: Source, wanted: SchemaDump | None, default_of: DefaultOf = lambda column, *_: column
+) -> Reading | None:
+    """What is to be asked now beside the log: of a live server as ``ask_server``, of files their schema dump.
+
+    None of a dump that the history has already. Raises SourceError.
+    """
+    if wanted is None or not isinstance(source, Files):
+        return ask_server(lake, source, default_of)
+    raw = dumped.content(source.name, wanted)
+    mark = dumped.mark(wanted, raw)
+    if _notes(lake.schema(source.name).head()).get(_DUMP) == mark:
+        return None
+    return Reading(dumped.asked(source, wanted, raw), completes=False, dump=mark)
+
+
+def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column, *_: column) -> Reading | None:
+    """What a live server says of its tables now: once, and whenever its log does not tell all; None of files.
+
+    Asked before the end of the log is, so that it is never of later than what is extracted. Raises SourceError.
+    """
+    if not isinstance(source, Server):
+        return None
+    with source.connect() as connection:
+        variables = source.variables(connection)
+        tells_all = logs_all(variables)
+        if tells_all and _notes(lake.schema(source.name).head()).get(_ASKED):
+            return None
+        at = source.end(connection)
+        return Reading(Asked(at, ask(source, connection, variables, default_of), variables), not tells_all)
+
+
+def new_facts(lake: Lake, source: Source) -> ServerFacts | None:
+    """What a live server declares that its log may not tell; None where the history has that, and of files.
+
+    Tables out of scope are among them, since others may be in scope later. It is asked for once, and when the server
+    logs cascades otherwise than before: from there on statements tell the rest. Raises SourceError.
+    """
+    if not isinstance(source, Server):
+        return None
+    known = declared_facts(lake, source.name)
+    with source.connect() as connection:
+        variables = source.variables(connection)
+        if known and known.logs_cascades == logs_cascades(variables):
+            return None
+        return ask_facts(source, connection, variables, lambda *_: True)
+
+
+def declared_facts(lake: Lake, source: str) -> ServerFacts | None:
+    """What a server declared that its log may not tell; None where none was asked."""
+    note = _notes(lake.schema(source).head()).get(_FACTS)
+    return ServerFacts.from_note(note) if note else None
+
+
+def follow(
+    spark: SparkSession,
+    lake: Lake,
+    source: str,
+    reading: Reading | None = None,
+    declared: ServerFacts | None = None,
+) -> list[TableVersion]:
+    """Brings the history to bronze's end; the versions that it gained. Raises LostRace, LakeError.
+
+    Args:
+        spark: the session that writes.
+        lake: where bronze and the history are.
+        source: its name.
+        reading: what a server or a schema dump told beside the log.
+        declared: what a server declared that its log may not tell.
+
+    Where bronze begins earlier than it did, as behind ``extract --archive``, it is written anew from there.
+    """
+    held = Held.any(lake, source)
+    if held is None:
+        return []
+    table = lake.schema(source)
+    head = table.head()
+    notes = _notes(head)
+    oldest, end = bronze.oldest(held.checkpoint), held.checkpoint.position
+    begin = Position.parse(notes[_BEGIN]) if notes else oldest
+    dump = _placed(reading.asked, held.checkpoint, Range(oldest, end)) if reading and reading.dump else None
+    is_anew = oldest < begin or bool(notes and dump and not dump.note)
+    start = oldest if is_anew or head is None or head.position is None else max(head.position, oldest)
+    if start >= end and notes and not is_anew and declared is None and (reading is None or _ASKED in notes):
+        return []
+    notes = notes | _facts_note(declared, dump, end)
+    facts = list(_facts(spark, held, Range(start, max(start, end))))
+    stored = [_version(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
+    told = list[Fact]()
+    if reading and dump:
+        told.append(dump)
+        notes = notes | ({} if dump.note else {_DUMP: reading.dump})
+    elif reading and (asked := _in_stretch(reading.asked, end)).at >= start:
+        told.append(asked if asked.at <= end else replace(asked, at=end, is_whole=False, note=_AHEAD))
+        notes = notes | {_ASKED: str(asked.at), _COMPLETES: reading.completes}
+    found, lacking = ([], []) if is_anew else _followed(stored, [*facts, *told], start)
+    if lacking and start > oldest:
+        log.info("%s: the schema history is written anew: %s was not known before", source, ", ".join(lacking))
+        is_anew, start = True, oldest
+        facts = list(_facts(spark, held, Range(start, end)))
+    if is_anew:
+        told += _asked_before(stored, start, is_other=bool(reading and reading.dump))
+        _warn(source, stored, reading)
+        stored = [one for one in stored if one.at < start]
+        found, _ = _followed(stored, [*facts, *told], start)
+    if not found and dump and not is_anew and start >= end and notes and declared is None:
+        return []
+    rows = spark.createDataFrame(pa.Table.from_pylist([row(one) for one in found], schema=ARROW)).coalesce(1)
+    said = Checkpoint(end, new_batch(), notes=notes | {_BEGIN: str(min(begin, oldest))})
+    upon = head or table.new(COLUMNS, {})
+    if is_anew:
+        table.replace(rows, _behind(start), upon, said)
+    else:
+        table.append(rows, upon, said)
+    return found
+
+
+def _facts_note(declared: ServerFacts | None, dump: Asked | None, end: Position) -> dict[str, Any]:
+    """The note of what a server or a dump declared, at its place in the log; none where neither is new."""
+    if declared is None and dump and dump.declared and not dump.note:
+        declared = replace(dump.declared, at=dump.at)
+    elif declared:
+        declared = replace(declared, at=replace(declared.at, stretch=end.stretch))
+    return {_FACTS: declared.to_note()} if declared else {}
+
+
+def _followed(
+    stored: Sequence[TableVersion], facts: Sequence[Fact], start: Position
+) -> tuple[list[TableVersion], list[str]]:
+    """The versions that facts add, forward and backwards; the tables of which more would be known further back."""
+    found = Tracker(stored).follow(facts)
+    before = as_of(stored, start)
+    way = back(facts, found, start, before.values())
+    lacking = [
+        one for name in way.reached if (one := before.get(name)) and not one.is_dropped and lacks(one.definition)
+    ]
+    if way.facts:
+        found = Tracker(stored).follow([*facts, *way.facts])
+    return found, sorted(str(one.name) for one in lacking)
+
+
+def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+    """The definition with what the log lacks, from what a server told last; as ``completed``."""
+    table = lake.schema(source)
+    notes = _notes(table.head())
+    if not notes.get(_COMPLETES):
+        return completed(source, logged, None, last_change)
+    name = logged.name
+    rows = table.rows([("schema", "=", name.schema), ("table", "=", name.table), ("origin", "=", "server")])
+    last = max(map(_version, rows), key=lambda one: one.order, default=None)
+    found = (Position.parse(notes[_ASKED]), last.definition) if last and last.definition else None
+    return completed(source, logged, found, last_change)
+
+
+def _notes(head: Head | None) -> dict[str, Any]:
+    kept = (_ASKED, _COMPLETES, _BEGIN, _DUMP, _FACTS)
+    said = head.checkpoint.notes if head and head.checkpoint else {}
+    return {name: said[name] for name in kept if name in said}
+
+
+def _in_stretch(asked: Asked, end: Position) -> Asked:
+    """A server counts no stretches; what it said is of the one that bronze ends in now."""
+    return replace(asked, at=replace(asked.at, stretch=end.stretch))
+
+
+def _placed(asked: Asked, held: Checkpoint, within: Range) -> Asked:
+    """What a dump tells, in the stretch that has its place; at bronze's edge, with why, where it lies outside."""
+    found = [replace(asked.at, stretch=one.number) for one in stretches(held)]
+    at = next((one for one in reversed(found) if within.start <= one <= within.stop), found[-1])
+    at = asked.at if asked.at.stretch > 1 else at
+    if within.start <= at <= within.stop:
+        return replace(asked, at=at)
+    side = f"before {within.start}, where the log that is here begins" if at < within.start else "behind the log's end"
+    note = f"it was taken at {at}, {side}: which statements stand between is not known; bring the files with them"
+    return replace(asked, at=within.stop, note=note)
+
+
+def _warn(source: str, stored: Iterable[TableVersion], reading: Reading | None) -> None:
+    """Of tables that an earlier dump told otherwise than this one."""
+    if reading is None or reading.dump is None:
+        return
+    now = {one.name: one for one in reading.asked.definitions}
+    was = {one.name: one for one in stored if one.origin == "dump" and one.definition and one.note is None}
+    others = [
+        name
+        for name, one in was.items()
+        if one.definition and (name not in now or one.definition.column_names() != now[name].column_names())
+    ]
+    for name in sorted(others):
+        log.warning(
+            "%s: the schema dump has changed, and tells otherwise of %s: rows in the lake have the names of the one "
+            "before; begin it anew where these were wrong (stratalog reset --source %s --table %s)",
+            *(source, name, source, name),
+        )
+
+
+def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], Told | None]:
+    """What the schema history tells of a table at a place: there, or where it was known first behind that.
+
+    The history is read when it is first asked.
+    """
+
+    @cache
+    def versions() -> dict[TableName, list[TableVersion]]:
+        table = lake.schema(source)
+        found: dict[TableName, list[TableVersion]] = {}
+        if table.head() is None:
+            return found
+        for one in sorted(map(_version, table.rows()), key=lambda one: one.order):
+            found.setdefault(one.name, []).append(one)
+        return found
+
+    return lambda name, start: told_at(versions().get(name, []), start)
+
+
+def told_at(own: Sequence[TableVersion], start: Position) -> Told | None:
+    """What the versions of one table, in order, tell of it at a place; None where that is nothing.
+
+    What a server told counts where a statement was inverted: elsewhere it is asked for as ``named``.
+    """
+    dump = next((one for one in reversed(own) if one.origin == "dump"), None)
+    if dump and dump.at >= start and not dump.holds:
+        return Told(dump.at, dump.definition, _why(dump))
+    known = [one for one in own if one.holds and one.definition and one.definition.named()]
+    now = next(iter(as_of(own, start).values()), None)
+    if now and now.definition and now.definition.named():
+        by = "the schema dump" if now.origin == "dump" else "the schema history"
+        return Told(start, now.definition, by=by) if dump or any(one.origin != "server" for one in known) else None
+    first = next((one for one in known if one.origin in ("dump", "inverted") and one.at >= start), None)
+    if first:
+        by = "the schema dump" if first.origin == "dump" else "the schema history"
+        return Told(first.at, first.definition, by=by, not_before=first.note)
+    if dump is None:
+        return None
+    return Told(dump.at, dump.definition, _why(dump) or f"what followed from it up to {start} is not known")
+
+
+def _why(one: TableVersion) -> str | None:
+    """Why what a dump told does not hold."""
+    if one.holds:
+        return None
+    return one.note or f"{'; '.join(one.differs)}, and the dump, at {one.at}, says {one.definition}"
+
+
+def _behind(start: Position) -> str:
+    """SQL: the rows from a position on."""
+    stretch, number, offset = start.order
+    in_file = f"stretch = {stretch} AND number = {number} AND offset >= {offset}"
+    return f"stretch > {stretch} OR (stretch = {stretch} AND number > {number}) OR ({in_file})"
+
+
+def _facts(spark: SparkSession, held: Held, within: Range) -> Iterator[Fact]:
+    """What a part of bronze says of tables. A TABLE_MAP that cannot be read is left to whoever decodes its rows."""
+    if not within:
+        return
+    slices = bronze.read(spark, held.table, held.version, within)
+    for row in notable(slices, with_xa=True):
+        at = Position(row["file"], row["start"], row["stretch"])
+        if row["maps"]:
+            try:
+                found = definitions_in(row["context"], row["maps"], at)
+            except DecodeError as error:
+                log.warning("%s: the schema history passes over %s: %s", held.source, at, error)
+                found = []
+            yield from (Logged(at, one, row["committed_at"]) for one in found)
+        if row["kind"] == "statement" and row["statement"] is not None:
+            database, session = row["database"] or "", read_session(row["begin"])
+            yield Stated(
+                at,
+                judge(row["statement"], database, session),
+                database,
+                session,
+                read_session_variables(row["begin"]),
+                row["gtid"],
+                row["committed_at"],
+                replace(at, offset=row["stop"]),
+            )
+
+
+def _asked_before(stored: Iterable[TableVersion], start: Position, *, is_other: bool) -> list[Asked]:
+    """What servers told behind a position, of tables that it was news of, and a dump; not that, where there is another.
+
+    A dump that was taken outside of the log is read again.
+    """
+    found: dict[tuple[Position, str], list[TableVersion]] = {}
+    for one in stored:
+        is_dump = one.origin == "dump" and not is_other and not (one.note and one.definition)
+        if (one.origin == "server" or is_dump) and one.at >= start:
+            found.setdefault((one.at, one.origin), []).append(one)
+    return [
+        Asked(
+            at,
+            tuple(one.definition for one in told if one.definition),
+            told[0].variables,
+            is_whole=False,
+            origin="dump" if origin == "dump" else "server",
+            unread=tuple((one.name, str(one.note)) for one in told if origin == "dump" and not one.definition),
+        )
+        for (at, origin), told in found.items()
+        if origin == "dump" or any(one.definition for one in told)
+    ]
+
+
+def row(one: TableVersion) -> dict[str, Any]:
+    """The row of a version, by ``COLUMNS``."""
+    known = one.definition
+    names = known.column_names() if known else []
+    return {
+        "schema": one.name.schema,
+        "table": one.name.table,
+        "stretch": one.at.stretch,
+        "number": one.at.number,
+        "file": one.at.file,
+        "offset": one.at.offset,
+        "origin": one.origin,
+        "committed_at": one.committed_at,
+        "gtid": one.gtid,
+        "statement": one.statement,
+        "database": one.database,
+        "session": list(one.variables.items()) or None,
+        "columns": cells(known) if known else None,
+        "key": [names[at] for at in known.key] if known and known.key is not None else None,
+        "key_index": known.index if known else None,
+        "dropped": one.is_dropped,
+        "renamed_from": _text(one.renamed_from),
+        "renamed_to": _text(one.renamed_to),
+        "holds": one.holds,
+        "differs": list(one.differs),
+        "note": one.note,
+    }
+
+
+def _text(name: TableName | None) -> str | None:
+    """In back-ticks: a name may have dots in it."""
+    return f"{identifier(name.schema)}.{identifier(name.table)}" if name else None
+
+
+def _name(text: str | None) -> TableName | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"`((?:[^`]|``)*)`\.`((?:[^`]|``)*)`", text, re.DOTALL)
+    assert found, text
+    return TableName(*(part.replace("``", "`") for part in found.groups()))
+
+
+def cells(definition: TableDefinition) -> list[dict[str, Any]]:
+    """Its columns as the history has them; those without a name are ``@1``, ``@2``, … by place."""
+    names = zip(definition.column_names(), definition.columns, strict=True)
+    return [_cells(name, column) for name, column in names]
+
+
+def _cells(name: str, column: Column) -> dict[str, Any]:
+    is_text = column.charset is not None
+    return {
+        "name": name,
+        "type": type_of_column(column),
+        "nullable": column.nullable,
+        "charset": _charset(column.charset) if is_text else None,
+        "default": column.default,
+        "generated": column.computed,
+        "invisible": column.invisible,
+        "unsigned": column.unsigned,
+        "labels": None if column.labels is None else list(column.labels),
+        "declared": column.declared,
+        "type_code": column.type_code,
+        "meta": column.meta,
+        "collation": column.charset,
+    }
+
+
+def _charset(collation: int | None) -> str | None:
+    try:
+        return None if collation is None else charset_of(collation)
+    except Unsupported:
+        return None
+
+
+def _version(row: dict[str, Any]) -> TableVersion:
+    name = TableName(row["schema"], row["table"])
+    definition = None
+    if row["columns"] is not None:
+        columns = tuple(map(_column, row["columns"]))
+        bare = TableDefinition(name, columns)
+        names = bare.column_names()
+        key = None if row["key"] is None else tuple(names.index(one) for one in row["key"])
+        definition = replace(bare, key=key, index=row["key_index"])
+    return TableVersion(
+        name,
+        Position(row["file"], row["offset"], row["stretch"]),
+        row["origin"],
+        definition,
+        is_dropped=row["dropped"],
+        holds=row["holds"],
+        differs=tuple(row["differs"] or ()),
+        note=row["note"],
+        renamed_from=_name(row["renamed_from"]),
+        renamed_to=_name(row["renamed_to"]),
+        statement=row["statement"],
+        database=row["database"],
+        variables=dict(row["session"] or ()),
+        gtid=row["gtid"],
+        committed_at=row["committed_at"],
+    )
+
+
+def _column(stored: dict[str, Any]) -> Column:
+    return Column(
+        name=None if re.fullmatch(r"@\d+", stored["name"]) else stored["name"],
+        type_code=stored["type_code"],
+        meta=stored["meta"],
+        unsigned=stored["unsigned"],
+        nullable=stored["nullable"],
+        charset=stored["collation"],
+        labels=None if stored["labels"] is None else tuple(stored["labels"]),
+        declared=stored["declared"],
+        default=stored["default"],
+        computed=stored["generated"],
+        invisible=stored["invisible"],
+    )

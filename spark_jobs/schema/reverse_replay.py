@@ -1,0 +1,230 @@
+"""What a server or a schema dump told of tables, led back through the log to what they were before.
+
+The facts are gone through from the last to the first: each statement about a table is inverted (ddl/inverse.py), each
+TABLE_MAP between two statements must be that of the definition that was found, and decides where several are left. A
+table's way ends where the log makes it, and at the statement that cannot be inverted; what it was before that stays
+unknown, and the reason is told.
+
+Put here: the way back. Not here: inverting one statement (ddl/inverse.py), and what counts where both directions tell
+something (tracker.py).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.ddl.alter import Operation, RenameTable, dropped, index_made, keeps_columns, operations, target
+from spark_jobs.ddl.classify import Effect
+from spark_jobs.ddl.columns import require_plain
+from spark_jobs.ddl.inverse import Earlier, inverted, settled, told
+from spark_jobs.ddl.renames import may_rename, renamed
+from spark_jobs.errors import DecodeError, Unsupported
+from spark_jobs.log.position import Position
+from spark_jobs.schema.tracker import Asked, Fact, Inverted, Logged, Stated, TableVersion, in_order, lacks
+
+_ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """What was found. reached: the tables, by the names that they have there, whose way goes back to the beginning."""
+
+    facts: tuple[Inverted, ...] = ()
+    reached: frozenset[TableName] = frozenset()
+
+
+def back(
+    facts: Iterable[Fact], versions: Sequence[TableVersion], begin: Position, stored: Iterable[TableVersion] = ()
+) -> Back:
+    """Leads back, to ``begin``, what servers and dumps told among some facts.
+
+    versions: those that the facts lead to going forward; stored: what is known of the tables at ``begin``. Where they
+    lack nothing, nothing is looked for.
+    """
+    if not any(_is_lacking(one) for one in (*versions, *stored)):
+        return Back()
+    way = _Back(versions)
+    for fact in reversed(in_order(facts)):
+        match fact:
+            case Asked():
+                way.asked(fact)
+            case Logged():
+                way.logged(fact)
+            case Stated() if fact.statement.effect in _ABOUT_TABLES:
+                way.stated(fact)
+    return way.ended(begin)
+
+
+def _is_lacking(one: TableVersion) -> bool:
+    return one.holds and not one.is_dropped and lacks(one.definition)
+
+
+@dataclass(slots=True)
+class _Way:
+    """A table on its way. last: the ordinal of what was found last of it. is_maybe_made: by the last statement."""
+
+    candidates: list[Earlier]
+    last: int | None = None
+    is_maybe_made: bool = False
+    since: Stated | None = None
+    """The statement that was inverted last."""
+
+    @property
+    def definition(self) -> TableDefinition | None:
+        """The one that it has here; None where rows have yet to tell."""
+        return self.candidates[0].definition if len(self.candidates) == 1 and self.candidates[0].is_told else None
+
+
+@dataclass(slots=True)
+class _Back:
+    versions: Sequence[TableVersion]
+    ways: dict[TableName, _Way] = field(default_factory=dict)
+    found: list[Inverted] = field(default_factory=list)
+
+    def asked(self, fact: Asked) -> None:
+        for one in self.versions:
+            is_it = one.at == fact.at and one.origin == fact.origin and one.holds
+            if is_it and one.definition and not lacks(one.definition):
+                self.ways[one.name] = _Way([told(one.definition)])
+
+    def logged(self, fact: Logged) -> None:
+        name = fact.definition.name
+        way = self.ways.get(name)
+        if way is None:
+            return
+        if fact.definition.named():
+            del self.ways[name]  # the log tells it all by itself
+            return
+        way.is_maybe_made = False
+        try:
+            way.candidates = [settled(way.candidates, fact.definition)]
+        except DecodeError as error:
+            self._end(name, _not_before(way.since, f"by its rows at {fact.at}, {error}") if way.since else None)
+
+    def stated(self, said: Stated) -> None:
+        try:
+            touched = self._stated(said)
+        except (DecodeError, IndexError, StopIteration):
+            about = [name for name in self.ways if said.statement.names(name.schema, name.table)]
+            for name in about:
+                self._settle(name, said)
+                self._end(name, _not_before(said, "it cannot be read"))
+            return
+        self._end_alike(said, touched)
+
+    def ended(self, begin: Position) -> Back:
+        reached = [(name, way.definition) for name, way in self.ways.items() if way.last is not None]
+        self.found += [Inverted(begin, one) for name, one in reached if one and not self.ways[name].is_maybe_made]
+        return Back(tuple(self.found), frozenset(name for name, way in self.ways.items() if not way.is_maybe_made))
+
+    def _stated(self, said: Stated) -> Sequence[TableName]:
+        """The tables that a statement is about. Raises DecodeError, IndexError where it cannot be read."""
+        statement, verb, plain = said.statement, said.statement.verb.split()[0], said.statement.plain
+        if statement.schemas:
+            return self._ended_by([one for one in self.ways if one.schema.casefold() in statement.schemas])
+        if statement.effect is Effect.INDEXES or "INDEX" in statement.verb:
+            name, one = index_made(plain, said.database)
+            return self.over(said, name, [one] if one else [])
+        if verb == "DROP":
+            return self._ended_by(dropped(plain, said.database))
+        if verb == "RENAME":
+            return self._renamed(said)
+        if verb not in _OF_ONE:
+            raise Unsupported("it is not known what it does")
+        return _OF_ONE[verb](self, said, target(plain, said.database))
+
+    def _ended_by(self, names: Sequence[TableName]) -> Sequence[TableName]:
+        """Of tables that are not there behind a statement there is nothing to tell."""
+        for name in names:
+            self.ways.pop(name, None)
+        return names
+
+    def created(self, said: Stated, name: TableName) -> Sequence[TableName]:
+        """One that is made if it is not there may have been as it is: rows before it tell."""
+        is_maybe = "IF NOT EXISTS" in " ".join(said.statement.plain.upper().split())
+        if name in self.ways:
+            self._settle(name, said)
+            self.ways[name].is_maybe_made = is_maybe
+        if not is_maybe:
+            self.ways.pop(name, None)
+        return [name]
+
+    def altered(self, said: Stated, name: TableName) -> Sequence[TableName]:
+        names = renamed(said.statement.plain, said.database) if may_rename(said.statement) else {}
+        new = next((one for one, was in names.items() if was == name), name)
+        if new not in self.ways:
+            return [name, new]
+        self._settle(new, said)
+        if new != name:
+            self.ways[name] = _called(self.ways.pop(new), name)
+        try:
+            require_plain(said.statement.text, said.session)
+            is_of_rows = keeps_columns(said.statement.plain)
+            found = [] if is_of_rows else operations(said.statement.plain)
+            self._invert(name, said, [one for one in found if not isinstance(one, RenameTable)])
+        except DecodeError as error:
+            self._end(name, _not_before(said, str(error)))
+        return [name, new]
+
+    def over(self, said: Stated, name: TableName, found: Sequence[Operation] = ()) -> Sequence[TableName]:
+        if name in self.ways:
+            self._settle(name, said)
+            try:
+                self._invert(name, said, found)
+            except DecodeError as error:
+                self._end(name, _not_before(said, str(error)))
+        return [name]
+
+    def _renamed(self, said: Stated) -> Sequence[TableName]:
+        names = renamed(said.statement.plain, said.database)
+        ways = {was: (new, self.ways[new]) for new, was in names.items() if was is not None and new in self.ways}
+        for new, way in ways.values():
+            self._settle(new, said)
+            way.since = said
+        for new in names:
+            self.ways.pop(new, None)
+        self.ways |= {was: _called(way, was) for was, (_, way) in ways.items()}
+        return list(names)
+
+    def _invert(self, name: TableName, said: Stated, found: Sequence[Operation]) -> None:
+        """Raises DecodeError."""
+        way = self.ways[name]
+        way.candidates = inverted(way.candidates, found, said.session)
+        way.since = said
+
+    def _settle(self, name: TableName, said: Stated) -> None:
+        """What a table is behind a statement; where rows have yet to tell, there are none there."""
+        definition = self.ways[name].definition
+        if definition:
+            self.ways[name].last = len(self.found)
+            self.found.append(Inverted(said.behind, definition))
+
+    def _end(self, name: TableName, why: str | None) -> None:
+        last = self.ways.pop(name).last
+        if last is not None and why:
+            self.found[last] = replace(self.found[last], note=why)
+
+    def _end_alike(self, said: Stated, touched: Sequence[TableName]) -> None:
+        """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
+        typed = {str(name).casefold(): name for name in touched if not str(name).islower()}
+        for name in [one for one in self.ways if typed and str(one) in typed and one not in touched]:
+            self._settle(name, said)
+            meant = f"it names {typed[str(name)]}; whether that is {name} is not in the log"
+            self._end(name, _not_before(said, meant))
+
+
+_OF_ONE: dict[str, Callable[[_Back, Stated, TableName], Sequence[TableName]]] = {
+    "CREATE": _Back.created,
+    "ALTER": _Back.altered,
+    "TRUNCATE": _Back.over,
+}
+"""What statements about one table do, by their verb."""
+
+
+def _called(way: _Way, name: TableName) -> _Way:
+    way.candidates = [replace(one, definition=replace(one.definition, name=name)) for one in way.candidates]
+    return way
+
+
+def _not_before(said: Stated, why: str) -> str:
+    return f"what it was before {said.statement.verb} at {said.at} is not known: {why} ({said.statement.short})"

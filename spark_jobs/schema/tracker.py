@@ -1,0 +1,517 @@
+"""A source's tables followed through its log: what each origin tells of a table's columns, and whether they agree.
+
+There are four: statements in the log, the TABLE_MAPs of its rows, a server that was asked at a position, and a schema
+dump that was taken at one. What the last two told is led back over statements that can be inverted (reverse_replay.py),
+and is a fifth one there. Every table of the source is followed, in scope or not, and nothing stops here: what cannot be
+known is said so, with the reason, until another origin tells it.
+
+Put here: what follows from what was told, in order. Not here: reading it off bronze or a server, and keeping it
+(history.py); which rows the lake has (silver/table_timeline.py).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
+
+from spark_jobs.binlog import Column, Session, TableDefinition, TableName
+from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS
+from spark_jobs.ddl.alter import RenameTable, altered, created, dropped, index_made, keeps_columns, operations, target
+from spark_jobs.ddl.classify import Effect, Statement
+from spark_jobs.ddl.columns import require_plain, words_of
+from spark_jobs.ddl.definitions import as_logged, defaults, fitted, listed, with_defaults, with_names, without_defaults
+from spark_jobs.ddl.diff import differences, unknown_types, with_timestamps_of
+from spark_jobs.ddl.labels import with_labels
+from spark_jobs.ddl.renames import like, may_rename, renamed
+from spark_jobs.ddl.server_facts import ServerFacts
+from spark_jobs.errors import DecodeError, Unsupported
+from spark_jobs.log.position import Position
+
+Origin = Literal["ddl", "table_map", "server", "dump", "inverted"]
+_ORDER: dict[Origin, int] = {"inverted": 0, "server": 1, "dump": 1, "table_map": 2, "ddl": 3}
+"""Of what stands at one position: servers were asked and dumps taken before the statement, rows are elsewhere."""
+_ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A statement of the log. variables: of its session, by name. stop: where the log goes on behind it."""
+
+    at: Position
+    statement: Statement
+    database: str = ""
+    session: Session = field(default_factory=Session)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    gtid: str | None = None
+    committed_at: datetime | None = None
+    stop: Position | None = None
+
+    @property
+    def behind(self) -> Position:
+        """The first place that the statement is before."""
+        return self.stop or replace(self.at, offset=self.at.offset + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """The first TABLE_MAP of a table that a part of the log has, or another one than before."""
+
+    at: Position
+    definition: TableDefinition
+    committed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a server said of its tables, or a dump of them.
+
+    at: where its log ended before it was asked; where the dump was taken, during which nothing changed. is_whole: of
+    all that it has. note: why it does not count. unread: tables that the dump has, and why they cannot be read there.
+    declared: of a dump, what the log may not tell of its tables.
+    """
+
+    at: Position
+    definitions: tuple[TableDefinition, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    is_whole: bool = True
+    note: str | None = None
+    origin: Literal["server", "dump"] = "server"
+    unread: tuple[tuple[TableName, str], ...] = ()
+    declared: ServerFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inverted:
+    """What a table was from a place on, by what was told of it later.
+
+    note: why it is not known what it was before that place; None where it is, or there is nothing before.
+    """
+
+    at: Position
+    definition: TableDefinition
+    note: str | None = None
+
+
+Fact = Stated | Logged | Asked | Inverted
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """What one origin told of a table at a position, and the definition that it has from there on.
+
+    at: where the statement, or the slice of the TABLE_MAP's rows, begins; where a server's log ended when it was asked;
+    where a dump was taken.
+    definition: None where it is not known, or there is no table. is_dropped: there is none behind it.
+    holds: whether the definition is the table's from here on; a server's that contradicts the log, or was read while
+    the table changed, is not. differs: what this origin says otherwise than those before it. note: why the definition
+    is not known, or is not certain. renamed_from, renamed_to: the name before, and behind the statement.
+    """
+
+    name: TableName
+    at: Position
+    origin: Origin
+    definition: TableDefinition | None = None
+    is_dropped: bool = False
+    holds: bool = True
+    differs: tuple[str, ...] = ()
+    note: str | None = None
+    renamed_from: TableName | None = None
+    renamed_to: TableName | None = None
+    statement: str | None = None
+    database: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    gtid: str | None = None
+    committed_at: datetime | None = None
+
+    @property
+    def order(self) -> tuple[tuple[int, int, int], int]:
+        """What versions of one table are sorted by."""
+        return self.at.order, _ORDER[self.origin]
+
+    def is_before(self, position: Position) -> bool:
+        """Whether what begins at a position has this version behind it; a statement is not behind itself."""
+        return self.at < position or (self.at == position and self.origin != "ddl")
+
+
+def in_order(facts: Iterable[Fact]) -> list[Fact]:
+    """As they stand in the log."""
+    return sorted(facts, key=lambda one: (one.at.order, _KIND[type(one)]))
+
+
+def lacks(known: TableDefinition | None) -> bool:
+    """Whether rows cannot be read by what is known of a table: a name, or the character set of a text, is missing."""
+    if known is None or not known.named():
+        return True
+    return any(column.charset is None and column.type.is_character for column in known.columns)
+
+
+def as_of(versions: Iterable[TableVersion], position: Position | None = None) -> dict[TableName, TableVersion]:
+    """By table the version that it has at a position, at the end where none is given; dropped ones among them."""
+    found: dict[TableName, TableVersion] = {}
+    for one in sorted(versions, key=lambda each: each.order):
+        if one.holds and (position is None or one.is_before(position)):
+            found[one.name] = one
+    return found
+
+
+class Tracker:
+    """Follows tables from the versions that are known of them through what comes next."""
+
+    def __init__(self, versions: Iterable[TableVersion] = ()) -> None:
+        known = list(versions)
+        self._now = as_of(known)
+        self._told = {
+            origin: as_of(replace(one, holds=True) for one in known if one.origin == origin)
+            for origin in ("server", "dump")
+        }
+
+    def follow(self, facts: Iterable[Fact]) -> list[TableVersion]:
+        """The versions that some facts add; those of one position in the order of the tables' names."""
+        every = in_order(facts)
+        found: list[TableVersion] = []
+        for at, fact in enumerate(every):
+            match fact:
+                case Stated():
+                    added = self._stated(fact)
+                case Logged():
+                    added = self._logged(fact)
+                case Inverted():
+                    added = self._inverted(fact)
+                case _:
+                    later = [one.statement for one in every[at:] if isinstance(one, Stated)]
+                    about = [one for one in later if one.effect in _ABOUT_TABLES]
+                    added = self._asked(fact, about if fact.origin == "server" else [])
+            for one in sorted(added, key=lambda each: each.name):
+                if one.name.schema in SYSTEM_SCHEMAS:
+                    continue
+                found.append(one)
+                if one.holds:
+                    self._now[one.name] = one
+                if one.origin in self._told:
+                    self._told[one.origin][one.name] = one
+        return found
+
+    def _known(self, name: TableName) -> TableDefinition | None:
+        now = self._now.get(name)
+        return now.definition if now else None
+
+    def _is_there(self, name: TableName) -> bool:
+        now = self._now.get(name)
+        return now is not None and not now.is_dropped
+
+    def _stated(self, said: Stated) -> list[TableVersion]:
+        if said.statement.effect not in _ABOUT_TABLES:
+            return []
+        try:
+            found = list(self._changed(said))
+        except (DecodeError, IndexError, StopIteration):
+            about = (name for name in self._now if said.statement.names(name.schema, name.table))
+            found = [_of(said, name, note="the statement cannot be read") for name in about if self._is_there(name)]
+        named = {one.name for one in found}
+        return [*found, *self._alike(said, named)]
+
+    def _alike(self, said: Stated, named: set[TableName]) -> Iterator[TableVersion]:
+        """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
+        typed = {str(name).casefold(): name for name in named if not str(name).islower()}
+        for name in [one for one in self._now if self._is_there(one) and str(one) in typed and one not in named]:
+            yield _of(
+                said, name, note=f"the statement names {typed[str(name)]}; whether it is {name} is not in the log"
+            )
+
+    def _changed(self, said: Stated) -> Iterator[TableVersion]:
+        """Raises DecodeError, IndexError where the statement cannot be read."""
+        statement, verb = said.statement, said.statement.verb.split()[0]
+        if statement.schemas:
+            yield from self._dropped_schema(said)
+        elif statement.effect is Effect.INDEXES or "INDEX" in statement.verb:
+            name, one = index_made(statement.plain, said.database)
+            yield self._moved(said, name, lambda before: altered(before, [one] if one else []))
+        elif verb == "CREATE":
+            yield from self._created(said)
+        elif verb == "DROP":
+            for name in dropped(statement.plain, said.database):
+                if self._is_there(name) or name not in self._now:
+                    yield _of(said, name, is_dropped=True)
+        elif verb == "TRUNCATE":
+            yield self._moved(said, target(statement.plain, said.database), lambda before: before)
+        elif verb == "ALTER":
+            yield from self._altered(said)
+        elif verb == "RENAME":
+            yield from self._renamed(said)
+        else:
+            raise Unsupported("it is not known what it does")
+
+    def _dropped_schema(self, said: Stated) -> Iterator[TableVersion]:
+        spelled = {word.text for word in words_of(said.statement.plain)}
+        for name in [one for one in self._now if self._is_there(one)]:
+            if name.schema in spelled:
+                yield _of(said, name, is_dropped=True)
+            elif name.schema.casefold() in said.statement.schemas:
+                yield _of(said, name, note=f"whether its schema is {name.schema} is not in the log")
+
+    def _created(self, said: Stated) -> Iterator[TableVersion]:
+        text, name = said.statement.plain, target(said.statement.plain, said.database)
+        is_maybe = "IF NOT EXISTS" in " ".join(text.upper().split())
+        if is_maybe and self._is_there(name):
+            return
+        note = (
+            "made only if it was not there, which the log does not tell" if is_maybe and name not in self._now else None
+        )
+        other = like(text, said.database)
+        if other:
+            known = self._known(other)
+            why = note if known else f"the columns of {other} were not known"
+            yield _of(said, name, definition=known and replace(known, name=name), note=why)
+            return
+        try:
+            require_plain(text, said.session)
+            definition = created(name, text)
+        except (DecodeError, IndexError, ValueError) as error:
+            yield _of(said, name, note=f"not read: {error}")
+        else:
+            yield _of(said, name, definition=definition, note=note if definition else "its columns come from a query")
+
+    def _altered(self, said: Stated) -> Iterator[TableVersion]:
+        name = target(said.statement.plain, said.database)
+        behind = self._moved(said, name, lambda before: self._behind(said, before))
+        names = renamed(said.statement.plain, said.database) if may_rename(said.statement) else {}
+        new = next((one for one, was in names.items() if was == name and one != name), None)
+        if new is None:
+            yield behind
+            return
+        definition = behind.definition and replace(behind.definition, name=new)
+        yield replace(behind, name=new, definition=definition, renamed_from=name)
+        yield _of(said, name, is_dropped=True, renamed_to=new)
+
+    @staticmethod
+    def _behind(said: Stated, before: TableDefinition) -> TableDefinition:
+        """Raises DecodeError."""
+        require_plain(said.statement.text, said.session)
+        if keeps_columns(said.statement.plain):
+            return before
+        found = [one for one in operations(said.statement.plain) if not isinstance(one, RenameTable)]
+        return altered(before, found)
+
+    def _renamed(self, said: Stated) -> Iterator[TableVersion]:
+        names = renamed(said.statement.plain, said.database)
+        gave = {was: new for new, was in names.items() if was is not None}
+        for name, was in names.items():
+            if was == name:
+                continue
+            if was is None:
+                yield _of(said, name, is_dropped=True, renamed_to=gave.get(name))
+                continue
+            known = self._known(was)
+            note = None if known else f"the columns of {was} were not known"
+            definition = known and replace(known, name=name)
+            yield _of(said, name, definition=definition, note=note, renamed_from=was, renamed_to=gave.get(name))
+
+    def _moved(self, said: Stated, name: TableName, how: Callable[[TableDefinition], TableDefinition]) -> TableVersion:
+        before = self._known(name)
+        if before is None:
+            return _of(said, name, note="its columns were not known before it")
+        try:
+            return _of(said, name, definition=how(before))
+        except (DecodeError, IndexError, ValueError) as error:
+            return _of(said, name, note=f"not followed: {error}")
+
+    def _logged(self, fact: Logged) -> list[TableVersion]:
+        try:
+            return self._by_rows(fact)
+        except DecodeError as error:  # a character set that is not known; whoever decodes the rows says so too
+            name = fact.definition.name
+            return [TableVersion(name, fact.at, "table_map", fact.definition, note=str(error))]
+
+    def _by_rows(self, fact: Logged) -> list[TableVersion]:
+        name = fact.definition.name
+        known = self._known(name)
+        logged = with_labels(fact.definition, known)
+        now = self._now.get(name)
+        differs: list[str] = []
+        definition = logged
+        if now and now.is_dropped:
+            differs = ["the log has rows of it behind the statement that dropped it"]
+        elif known and logged.named() and known.named():
+            differs = differences(with_timestamps_of(known, logged), logged, "the log of its rows")
+            definition = _told_by_rows(logged, known, is_same=not differs)
+        elif known and (told := with_names(logged, known)):
+            definition = with_defaults(told, known)
+        elif known:
+            differs = [f"its rows have types ({listed(logged)}), and it is followed as ({listed(known)})"]
+        if not differs and known and _is_same(definition, known):
+            return []
+        return [
+            TableVersion(name, fact.at, "table_map", definition, differs=tuple(differs), committed_at=fact.committed_at)
+        ]
+
+    def _inverted(self, fact: Inverted) -> list[TableVersion]:
+        """What was found going back counts where something lacks going forward, and does not contradict that."""
+        name, definition = fact.definition.name, fact.definition
+        now, known = self._now.get(name), self._known(name)
+        if (now and now.is_dropped) or not lacks(known):
+            return []
+        if known and known.named():
+            if differences(with_timestamps_of(known, definition), definition):
+                return []
+            definition = _told_by_server(definition, known)
+        return [TableVersion(name, fact.at, "inverted", definition, note=fact.note)]
+
+    def _asked(self, fact: Asked, later: Sequence[Statement]) -> list[TableVersion]:
+        found = [self._declared(fact, one, later) for one in fact.definitions]
+        declared = {one.name for one in fact.definitions}
+        is_whole = fact.is_whole and declared  # to a user without rights a server shows no table
+        gone = [name for name in self._now if self._is_there(name) and name not in declared] if is_whole else []
+        found += [_missing(fact, name) for name in gone if not _changing(name, later)]
+        found += [TableVersion(name, fact.at, fact.origin, holds=False, note=why) for name, why in fact.unread]
+        return [one for one in found if not self._is_said(one)]
+
+    def _is_said(self, one: TableVersion) -> bool:
+        """Whether the same origin said the same the last time, and it changes nothing."""
+        last = self._told[one.origin].get(one.name)
+        is_news = one.holds and not _is_same(one.definition, self._known(one.name))
+        return (
+            last is not None
+            and not is_news
+            and _is_same(last.definition, one.definition)
+            and (last.holds, last.differs, last.note) == (one.holds, one.differs, one.note)
+        )
+
+    def _declared(self, fact: Asked, declared: TableDefinition, later: Sequence[Statement]) -> TableVersion:
+        name, known = declared.name, self._known(declared.name)
+        version = TableVersion(name, fact.at, fact.origin, declared, variables=fact.variables)
+        strange = unknown_types(declared)
+        unknown = f"the type of its column {strange[0]} is not known" if strange else None
+        why = fact.note or unknown or _changing(name, later)
+        if why:
+            return replace(version, holds=False, note=why)
+        now = self._now.get(name)
+        if now and now.is_dropped:
+            return replace(version, holds=False, differs=("the log has dropped it",))
+        if known is None:
+            return version
+        declared = as_logged(known, declared)
+        if not known.named():
+            fits = declared if fact.origin == "server" else fitted(known, declared)
+            told = with_names(known, fits) if fits else None
+            told = told and with_defaults(told, declared)
+            why_not = () if told else (f"its rows have types ({listed(known)})",)
+            return replace(version, definition=told or declared, holds=told is not None, differs=why_not)
+        by = "the server" if fact.origin == "server" else "the schema dump"
+        differs = tuple(differences(with_timestamps_of(known, declared), declared, by))
+        if differs:
+            return replace(version, holds=False, differs=differs)
+        return replace(version, definition=_told_by_server(declared, known))
+
+
+_KIND: dict[type, int] = {Inverted: 0, Asked: 1, Logged: 2, Stated: 3}
+
+
+def _of(said: Stated, name: TableName, **told: object) -> TableVersion:
+    version = TableVersion(
+        name,
+        said.at,
+        "ddl",
+        statement=said.statement.text,
+        database=said.database,
+        variables=said.variables,
+        gtid=said.gtid,
+        committed_at=said.committed_at,
+    )
+    return replace(version, **told)  # type: ignore[arg-type]
+
+
+def _missing(fact: Asked, name: TableName) -> TableVersion:
+    return TableVersion(name, fact.at, "server", holds=False, differs=("the server does not have it",))
+
+
+def _changing(name: TableName, later: Sequence[Statement]) -> str | None:
+    """Which of the statements behind a place names a table, for whoever asked a server there."""
+    found = next((one for one in later if one.names(name.schema, name.table)), None)
+    return f"the table was changed while the server was asked: {found.short}" if found else None
+
+
+def _is_same(one: TableDefinition | None, other: TableDefinition | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    seen = [[column.invisible for column in each.columns] for each in (one, other)]
+    return one == other and defaults(one) == defaults(other) and seen[0] == seen[1]
+
+
+def _told_by_rows(logged: TableDefinition, known: TableDefinition, *, is_same: bool) -> TableDefinition:
+    """What a TABLE_MAP tells, with what it leaves out and nothing contradicts: defaults, declared types, an index."""
+    if not is_same:
+        return logged
+    pairs = zip(logged.columns, known.columns, strict=True)
+    columns = tuple(
+        replace(one, declared=one.declared or two.declared, labels=one.labels or two.labels) for one, two in pairs
+    )
+    found = with_defaults(without_defaults(replace(logged, columns=columns)), known)
+    has_index = logged.key is None or known.key == logged.key
+    return replace(found, key=known.key if logged.key is None else logged.key, index=known.index if has_index else None)
+
+
+def _told_by_server(declared: TableDefinition, known: TableDefinition) -> TableDefinition:
+    """What a server tells, with labels and defaults that it leaves out."""
+    pairs = zip(declared.columns, known.columns, strict=True)
+    columns = tuple(
+        replace(one, declared=one.declared or two.declared, labels=one.labels or two.labels) for one, two in pairs
+    )
+    return with_defaults(replace(declared, columns=columns), known)
+
+
+def changes(before: TableDefinition | None, after: TableDefinition | None) -> list[str]:
+    """What a version changed of a table's columns and key, a few words each; columns are told by their names."""
+    if after is None:
+        return []
+    was = {} if before is None else _typed(before)
+    now = _typed(after)
+    if before is None:
+        return [listed_with_key(after)]
+    found = [f"- {name} {kind}" for name, kind in was.items() if name not in now]
+    found += [f"+ {name} {kind}" for name, kind in now.items() if name not in was]
+    found += [f"{name}: {was[name]} -> {kind}" for name, kind in now.items() if was.get(name, kind) != kind]
+    values = [
+        {name: column.default for name, column in zip(one.column_names(), one.columns, strict=True)}
+        for one in (before, after)
+    ]
+    both = [name for name, value in values[1].items() if None not in (value, values[0].get(name))]
+    found += [
+        f"{name}: {values[0][name]} -> {values[1][name]} if left out"
+        for name in both
+        if values[0][name] != values[1][name]
+    ]
+    kept = [[name for name in one if name in was and name in now] for one in (was, now)]
+    found += [f"order: {', '.join(now)}"] if kept[0] != kept[1] else []
+    keys = [key_of(one) for one in (before, after)]
+    return found + ([f"key: {keys[0]} -> {keys[1]}"] if keys[0] != keys[1] else [])
+
+
+def listed_with_key(definition: TableDefinition) -> str:
+    """Columns and key on one line."""
+    return f"({', '.join(f'{name} {kind}' for name, kind in _typed(definition).items())}), key: {key_of(definition)}"
+
+
+def key_of(definition: TableDefinition) -> str:
+    """The key's columns, for those who read."""
+    if definition.key is None:
+        return "unknown"
+    names = definition.column_names()
+    return ", ".join(names[at] for at in definition.key) or "none"
+
+
+def type_of_column(column: Column) -> str:
+    """As SHOW CREATE TABLE prints it; its number where this version does not know the type."""
+    try:
+        return column.sql_type
+    except (DecodeError, KeyError):
+        return f"type {column.type_code}"
+
+
+def _typed(definition: TableDefinition) -> dict[str, str]:
+    return {name: _kind(column) for name, column in zip(definition.column_names(), definition.columns, strict=True)}
+
+
+def _kind(column: Column) -> str:
+    words = [type_of_column(column), "" if column.nullable else "not null"]
+    words += ["generated" if column.computed else "", "invisible" if column.invisible else ""]
+    return " ".join(filter(None, words))

@@ -1,0 +1,155 @@
+"""Columns left out and masked: what silver has of a table instead of the source's columns.
+
+Put here: what a rule about columns makes of a table's columns and rows. Not here: the rule (config/filters.py), when it
+is applied (compact.py).
+
+A salt travels in a column that the decoding task adds, and so in no query's text, which Spark shows and logs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.config.filters import ColumnRule, Mask
+from spark_jobs.ddl.default_values import Fill
+from spark_jobs.errors import TableStopped
+from spark_jobs.silver import table as silver
+from spark_jobs.text.sql import identifier, literal
+
+SALT = "_salt"
+"""The column that holds the salt on the way."""
+_WHOLE = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+"""Bits by type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A table as silver has it.
+
+    columns: with the types that masks give them. cells: SQL over the source's columns, by name, ``_raw`` among them.
+    salt: that the cells need; None where they need none.
+    """
+
+    columns: silver.Columns
+    cells: Mapping[str, str]
+    salt: str | None = None
+
+    def beside(self, kept: Mapping[str, str]) -> "Shape":
+        """The same with columns behind, by name and type, of which rows have NULL."""
+        if not kept:
+            return self
+        cells = {name: f"CAST(NULL AS {kind})" for name, kind in kept.items()}
+        return replace(
+            self, columns=replace(self.columns, types={**self.columns.types, **kept}), cells={**self.cells, **cells}
+        )
+
+
+def shape(definition: TableDefinition, rule: ColumnRule | None, *, has_partial: bool = False) -> Shape:
+    """Raises TableStopped where the rule can not be applied to such a table. has_partial: as in silver.Columns."""
+    whole = silver.columns(definition, has_partial=has_partial)
+    if rule is None:
+        return Shape(whole, {name: identifier(name) for name in (*whole.types, "_raw")})
+    key = f"columns.{rule.name}"
+    types, cells = {}, {}
+    for name, kind in whole.types.items():
+        mask = rule.mask(name)
+        if rule.is_left_out(name):
+            if name in whole.key:
+                raise TableStopped(f"{key} leaves out {name}, which rows are told apart by; mask it by a hash")
+            continue
+        if mask and name in whole.key and mask.kind != "hash":
+            raise TableStopped(
+                f"{key}.mask.{name}: {mask.kind} makes one key of several, and {name} is of the key; mask it by a hash"
+            )
+        types[name], cells[name] = _masked(f"{key}.mask.{name}", mask, name, kind) if mask else (kind, identifier(name))
+    if not types:
+        raise TableStopped(f"{key} leaves out all columns of {definition}")
+    hidden = {name: None for name in whole.types if name not in types or rule.mask(name)}
+    cells["_raw"] = silver.raw_sql("_raw", hidden) if hidden else identifier("_raw")
+    salts = {mask.salt for name in types if (mask := rule.mask(name)) and mask.kind == "hash"}
+    return Shape(replace(whole, types=types), cells, _one(key, salts))
+
+
+def _one(key: str, salts: set[str]) -> str | None:
+    if len(salts) > 1:
+        raise TableStopped(f"{key}: columns of one table are hashed with one salt")
+    return next(iter(salts), None)
+
+
+def _masked(key: str, mask: Mask, name: str, kind: str) -> tuple[str, str]:
+    """The type and the SQL of a column behind its mask."""
+    cell = identifier(name)
+    match mask.kind:
+        case "hash":
+            return "STRING", _hashed(key, name, kind)
+        case "truncate" if kind == "STRING":
+            return kind, f"left({cell}, {mask.length})"
+        case "truncate" if kind == "BINARY":
+            return kind, f"substring({cell}, 1, {mask.length})"
+        case "truncate":
+            raise TableStopped(f"{key}: only text and bytes are truncated, and the column is {kind}")
+    return kind, f"CAST({_constant(key, mask.constant, kind)} AS {kind})"
+
+
+def _hashed(key: str, name: str, kind: str) -> str:
+    """SHA-256 of salt and value, in hex. A value that only ``_raw`` has is hashed as its text behind a zero byte."""
+    cell = identifier(name)
+    if kind == "BINARY":
+        value = f"concat(encode({SALT}, 'UTF-8'), {cell})"
+    elif kind in ("STRING", "DATE", *_WHOLE) or kind.startswith("DECIMAL"):
+        value = f"encode(concat({SALT}, CAST({cell} AS STRING)), 'UTF-8')"
+    else:
+        raise TableStopped(f"{key}: only text, bytes, whole numbers, DECIMAL and DATE are hashed; the column is {kind}")
+    exact = f"concat(encode({SALT}, 'UTF-8'), X'00', encode(try_element_at(_raw, {literal(name)}), 'UTF-8'))"
+    return f"sha2(coalesce({value}, {exact}), 256)"
+
+
+def _constant(key: str, value: str | int | None, kind: str) -> str:
+    if value is None:
+        return "NULL"
+    if kind == "STRING":
+        return literal(str(value))
+    if kind in _WHOLE and isinstance(value, int):
+        if -(1 << _WHOLE[kind] - 1) <= value < 1 << _WHOLE[kind] - 1:
+            return str(value)
+        raise TableStopped(f"{key}: {value} is no {kind}")
+    raise TableStopped(f"{key}: the constant {value!r} does not fit the column, which is {kind}; null fits every one")
+
+
+def missing(rule: ColumnRule | None, known: frozenset[str]) -> str | None:
+    """What is wrong with a rule about a table that has, or had at some time, these columns; None where nothing is."""
+    unknown = sorted(rule.names() - known) if rule else []
+    return f"columns.{rule.name} names column {unknown[0]}, which the table does not have" if rule and unknown else None
+
+
+def origins_seen(
+    rule: ColumnRule | None, origins: Mapping[str, str | None], before: silver.Columns, after: silver.Columns
+) -> dict[str, str | None]:
+    """Where columns that are seen come from, of where all columns do.
+
+    Raises TableStopped where a column is seen otherwise under its new name than under its old one.
+    """
+    if rule is None:
+        return dict(origins)
+    for name, origin in origins.items():
+        if origin is not None and _treated(rule, name) != _treated(rule, origin):
+            raise TableStopped(
+                f"columns.{rule.name}: column {origin} is renamed to {name}, and the rule does not say the same of both"
+            )
+    return {name: origin if origin in before.types else None for name, origin in origins.items() if name in after.types}
+
+
+def fills_seen(rule: ColumnRule | None, fills: Mapping[str, Fill], after: silver.Columns) -> dict[str, Fill]:
+    """What rows that are there have in new columns that are seen. Raises TableStopped for one that is masked."""
+    found = {name: fill for name, fill in fills.items() if name in after.types}
+    masked = next((name for name in found if rule and rule.mask(name)), None)
+    if rule and masked:
+        raise TableStopped(
+            f"columns.{rule.name}.mask.{masked}: the column was added with a default, and what rows that are there "
+            "have in it is not masked yet; leave it out"
+        )
+    return found
+
+
+def _treated(rule: ColumnRule, name: str) -> tuple[bool, Mask | None]:
+    return rule.is_left_out(name), rule.mask(name)

@@ -1,0 +1,258 @@
+"""Decoded changes -> at most two rows a key, in Arrow: what a compacting task does with what it decoded.
+
+Put here: the net effect of changes and the reduction inside a task. Not here: Spark (compact.py), decoding (binlog/).
+
+A row says whether its key existed before its first change (``_existed``) and after its last (``_exists``). That pair
+composes: (a, b) then (c, d) is (a, d), in any grouping, which the four operations' names alone would not.
+
+Two keys are one where the bytes stored are: 'a' and 'A' are two, and so are two dates that no column holds, by their
+exact texts. 0 and -0 are one number, which no index holds twice.
+
+Tables without a key are bags: their changes are images that came or went (``image_rows``), and are only counted.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.binlog import Changes
+from spark_jobs.errors import Unsupported
+
+INSERT, UPDATE, DELETE = 1, 2, 3
+_ABSENT = "_absent"
+_RAW = pa.map_(pa.string(), pa.string())
+_ORDER = ("row", "offset", "number", "stretch")
+"""Fields of ``_position``, the least significant first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a slice stands: its file, what its rows' positions begin with, and the ordinal of its window."""
+
+    file: str
+    stretch: int
+    number: int
+    window: int
+
+
+_EXACT, _AT = "\0exact", "\0at"
+"""Columns of the exact texts of a key that its columns do not hold, null for nearly every row, and of a row's place;
+gone when reduced. No column of a server has a zero byte in its name."""
+
+
+def net_rows(
+    changes: Changes, place: Place, names: Sequence[str], key: Sequence[str], absent: pa.Array | None = None
+) -> Iterator[pa.Table]:
+    """One row a change; where an update changed the key, a delete of the old one besides, and the new one is new.
+
+    absent: what each row has no value of (partial_images.py); the rows say it then in ``_absent``, those of deletes
+    nothing. Raises Unsupported where a column of the key is NULL, and where a key changed and the row behind that is
+    not whole.
+    """
+    _require_keys(changes, place, key)
+    moved = _moved(changes, key)
+    if absent is not None:
+        _require_whole(changes, place, moved, absent)
+    effects = {
+        "_existed": pc.and_not(pc.not_equal(changes.op, INSERT), moved),
+        "_exists": pc.not_equal(changes.op, DELETE),
+    }
+    image = {name: changes.after.column(name) for name in names}
+    if absent is not None:
+        effects[_ABSENT] = pc.if_else(pc.equal(changes.op, DELETE), pa.scalar(None, absent.type), absent)
+    yield _table(image, changes, place, effects, counted=1)
+    where = pc.indices_nonzero(moved)
+    if len(where):
+        whole = {} if absent is None else {_ABSENT: pa.nulls(len(where), absent.type)}
+        yield _old_keys(changes, place, names, key, where, whole)
+
+
+def image_rows(
+    changes: Changes, place: Place, names: Sequence[str], absent: pa.Array | None = None
+) -> Iterator[pa.Table]:
+    """Of a table without a key: a row for each image that came or went, ``_copies`` is 1 or -1.
+
+    absent: as for ``net_rows``; only inserts may lack columns, which are their defaults.
+    """
+    copies = pc.if_else(pc.equal(changes.op, DELETE), pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64()))
+    effects = {"_copies": copies} if absent is None else {"_copies": copies, _ABSENT: absent}
+    yield _table({name: changes.after.column(name) for name in names}, changes, place, effects, counted=1)
+    where = pc.indices_nonzero(pc.equal(changes.op, UPDATE))
+    if len(where):
+        image = {name: changes.before.column(name).take(where) for name in names}
+        old = _taken(changes, where)
+        effects = {"_copies": _constant(-1, pa.int64(), len(old))}
+        effects |= {} if absent is None else {_ABSENT: pa.nulls(len(old), absent.type)}
+        yield _table(image, old, place, effects, counted=0)
+
+
+def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The first and the last row of each window and key by position; the last one counts the changes of all.
+
+    Both stay, since a task's slices need not lie next to each other in the log: what another task holds may be first
+    of all, last of all, or between. One row a key is left when all are reduced together (``settle``, compact.py).
+    """
+    first, last = _ends(rows, key)
+    return pa.concat_tables([first, last])
+
+
+def settle(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """One row for each window and key, where these rows are all there are: the last, as existing as the first was."""
+    first, last = _ends(rows, key, always=True)
+    return _with(last, {"_existed": first.column("_existed")})
+
+
+def _ends(rows: pa.Table, key: Sequence[str], *, always: bool = False) -> tuple[pa.Table, pa.Table]:
+    """First and last rows of each window and key; ``always``: row by row, also where one is both."""
+    place = rows.column("_position").combine_chunks()
+    order = np.lexsort([place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER])
+    rows = rows.take(pa.array(order)).append_column(_AT, pa.array(np.arange(len(order))))
+    grouped = _grouped(rows, key).group_by(["_window", *key, _EXACT], use_threads=False)
+    found = grouped.aggregate([(_AT, "min"), (_AT, "max"), ("_changes", "sum"), ("_micros", "max")])
+    last = rows.take(found.column(f"{_AT}_max"))
+    last = _with(last, {"_changes": found.column("_changes_sum"), "_micros": found.column("_micros_max")})
+    before = found if always else found.filter(pc.less(found.column(f"{_AT}_min"), found.column(f"{_AT}_max")))
+    first = _with(rows.take(before.column(f"{_AT}_min")), {"_changes": _constant(0, pa.int64(), len(before))})
+    return first.drop_columns([_AT]), last.drop_columns([_AT])
+
+
+def _grouped(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The rows with keys that are equal where they are one."""
+    exact = _exact(rows.column("_raw").combine_chunks(), key)
+    return _with(rows, {name: _number(rows.column(name)) for name in key}).append_column(_EXACT, exact)
+
+
+def _number(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """-0 as 0; what is no floating number as it is."""
+    return pc.add(values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
+
+
+def _exact(raw: pa.MapArray, names: Sequence[str]) -> pa.Array:
+    """The exact texts that rows have of some columns, as one text a row, null for rows that have none.
+
+    No name holds a zero byte, and the texts are numbers, hex and their signs.
+    """
+    if raw.null_count == len(raw):
+        return pa.nulls(len(raw), pa.string())
+    keys, items = (pa.ListArray.from_arrays(raw.offsets, values) for values in (raw.keys, raw.items))
+    own = pc.is_in(pc.list_flatten(keys), pa.array(names, pa.string()))
+    found = pc.binary_join_element_wise(pc.list_flatten(keys), pc.list_flatten(items), "\0").filter(own)
+    counts = np.bincount(pc.list_parent_indices(keys).filter(own).to_numpy(), minlength=len(raw))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+    texts = pc.binary_join(pa.ListArray.from_arrays(offsets, found), "\1")
+    return pc.if_else(pa.array(counts > 0), texts, None)
+
+
+def _with(rows: pa.Table, columns: dict[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+    for name, column in columns.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+    return rows
+
+
+def _moved(changes: Changes, key: Sequence[str]) -> pa.Array:
+    """Which updates changed the key, by the bytes stored."""
+    differs = pa.repeat(pa.scalar(False), len(changes))
+    for name in key:
+        differs = pc.or_(differs, _differs(changes.after.column(name), changes.before.column(name)))
+    if changes.raw is not None or changes.before_raw is not None:
+        exact = (_exact(_raw(one, len(changes)), key) for one in (changes.raw, changes.before_raw))
+        differs = pc.or_(differs, _differs(*exact))
+    return pc.and_(pc.equal(changes.op, UPDATE), differs)  # only updates have a row before
+
+
+def _differs(one: pa.Array, other: pa.Array) -> pa.Array:
+    """Value by value, where NULL is a value too."""
+    one_sided = pc.not_equal(pc.is_null(one), pc.is_null(other))
+    return pc.or_(one_sided, pc.fill_null(pc.not_equal(one, other), False))
+
+
+def _old_keys(
+    changes: Changes,
+    place: Place,
+    names: Sequence[str],
+    key: Sequence[str],
+    where: pa.Array,
+    others: dict[str, pa.Array],
+) -> pa.Table:
+    """Deletes of the keys that updates left, with other columns; a deleted row's other columns say nothing."""
+    image = {
+        name: changes.before.column(name).take(where)
+        if name in key
+        else pa.nulls(len(where), changes.after.schema.field(name).type)
+        for name in names
+    }
+    old = _taken(changes, where)
+    effects = {name: _constant(value, pa.bool_(), len(old)) for name, value in (("_existed", True), ("_exists", False))}
+    return _table(image, old, place, effects | others, counted=0)
+
+
+def _taken(changes: Changes, where: pa.Array) -> Changes:
+    """Some of the changes, with the exact texts of their before images; the images themselves are the caller's."""
+    return Changes(
+        op=changes.op.take(where),
+        offset=changes.offset.take(where),
+        row=changes.row.take(where),
+        committed_at=changes.committed_at.take(where),
+        gtid=None,
+        after=changes.after,
+        before=changes.before,
+        raw=None if changes.before_raw is None else changes.before_raw.take(where),
+        before_raw=None,
+    )
+
+
+def _table(
+    image: dict[str, pa.Array], changes: Changes, place: Place, effects: dict[str, pa.Array], *, counted: int
+) -> pa.Table:
+    """Images with what compacting needs of each; ``counted``: how many changes a row stands for."""
+    length = len(changes)
+    constants = [_constant(place.stretch, pa.int32(), length), _constant(place.number, pa.int64(), length)]
+    position = pa.StructArray.from_arrays(
+        [*constants, changes.offset, changes.row], ["stretch", "number", "offset", "row"]
+    )
+    added = {
+        "_window": _constant(place.window, pa.int32(), length),
+        **effects,
+        "_position": position,
+        "_committed_at": changes.committed_at,
+        "_raw": _raw(changes.raw, length),
+        "_changes": _constant(counted, pa.int64(), length),
+        "_micros": changes.committed_at.cast(pa.int64()),
+    }
+    return pa.table(image | added)
+
+
+def _constant(value: int | bool, kind: pa.DataType, length: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), length)
+
+
+def _raw(raw: pa.Array | None, length: int) -> pa.Array:
+    return pa.nulls(length, _RAW) if raw is None else raw
+
+
+def _require_whole(changes: Changes, place: Place, moved: pa.Array, absent: pa.Array) -> None:
+    """Raises Unsupported where the key changed and the image leaves out what the row had under its old key."""
+    lacking = pc.and_(moved, pc.is_valid(absent))
+    if lacking.true_count:
+        at = pc.index(lacking, True).as_py()
+        raise Unsupported(
+            f"{place.file}:{changes.offset[at]}: an update of the key whose row image leaves out {absent[at][0]}: what "
+            "the row had in it under its old key is not looked up; SET GLOBAL binlog_row_image = 'FULL'"
+        )
+
+
+def _require_keys(changes: Changes, place: Place, key: Sequence[str]) -> None:
+    """Raises Unsupported where a column of the key is NULL: neither a value nor the exact text of one."""
+    updates = pc.equal(changes.op, UPDATE)
+    for name in key:
+        for image, raw, wanted in ((changes.after, changes.raw, None), (changes.before, changes.before_raw, updates)):
+            missing = pc.is_null(image.column(name))
+            missing = missing if wanted is None else pc.and_(missing, wanted)
+            if raw is not None and missing.true_count:
+                missing = pc.and_(missing, pc.is_null(_exact(raw, [name])))
+            if missing.true_count:
+                at = changes.offset[pc.index(missing, True).as_py()]
+                raise Unsupported(f"{place.file}:{at}: column {name}: NULL in the key that rows are told apart by")

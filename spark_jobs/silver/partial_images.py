@@ -1,0 +1,181 @@
+"""Row images that leave columns out, made as whole as their own events allow.
+
+What an update's row leaves out and its before image holds is unchanged (MariaDB's FULL_NODUP, tables without a key, the
+key itself in MINIMAL). What is left out of an INSERT is the column's default. The rest is **absent**: unchanged since
+the key's change before, which is for whoever has that to say (partial_rows.py). A deleted row's other columns say
+nothing.
+
+Source: MySQL sql/binlog.cc (``binlog_prepare_row_images``), MariaDB sql/table.cc
+(``mark_columns_per_binlog_row_image``).
+Two things MariaDB leaves out that did change, and here they are refused: generated columns, from 11.8 on in all
+updates; and what a REPLACE that overwrites a row sets to defaults, in MINIMAL and NOBLOB. Of the latter it can be told
+that such an image holds the key, as a plain UPDATE's of other columns does not in MINIMAL.
+
+Put here: one change's images. Not here: decoding them (binlog/rows/decoder.py), several changes of a key
+(partial_rows.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_jobs.binlog import Changes, Presence, TableDefinition
+from spark_jobs.errors import Unsupported
+
+ABSENT = pa.list_(pa.string())
+"""Names of columns that a row has no value of, null where it is whole."""
+_INSERT, _UPDATE, _DELETE = 1, 2, 3
+_RAW = pa.map_(pa.string(), pa.string())
+Mask = NDArray[np.bool_]
+"""bool[row, column]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose changes these are.
+
+    file: that messages name. is_mariadb: which server logged them. unseen: columns that a rule leaves out of the lake;
+    nobody asks what they hold.
+    """
+
+    definition: TableDefinition
+    file: str
+    is_mariadb: bool
+    unseen: frozenset[str] = frozenset()
+
+
+def completed(changes: Changes, origin: Origin) -> tuple[Changes, pa.Array, pa.Array]:
+    """The changes with rows as whole as their before images make them, and what of rows and before images is absent.
+
+    changes: with all columns of before images. The two arrays are ABSENT; ``unseen`` columns are not among them, those
+    that an insert leaves out are, and so are a delete's. Raises Unsupported where what is left out cannot be known: a
+    column of the key, a default that nothing tells, anything of a table without a key, and what MariaDB does not log.
+    """
+    if changes.present is None or changes.before_present is None:
+        none = pa.nulls(len(changes), ABSENT)
+        return changes, none, none
+    op = changes.op.to_numpy()
+    is_update = (op == _UPDATE)[:, None]
+    held, held_before = (_mask(one) for one in (changes.present, changes.before_present))
+    taken = ~held & held_before & is_update
+    absent = ~held & ~taken
+    seen = np.array([name not in origin.unseen for name in origin.definition.column_names()])
+    refusing = _Refusing(changes, origin, held, absent & seen)
+    refusing.key(held_before | ~seen)
+    refusing.defaults()
+    if origin.is_mariadb:
+        refusing.computed(~held & seen)
+        refusing.replaced()
+    names = origin.definition.column_names()
+    whole = _filled(changes, taken, names)
+    lists = [_listed(mask & seen, names) for mask in (absent, ~held_before & is_update)]
+    return replace(whole, present=None, before_present=None), lists[0], lists[1]
+
+
+def _mask(presence: Presence) -> Mask:
+    mask: Mask = presence.sets[presence.index]
+    return mask
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusing:
+    """Says no where a value would have to be guessed: held and absent tell of each row's columns."""
+
+    changes: Changes
+    origin: Origin
+    held: Mask
+    absent: Mask
+
+    @property
+    def _op(self) -> NDArray[np.uint8]:
+        op: NDArray[np.uint8] = self.changes.op.to_numpy()
+        return op
+
+    def _require(self, wrong: Mask, why: str) -> None:
+        """Raises Unsupported for the first row and column that is wrong."""
+        if wrong.any():
+            row, column = (int(one[0]) for one in np.nonzero(wrong))
+            place = f"{self.origin.file}:{self.changes.offset[row].as_py()}: row {self.changes.row[row].as_py()} of "
+            name = self.origin.definition.column_names()[column]
+            raise Unsupported(f"{place}{self.origin.definition.name}: column {name} is not in its row image: {why}")
+
+    def key(self, held_before: Mask) -> None:
+        key = self.origin.definition.key
+        wrong = np.zeros_like(self.absent)
+        if key:
+            for image, rows in ((self.absent, self._op != 0), (~held_before, self._op == _UPDATE)):
+                wrong[:, list(key)] |= image[:, list(key)] & rows[:, None]
+            self._require(wrong, "rows are told apart by it; SET GLOBAL binlog_row_image = 'FULL'")
+        else:
+            why = (
+                "the table has no key, and its rows are told apart by all columns; SET GLOBAL binlog_row_image = 'FULL'"
+            )
+            lacking = self.absent & (self._op != _INSERT)[:, None]
+            self._require(lacking | (~held_before & (self._op == _UPDATE)[:, None]), why)
+
+    def defaults(self) -> None:
+        unknown = np.array([column.default is None for column in self.origin.definition.columns])
+        why = (
+            "the row was inserted with the column's default, and neither a CREATE TABLE in the log nor the server's "
+            "definition tells that as a constant; name it in each INSERT, or SET GLOBAL binlog_row_image = 'FULL'"
+        )
+        self._require(self.absent & unknown & (self._op == _INSERT)[:, None], why)
+
+    def computed(self, lacking: Mask) -> None:
+        may_be = np.array([column.computed is not False for column in self.origin.definition.columns])
+        why = (
+            "MariaDB leaves generated columns out of updates, and this is one, or may be; what it holds now is not in "
+            "the log. Leave it out of the lake by a rule (columns: … exclude:)"
+        )
+        self._require(lacking & may_be & (self._op == _UPDATE)[:, None], why)
+
+    def replaced(self) -> None:
+        key = list(self.origin.definition.key or ())
+        if key:
+            holds_key = self.held[:, key].any(axis=1) & (self._op == _UPDATE)
+            why = (
+                "the image holds the key, as that of a REPLACE does, of which MariaDB does not log the columns that it "
+                "sets to their defaults; SET GLOBAL binlog_row_image = 'FULL' (or 'FULL_NODUP')"
+            )
+            self._require(self.absent & holds_key[:, None], why)
+
+
+def _filled(changes: Changes, taken: Mask, names: Sequence[str]) -> Changes:
+    """With the values of before images, and their exact texts, where they are to be taken."""
+    if not taken.any():
+        return changes
+    pairs = zip(changes.after.columns, changes.before.columns, taken.T, strict=True)
+    columns = [one if not mask.any() else _chosen(mask, other, one) for one, other, mask in pairs]
+    after = pa.RecordBatch.from_arrays(columns, names)
+    return replace(changes, after=after, raw=_with_texts(changes.raw, changes.before_raw, taken, names))
+
+
+def _chosen(mask: NDArray[np.bool_], one: pa.Array, other: pa.Array) -> pa.Array:
+    """Row by row of one array where the mask is set, else of the other; of any type."""
+    places = np.arange(len(mask)) + np.where(mask, 0, len(mask))
+    return pa.concat_arrays([one, other]).take(pa.array(places))
+
+
+def _with_texts(raw: pa.Array | None, before: pa.Array | None, taken: Mask, names: Sequence[str]) -> pa.Array | None:
+    """The exact texts of rows, with those of before images where these were taken; in the order of the columns."""
+    if before is None or before.null_count == len(before):
+        return raw
+    ordinals = {name: at for at, name in enumerate(names)}
+    found: list[dict[str, str]] = [dict(one or ()) for one in (raw.to_pylist() if raw is not None else [])]
+    found = found or [{} for _ in range(len(before))]
+    for row, texts in enumerate(before.to_pylist()):  # values that no column holds are few
+        found[row] |= {name: text for name, text in texts or () if taken[row, ordinals[name]]}
+    listed = [sorted(one.items(), key=lambda pair: ordinals[pair[0]]) or None for one in found]
+    return pa.array(listed, _RAW)
+
+
+def _listed(mask: Mask, names: Sequence[str]) -> pa.Array:
+    """ABSENT from a mask."""
+    rows, columns = np.nonzero(mask)
+    counts = np.bincount(rows, minlength=len(mask))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+    values = pa.array(names, pa.string()).take(pa.array(columns))
+    return pa.ListArray.from_arrays(offsets, values, mask=pa.array(counts == 0))

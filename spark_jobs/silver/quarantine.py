@@ -1,0 +1,77 @@
+"""Events that are passed over, each for one table: the lake's table ``skips/<source>``.
+
+Put here: its rows, and reading and writing them. Not here: who may add one (operations/mend.py), or what passing over
+means (table_timeline.py for statements, compact.py for events of rows).
+
+Every run and every backfill reads them, so that the same range comes to the same rows whenever it is done.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.config.filters import Filters
+from spark_jobs.lake.table import Checkpoint, Lake, new_batch
+from spark_jobs.log.position import Position
+
+COLUMNS = dict.fromkeys(("schema", "table", "position", "event", "reason", "skipped_at"), "STRING")
+_ARROW = pa.schema([(name, pa.string()) for name in COLUMNS])
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """One event that is passed over for one table.
+
+    event: its type, or the statement. reason: why the table had stopped. skipped_at: when it was recorded, RFC 3339.
+    """
+
+    schema: str
+    table: str
+    position: str
+    event: str
+    reason: str | None = None
+    skipped_at: str = ""
+
+    @property
+    def name(self) -> TableName:
+        return TableName(self.schema, self.table)
+
+    @property
+    def place(self) -> Position:
+        return Position.parse(self.position)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.position} ({self.event})"
+
+
+def read(lake: Lake, source: str) -> list[Skip]:
+    """Those of a source, by table and place, without a JVM. Raises LakeError."""
+    return sorted((Skip(**row) for row in lake.skips(source).rows()), key=lambda one: (one.name, one.place))
+
+
+def edit(spark: SparkSession, lake: Lake, source: str, change: Callable[[list[Skip]], list[Skip]]) -> None:
+    """Puts what the change makes of those that the lake has in their place, in one commit.
+
+    Raises LostRace where another edit came between: the head is read before the rows.
+    """
+    table = lake.skips(source)
+    head = table.head() or table.new(COLUMNS, {})
+    skips = change(read(lake, source))
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    listed = [asdict(replace(one, skipped_at=one.skipped_at or now)) for one in skips]
+    rows = spark.createDataFrame(pa.Table.from_pylist(listed, schema=_ARROW)).coalesce(1)
+    last = max((one.place for one in skips), default=head.position)
+    assert last is not None
+    table.replace(rows, "true", head, Checkpoint(last, new_batch()))
+
+
+def with_skips(filters: Filters, lake: Lake, source: str) -> Filters:
+    """The rules of the configuration, and the events of a source that are passed over."""
+    found: dict[tuple[str, str], frozenset[Position]] = {}
+    for one in read(lake, source):
+        found[one.schema, one.table] = found.get((one.schema, one.table), frozenset()) | {one.place}
+    return replace(filters, skips=found)

@@ -1,0 +1,190 @@
+"""What a table held at a place of the log, under the name that it had until then.
+
+A statement that gives a table another name brings all of its rows along, and they lie under the old name: in the old
+name's silver, if it had one, and in the log behind that. Nothing here depends on how far other tables' runs are:
+silver is taken at the version that it had before the place, and the log says the rest.
+
+Put here: where such rows are. Not here: taking them out of there (compact.py), or what follows for the table that has
+the new name (table_timeline.py).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.scan import Said, Survey, look, survey
+from spark_jobs.config.filters import Filters
+from spark_jobs.ddl.alter import dropped, target
+from spark_jobs.ddl.renames import may_rename, renamed
+from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
+from spark_jobs.lake.table import ALTERING, Lake, Table
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.table_timeline import (
+    Base,
+    Beginning,
+    ByHistory,
+    Complete,
+    Content,
+    Rules,
+    Standing,
+    first_rows,
+    held,
+    place_of_rows,
+)
+
+
+@dataclass(frozen=True)
+class Ancestry:
+    """Of the tables of one source, by a bronze table at one version, which lacks nothing from ``oldest`` on.
+
+    by_log: silver is taken only where the log does not have a table from its beginning on.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    source: str
+    bronze: Table
+    version: int
+    oldest: Position
+    by_log: bool = False
+    filters: Filters = field(default_factory=Filters)
+    """The events that are passed over; rules of the configuration judge no rows that come with a name."""
+    by_history: ByHistory = lambda _name, _start: None
+    system_zone: str | None = None
+    numbers: bool = False
+
+    def contents(self, name: TableName, until: Position) -> Content:
+        """What the table of this name held at a place. Raises TableStopped, DecodeError."""
+        base, standing, since = self._base(name, until)
+        made = self._made(name, self.oldest if self.by_log else since, until)
+        if made is not None:
+            base, standing, since = None, None, made
+        elif base is not None and since < self.oldest:
+            raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
+        since = max(since, self.oldest)
+        beginning = Beginning(self.made)
+        rules = Rules(
+            self._complete(until),
+            lambda *_: {},
+            contents=self.contents,
+            filters=self.filters,
+            beginning=beginning,
+            by_history=self.by_history,
+            system_zone=self.system_zone,
+            base=lambda: base,
+            numbers=self.numbers,
+        )
+        found = Survey({}, ())
+        if since < until:
+            slices, found = look(self.spark, self.bronze, self.version, Range(since, until), self.oldest, {since})
+            place = place_of_rows(slices, self.bronze, self.version)
+            rules = replace(rules, first=first_rows(slices, self.filters.skipped), place=place)
+        content = held(found, name, Range(since, until), standing, rules)
+        return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
+
+    @cached_property
+    def _statements(self) -> Survey:
+        """All that bronze has: one question, however many tables are asked for."""
+        slices = bronze.read_all(self.spark, self.bronze, self.version)
+        return survey(slices.where("kind = 'statement'"))
+
+    def _base(self, name: TableName, until: Position) -> tuple[Base | None, Standing | None, Position]:
+        """What silver had of a table before a place, how the table stood there, and where that is."""
+        table = self.lake.silver(self.source, name.schema, name.table)
+        commits = table.since(-1)
+        now = commits[0][1].notes.get(silver.RESETS) if commits else None  # what it had before it was reset is no more
+        ours = ((at, one) for at, one in commits if one.kind != ALTERING and one.notes.get(silver.RESETS) == now)
+        version, checkpoint = next(((at, one) for at, one in ours if one.position <= until), (None, None))
+        if version is None or checkpoint is None:
+            return None, None, self.oldest
+        standing = Standing.from_notes(checkpoint.notes)
+        return _base(table, version, standing), standing, checkpoint.position
+
+    def made(self, name: TableName, until: Position) -> Position | None:
+        """Where the log that bronze holds makes a table, or gives it its name; None where it does not."""
+        return self._made(name, self.oldest, until)
+
+    def _made(self, name: TableName, since: Position, until: Position) -> Position | None:
+        """Where the last statement stands that made the table, or gave it its name: no row of it is older."""
+        said = (one for one in self._statements.about(name, since) if one.position < until)
+        return max((one.position for one in said if _makes(one, name)), default=None)
+
+    @staticmethod
+    def _complete(until: Position) -> Complete:
+        """A server's definitions are of the names that tables have now; here they have those from before."""
+
+        def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
+            if not logged.named():
+                raise NamesUnknown(
+                    f"{logged.name}: neither the log (binlog_row_metadata is not FULL) nor a statement names the "
+                    f"columns that it had before {until}, where it was given another name"
+                )
+            return logged
+
+        return complete
+
+
+def own_base(table: Table, standing: Standing | None) -> Base | None:
+    """What silver has of a table at its position, with the columns that it has there; None where it has nothing.
+
+    A run may have died amid a statement: what it changed of the columns is of versions behind.
+    """
+    found = (version for version, one in table.since(-1) if one.kind != ALTERING)
+    version = next(found, None) if standing else None
+    return None if version is None or standing is None else _base(table, version, standing)
+
+
+def _base(table: Table, version: int, standing: Standing) -> Base | None:
+    known = standing.definition
+    return Base(table, version, silver.columns(known), standing.emptied) if known else None
+
+
+def _makes(said: Said, name: TableName) -> bool:
+    text = said.statement.plain
+    try:
+        if said.statement.verb.startswith("CREATE"):
+            is_maybe = "IF NOT EXISTS" in " ".join(text.upper().split())
+            return not is_maybe and target(text, said.database) == name
+        return may_rename(said.statement) and renamed(text, said.database).get(name, name) not in (None, name)
+    except (DecodeError, IndexError):
+        return False  # where it may be about the table, the table's course says so
+
+
+def made_at(found: Survey, name: TableName, since: Position) -> Position | None:
+    """Where the table was made, or named, that has a name in the end; None where none has, or it is not in the log."""
+    place = None
+    for said in found.about(name, since):
+        if _makes(said, name):
+            place = said.position
+        elif _ends(said, name):
+            place = None
+    return place
+
+
+def _ends(said: Said, name: TableName) -> bool:
+    text = said.statement.plain
+    try:
+        if said.statement.verb.startswith("DROP"):
+            return bool(said.statement.schemas) or name in dropped(text, said.database)
+        return may_rename(said.statement) and renamed(text, said.database).get(name, name) is None
+    except (DecodeError, IndexError):
+        return False
+
+
+def given(found: Survey) -> Iterator[TableName]:
+    """The names that statements give to tables, as far as they can be read."""
+    for said in found.statements:
+        if may_rename(said.statement):
+            yield from _given(said)
+
+
+def _given(said: Said) -> Iterable[TableName]:
+    try:
+        return [new for new, old in renamed(said.statement.plain, said.database).items() if old not in (None, new)]
+    except (DecodeError, IndexError):
+        return []  # its tables' courses say so

@@ -1,0 +1,246 @@
+"""Changes of rows judged one by one by the rules about their table, as Spark's rows.
+
+Put here: a change as a row of a DataFrame and back, and which rule leaves it out, as SQL. Not here: the rules
+(config/filters.py), conditions (config/conditions.py), what is made of the changes that are kept (compact.py).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from spark_jobs.binlog import Changes, Column, TableDefinition
+from spark_jobs.config.conditions import Condition, Sort, Term, number
+from spark_jobs.config.filters import ROW_EVENTS, RowFilter, TableFilters
+from spark_jobs.errors import ConfigError, TableStopped
+from spark_jobs.silver import partial_rows
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.net_changes import Place
+from spark_jobs.text.sql import literal
+
+LEFT_OUT_BY = "_left_out_by"
+"""The column with the rule that leaves a change out, NULL where none does."""
+_PLACE = {"_file": "STRING", "_stretch": "INT", "_number": "BIGINT", "_window": "INT"}
+_TEXTS = "MAP<STRING, STRING>"
+_OWN = {"_kind": "INT", "_offset": "BIGINT", "_row": "INT", "_committed_at": "TIMESTAMP"}
+_RAW = {"_raw": _TEXTS, "_before_raw": _TEXTS}
+_LACKING = {silver.ABSENT: partial_rows.ABSENT_TYPE, "_absent_before": partial_rows.ABSENT_TYPE}
+_ENUM = 247
+_DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
+_SORTS = {
+    "FLOAT": Sort.REAL,
+    "DOUBLE": Sort.REAL,
+    "DATE": Sort.DATE,
+    "TIMESTAMP_NTZ": Sort.DATETIME,
+    "TIMESTAMP": Sort.MOMENT,
+    "BINARY": Sort.BYTES,
+}
+_MAY_BE_EXACT = ("STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
+Batches = Iterator[pa.RecordBatch]
+
+
+def ddl(definition: TableDefinition) -> str:
+    """The columns of a change: its place, both images (``_a0`` …, ``_b0`` …), and their exact texts."""
+    kinds = [silver.spark_type(str(column.arrow)) for column in definition.columns]
+    images = {f"_{image}{at}": kind for image in "ab" for at, kind in enumerate(kinds)}
+    return ", ".join(f"{name} {kind}" for name, kind in (_PLACE | _OWN | _RAW | _LACKING | images).items())
+
+
+def as_rows(
+    changes: Changes, place: Place, absent: pa.Array | None = None, absent_before: pa.Array | None = None
+) -> pa.RecordBatch:
+    """Changes with all columns of before images, as rows with the columns of ``ddl``.
+
+    absent, absent_before: which columns the images have no value of (partial_images.py); None: they are whole.
+    """
+    count = len(changes)
+    told = [place.file, place.stretch, place.number, place.window]
+    kinds = [pa.string(), pa.int32(), pa.int64(), pa.int32()]
+    constants = [pa.repeat(pa.scalar(value, kind), count) for value, kind in zip(told, kinds, strict=True)]
+    own = [changes.op.cast(pa.int32()), changes.offset, changes.row, changes.committed_at]
+    texts = [pa.nulls(count, _ARROW_TEXTS) if one is None else one for one in (changes.raw, changes.before_raw)]
+    lacking = [pa.nulls(count, _ARROW_LACKING) if one is None else one for one in (absent, absent_before)]
+    images = [*changes.after.columns, *changes.before.columns]
+    names = [*_PLACE, *_OWN, *_RAW, *_LACKING, *(f"_{image}{at}" for image in "ab" for at in range(len(images) // 2))]
+    return pa.RecordBatch.from_arrays([*constants, *own, *texts, *lacking, *images], names)
+
+
+_ARROW_TEXTS = pa.map_(pa.string(), pa.string())
+_ARROW_LACKING = pa.list_(pa.string())
+
+
+def with_defaults(rows: DataFrame, definition: TableDefinition) -> DataFrame:
+    """Such rows with what inserts leave out: the columns' defaults, as far as these are known."""
+    kinds = {str(column.name): silver.spark_type(str(column.arrow)) for column in definition.columns}
+    defaults = {str(column.name): column.default for column in definition.columns if column.default is not None}
+    cells = {name: f"_a{at}" for at, name in enumerate(kinds)}
+    found = partial_rows.with_defaults(defaults, kinds, cells, "_kind = 1")
+    given = {cell: found[name] for name, cell in cells.items()} | {silver.ABSENT: found[silver.ABSENT]}
+    return rows.selectExpr(*(f"{given.get(name, name)} AS {name}" for name in rows.columns))
+
+
+def as_changes(batch: pa.RecordBatch, names: list[str]) -> Iterator[tuple[Changes, Place, pa.Array]]:
+    """The changes that such rows are, those of one file and window together, and what each row lacks.
+
+    names: of the table's columns.
+    """
+    places = [batch.column(name) for name in ("_stretch", "_number", "_window")]
+    moved = np.zeros(max(len(batch) - 1, 0), bool)
+    for cells in places:
+        values = cells.to_numpy()
+        moved |= values[1:] != values[:-1]
+    for start, stop in pairwise([0, *(np.flatnonzero(moved) + 1).tolist(), len(batch)]):
+        if start < stop:
+            part = batch.slice(start, stop - start)
+            told = (part.column(name)[0].as_py() for name in ("_file", "_stretch", "_number", "_window"))
+            yield _changes(part, names), Place(*told), part.column(silver.ABSENT).cast(_ARROW_LACKING)
+
+
+def _changes(rows: pa.RecordBatch, names: list[str]) -> Changes:
+    after, before = (
+        pa.RecordBatch.from_arrays([rows.column(f"_{image}{at}") for at in range(len(names))], names) for image in "ab"
+    )
+    raw, before_raw = (rows.column(name).cast(_ARROW_TEXTS) for name in _RAW)
+    op, offset, row, committed_at = (rows.column(name) for name in _OWN)
+    return Changes(op, offset, row, committed_at, None, after, before, raw, before_raw)
+
+
+def left_out_by(
+    filters: TableFilters, definition: TableDefinition, known: frozenset[str], *, has_partial: bool = False
+) -> str:
+    """SQL: the first rule that leaves a change out. Raises TableStopped where a rule is not about such a table.
+
+    known: the names, in small letters, of the columns that the table has or had at any time. has_partial: row images
+    may leave columns out; a rule that asks one of these stops the table, in the statement.
+    """
+
+    def by_values(rule: RowFilter, event: str) -> str | None:
+        return _by_values(rule, event, definition, known, has_partial=has_partial)
+
+    cases = []
+    for kind, event in enumerate(ROW_EVENTS, 1):
+        by_event = filters.left_out(event)
+        found = [literal(by_event)] if by_event else [by_values(one, event) for one in filters.rows]
+        found = [one for one in found if one]
+        if found:
+            cases.append(f"WHEN _kind = {kind} THEN coalesce({', '.join(found)}, NULL)")
+    return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
+
+
+def _by_values(
+    rule: RowFilter, event: str, definition: TableDefinition, known: frozenset[str], *, has_partial: bool
+) -> str | None:
+    """SQL: the rule's name where its conditions are TRUE for a change of this kind; None where it has none."""
+    asked: tuple[tuple[str, Condition | None, str], ...] = {
+        "insert": (("insert-value-expr", rule.insert, "a"),),
+        "update": (("update-old-value-expr", rule.update_old, "b"), ("update-new-value-expr", rule.update_new, "a")),
+        "delete": (("delete-value-expr", rule.delete, "a"),),
+    }[event]
+    name = f"row_filters.{rule.name}"
+    said = [
+        _asked(f"{name}.{key}", one, image, definition, known, has_partial=has_partial)
+        for key, one, image in asked
+        if one
+    ]
+    return f"IF({' AND '.join(said)}, {literal(name)}, NULL)" if said else None
+
+
+def _asked(
+    key: str,
+    condition: Condition,
+    image: str,
+    definition: TableDefinition,
+    known: frozenset[str],
+    *,
+    has_partial: bool,
+) -> str:
+    """SQL: a condition about one image of a change."""
+    columns = {
+        str(column.name).casefold(): _guarded(key, term_of(column, f"_{image}{at}"), column, image)
+        for at, column in enumerate(definition.columns)
+    }
+    if has_partial:
+        columns = {name: _present(key, columns[name], column, image) for name, column in _by_name(definition).items()}
+    unknown = sorted(condition.columns - columns.keys() - known)
+    if unknown:
+        raise TableStopped(f"{key} names column {unknown[0]}, which the table does not have: {definition}")
+    if condition.columns - columns.keys():
+        return "FALSE"  # of rows from a time when the table had no such column, it says nothing
+    return _written(key, condition, columns.__getitem__)
+
+
+def _written(key: str, condition: Condition, resolve: Callable[[str], Term]) -> str:
+    try:
+        return condition.to_spark(resolve)
+    except ConfigError as error:
+        raise TableStopped(f"{key}: {error}") from error
+
+
+def problem_of(condition: Condition, definition: TableDefinition) -> str | None:
+    """Why a condition cannot be asked about rows of a table; None where it can."""
+    columns = {str(column.name).casefold(): term_of(column, "NULL") for column in definition.columns}
+    unknown = sorted(condition.columns - columns.keys())
+    if unknown:
+        return f"names column {unknown[0]}, which the table does not have: {definition}"
+    try:
+        condition.to_spark(columns.__getitem__)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def term_of(column: Column, sql: str) -> Term:
+    """A column as a part of conditions; sql: how it is called."""
+    kind = silver.spark_type(str(column.arrow))
+    if kind in _DIGITS:
+        return number(sql, _DIGITS[kind])
+    if kind.startswith("DECIMAL"):
+        digits, scale = map(int, kind.removeprefix("DECIMAL(").removesuffix(")").split(","))
+        return number(sql, digits, scale)
+    if kind != "STRING":
+        return Term(sql, _SORTS.get(kind, Sort.OTHER))
+    if column.type_code == _ENUM:
+        return Term(sql, Sort.LABEL if column.labels else Sort.OTHER, labels=column.labels or ())
+    return Term(sql, Sort.TEXT if column.type.is_character and column.declared is None else Sort.OTHER)
+
+
+def _by_name(definition: TableDefinition) -> dict[str, Column]:
+    return {str(column.name).casefold(): column for column in definition.columns}
+
+
+def _present(key: str, term: Term, column: Column, image: str) -> Term:
+    """The term, but an error where the row's image leaves the column out."""
+    kind = silver.spark_type(str(column.arrow))
+    lacking = silver.ABSENT if image == "a" else "_absent_before"
+    said = f": {key}: the row image leaves column {column.name} out, and the filter asks for it"
+    why = f"concat({literal('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, {literal(said + _END)})"
+    held = f"array_contains({lacking}, {literal(str(column.name))})"
+    return replace(term, sql=f"IF({held}, CAST(raise_error({why}) AS {kind}), {term.sql})")
+
+
+def _guarded(key: str, term: Term, column: Column, image: str) -> Term:
+    """The term, but an error where the row has a value that the column's type in the lake cannot hold."""
+    kind = silver.spark_type(str(column.arrow))
+    if kind not in _MAY_BE_EXACT:
+        return term
+    raw = "_raw" if image == "a" else "_before_raw"
+    why = (
+        f"concat({literal('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, "
+        f"{literal(f': {key}: column {column.name}: {_NO_VALUE}' + _END)})"
+    )
+    held = f"map_contains_key({raw}, {literal(str(column.name))})"
+    return Term(
+        f"IF({held}, CAST(raise_error({why}) AS {kind}), {term.sql})",
+        term.sort,
+        term.digits,
+        term.scale,
+        term.labels,
+    )
+
+
+_NO_VALUE = "its type in the lake cannot hold the value of this row, so the filter cannot be evaluated"
+_END = "\n\n"
+"""Ends a message of ours within Spark's (engine_errors.from_task)."""

@@ -1,0 +1,121 @@
+"""Columns of a lake's table changed to what a statement made of the source's: the steps, and carrying them out.
+
+Put here: which statements of Delta lead from some columns to others, and running them so that a run may die between any
+two. Not here: why columns change (table_timeline.py).
+
+A step is what stands behind ALTER TABLE, or ``UPDATE SET …``. Every step is a commit; each holds in its notes those
+that are left, so that a run that finds such a head goes on there. The table's position does not move meanwhile.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.ddl.default_values import Fill
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.table import ALTERING, Checkpoint, Head, Table, new_batch
+from spark_jobs.silver.table import raw_sql, raw_with
+from spark_jobs.text.sql import identifier
+
+_UPDATE = "UPDATE "
+_WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+_WITHOUT_ZONE = "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
+"""A table that is made with such a column has it by itself; one that gets it later does not."""
+_NEEDS_MAPPING = ("DROP", "RENAME", "ALTER COLUMN", _WIDENING)
+
+
+def steps(
+    old: Mapping[str, str], new: Mapping[str, str], origins: Mapping[str, str | None], fills: Mapping[str, Fill]
+) -> list[str]:
+    """From columns (names and types, in order) to others. origins: by new name the old one, None where it is new."""
+    kept = {origin: name for name, origin in origins.items() if origin is not None}
+    drops = [f"DROP COLUMN {identifier(name)}" for name in old if name not in kept]
+    renames = _renames(kept)
+    widened = [
+        f"ALTER COLUMN {identifier(name)} TYPE {new[name]}" for origin, name in kept.items() if old[origin] != new[name]
+    ]
+    order = [kept[name] for name in old if name in kept]
+    set_ = [f"{identifier(name)} = CAST({fill.sql} AS {new[name]})" for name, fill in fills.items() if not fill.exact]
+    exact = {name: fill.exact for name, fill in fills.items() if fill.exact}
+    names = {name: kept.get(name) for name in old}
+    texts = [f"{_UPDATE}SET _raw = {raw_sql('_raw', names)} WHERE _raw IS NOT NULL"] if drops or renames else []
+    return [
+        *drops,
+        *renames,
+        *([_WITHOUT_ZONE] if "TIMESTAMP_NTZ" in new.values() and "TIMESTAMP_NTZ" not in old.values() else []),
+        *([_WIDENING] if widened else []),
+        *widened,
+        *_places(order, new, {name for name in new if origins[name] is None}),
+        *([f"{_UPDATE}SET {', '.join(set_)}"] if set_ else []),
+        *texts,
+        *([f"{_UPDATE}SET _raw = {raw_with('_raw', exact)}"] if exact else []),
+    ]
+
+
+def _renames(kept: Mapping[str, str]) -> list[str]:
+    """Old names to new ones; where a new name is still another column's, by way of one that is nobody's."""
+    moving = {old: new for old, new in kept.items() if old != new}
+    taken = {old.casefold() for old in moving}
+    aside = {old: f"_renamed_{at}" for at, (old, new) in enumerate(moving.items()) if new.casefold() in taken}
+    first = [
+        f"RENAME COLUMN {identifier(old)} TO {identifier(aside.get(old, new))}"
+        for old, new in _free_first(moving, aside)
+    ]
+    return first + [f"RENAME COLUMN {identifier(name)} TO {identifier(moving[old])}" for old, name in aside.items()]
+
+
+def _free_first(moving: Mapping[str, str], aside: Mapping[str, str]) -> list[tuple[str, str]]:
+    return sorted(moving.items(), key=lambda pair: pair[0] not in aside)
+
+
+def _places(order: Sequence[str], new: Mapping[str, str], added: set[str]) -> list[str]:
+    """Adds columns, and moves as few as will do to their places; ``order``: how those that are there stand."""
+    found, stays, behind = [], _staying(order, list(new)), "FIRST"
+    for name, kind in new.items():
+        if name in added:
+            found.append(f"ADD COLUMN ({identifier(name)} {kind} {behind})")
+        elif name not in stays:
+            found.append(f"ALTER COLUMN {identifier(name)} {behind}")
+        behind = f"AFTER {identifier(name)}"
+    return found
+
+
+def _staying(order: Sequence[str], wanted: Sequence[str]) -> set[str]:
+    """The most columns that can stay where they are: those that stand behind one another as they are to."""
+    rank = {name: at for at, name in enumerate(wanted)}
+    longest: dict[str, list[str]] = {}
+    for name in order:
+        before = [found for other, found in longest.items() if rank[other] < rank[name]]
+        longest[name] = [*max(before, key=len, default=[]), name]
+    best: list[str] = max(longest.values(), key=len, default=[])
+    return set(best)
+
+
+def carry_out(spark: SparkSession, table: Table, head: Head, wanted: Sequence[str], said: Mapping[str, Any]) -> Head:
+    """Runs the steps, a commit each, at the position where the table stands.
+
+    said: what every commit says besides. Raises TableStopped, LakeError, LostRace.
+    """
+    if head.checkpoint is None or not wanted:
+        return head
+    demanding = [one for one in wanted if one.startswith(_NEEDS_MAPPING)]
+    if table.plain and demanding:
+        raise TableStopped(
+            f"{table.path}: {demanding[0]} needs a feature of Delta that tables with compat: plain do not have"
+        )
+    for at, step in enumerate(wanted):
+        notes = head.checkpoint.notes | dict(said) | {"left": list(wanted[at + 1 :])}
+        checkpoint = replace(head.checkpoint, batch=new_batch(), kind=ALTERING, notes=notes)
+        head = _run(spark, table, head, checkpoint, step)
+    return head
+
+
+def _run(spark: SparkSession, table: Table, head: Head, checkpoint: Checkpoint, step: str) -> Head:
+    if not step.startswith(_UPDATE):
+        return table.alter(spark, head, checkpoint, step)
+    if table.empty():
+        return head
+    statement = f"UPDATE {table.sql} {step.removeprefix(_UPDATE)}"
+    return table.statement(spark, head, checkpoint, lambda session: session.sql(statement).collect())

@@ -1,0 +1,334 @@
+"""Silver tables: the net change of every key and window of one source table.
+
+Put here: their columns and what a row says. Not here: how rows come about (compact.py) or are used
+(downstream/merge.py).
+
+Besides the source's columns a row has ``_op`` (insert, update or delete: existed before the window × exists after it),
+``_existed``, the position of the key's last change, its commit time, its window, and ``_raw``. Deletes stay as rows, so
+silver remembers what was deleted when. Windows are appended, and replaced whole when a range is done again.
+A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: rows before it count no more.
+So are the rows of a table that takes the name, with ``_op`` rename, behind the TRUNCATE of what had it before.
+Rows that were loaded are one window without extent, with ``_op`` load: the table as queries saw it
+(pipeline/initial_load/load.py).
+
+A table whose row images leave columns out (``binlog_row_image``) has ``_absent``: a row of an update may lack columns,
+which are then as they were before its window.
+
+A table without a key is a **bag**: what tells its rows apart is all that is in them, and equal rows are counted. A row
+of its silver table is one image and window, and ``_copies`` says how many more or fewer of it there were afterwards.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.table import Head, Table
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver import partial_rows
+from spark_jobs.silver.partial_rows import ABSENT_TYPE
+from spark_jobs.text.sql import identifier, literal
+
+TRUNCATE = "truncate"
+LOAD = "load"
+"""``_op`` of rows that were loaded, and the kind of the commit that has them."""
+RENAME = "rename"
+"""``_op`` of rows that came with the table that was given this one's name, as of the statement that did it.
+
+Rows that the table had itself are such too, where a statement changed what they are told apart by."""
+FROM_LOG = f"_op NOT IN ('{TRUNCATE}', '{LOAD}', '{RENAME}')"
+"""SQL: the rows that sum up a part of the log."""
+CHANGE = "change"
+"""Kind of a commit that moves the table over a statement; its notes hold the steps that changed its columns."""
+RENEWED = "renewed"
+"""Note of a commit that put all rows and the columns in the place of those that were there."""
+RESET = "reset"
+"""Kind of a commit that leaves a table without a row, because its log, taken in anew, has none."""
+RESETS = "resets"
+"""Note of a commit: how often the table was begun anew from bronze."""
+BARE = "bare"
+"""Note of such a commit behind which nothing tells the table's columns: those that it still has count for nothing."""
+CARRIED = "carried"
+"""Note of such a commit that has rows: what the table was called that they came from; its own name for its own."""
+FOLDED = "folded"
+"""Note of a commit, which stands: the place up to which windows were folded into one, and cannot be done again."""
+NUMBERED = "numbered"
+"""Note of a commit behind which nothing names the table's columns: they are called by their numbers."""
+PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
+CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
+ADDED = {
+    "_op": "STRING",
+    "_existed": "BOOLEAN",
+    "_position": CHANGE_PLACE,
+    "_committed_at": "TIMESTAMP",
+    "_window_start": PLACE,
+    "_window_stop": PLACE,
+    "_raw": "MAP<STRING, STRING>",
+}
+ABSENT = partial_rows.ABSENT
+"""The column that silver tables have besides whose row images left columns out: which ones a row has no value of.
+
+NULL where the row is whole. A table gets it when its first such image comes, and none before."""
+COPIES = "_copies"
+"""The column that silver tables of bags have besides: copies that came less copies that went in the window."""
+IDENTITY = "_identity_"
+"""What the names of columns begin with that hold the values of ``Columns.identity`` on the way."""
+_ON_THE_WAY = {"_window", "_exists", "_changes", "_micros", "_gone", ABSENT, partial_rows.ENDED}
+"""Columns that rows have besides on their way into the tables."""
+_MAY_BE_EXACT = {"STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}
+"""Types of columns some values of which only ``_raw`` holds."""
+_ARROW_TO_SPARK = {
+    "bool": "BOOLEAN",
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "binary": "BINARY",
+    "date32[day]": "DATE",
+    "timestamp[us]": "TIMESTAMP_NTZ",
+    "timestamp[us, tz=UTC]": "TIMESTAMP",
+    "struct<srid: int32, wkb: binary>": "STRUCT<srid: INT, wkb: BINARY>",
+    "list<item: float>": "ARRAY<FLOAT>",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A source table's columns as its silver and downstream tables have them: names, Spark types, key.
+
+    key: empty for a bag. has_partial: whether the silver table says which columns a row lacks.
+    """
+
+    types: dict[str, str]
+    key: tuple[str, ...]
+    has_partial: bool = False
+
+    @property
+    def rest(self) -> tuple[str, ...]:
+        return tuple(name for name in self.types if name not in self.key)
+
+    @property
+    def is_bag(self) -> bool:
+        return not self.key
+
+    @property
+    def added(self) -> dict[str, str]:
+        """Names and types of the columns that the silver table has besides the source's."""
+        return ADDED | ({COPIES: "BIGINT"} if self.is_bag else {}) | ({ABSENT: ABSENT_TYPE} if self.has_partial else {})
+
+    @property
+    def stored(self) -> dict[str, str]:
+        """Names and types of all columns of the silver table."""
+        return self.types | self.added
+
+    def identity(self, of: str = "") -> list[str]:
+        """SQL: what tells one row from another, by the bytes stored; equal where the rows are the same one.
+
+        of: what names are preceded by, such as ``t.``. A key's column whose value may be one that only ``_raw`` holds
+        is two expressions, and one of the two is NULL. A bag's rows are one structure each, never NULL.
+        """
+        return [cell for cell, _ in self._identity(of)]
+
+    def same(self, of: str, other: Sequence[str]) -> str:
+        """SQL: whether a row has these values of ``identity``."""
+        pairs = zip(self._identity(of), other, strict=True)
+        return " AND ".join(f"{cell} {'<=>' if may_be_null else '='} {value}" for (cell, may_be_null), value in pairs)
+
+    def _identity(self, of: str) -> list[tuple[str, bool]]:
+        if self.is_bag:
+            # a table of several may have wider columns than this one
+            typed = ((f"CAST({of}{identifier(name)} AS {kind})", kind) for name, kind in self.types.items())
+            cells = [_comparable(cell, kind) for cell, kind in typed]
+            cells.append(f"array_sort(map_entries({of}_raw))")
+            named = ", ".join(f"'{at}', {cell}" for at, cell in enumerate(cells))
+            return [(f"named_struct({named})", False)]
+        found = []
+        for name in self.key:
+            may_be_exact = self.types[name] in _MAY_BE_EXACT
+            found.append((f"{of}{identifier(name)}", may_be_exact))
+            if may_be_exact:
+                found.append((f"try_element_at({of}_raw, {literal(name)})", True))
+        return found
+
+
+def _comparable(cell: str, kind: str) -> str:
+    """As SQL compares it by its bytes: 0 and -0 are equal numbers, but not the same text."""
+    return f"CAST({cell} AS STRING)" if kind in ("FLOAT", "DOUBLE", "ARRAY<FLOAT>") else cell
+
+
+def columns(
+    definition: TableDefinition, *, has_partial: bool = False, kept: Mapping[str, str] | None = None
+) -> Columns:
+    """Those of a definition, and behind them kept ones (retired_columns.py), by name and type.
+
+    Raises TableStopped where it is not known which key the table has, a name is unknown, or collides with ours.
+    """
+    names = [column.name for column in definition.columns]
+    if definition.key is None:
+        raise TableStopped(
+            f"{definition.name}: neither the log nor a statement tells whether the table has a key, and which; "
+            "SET GLOBAL binlog_row_metadata = 'FULL'"
+        )
+    if not definition.named():
+        raise TableStopped(
+            f"{definition.name}: the names of its columns are not known; SET GLOBAL binlog_row_metadata = 'FULL'"
+        )
+    refused = refused_names(definition)
+    if refused:
+        raise TableStopped(f"{definition.name}: {refused[0]}")
+    types = {str(column.name): spark_type(str(column.arrow)) for column in definition.columns}
+    return Columns(types | (dict(kept) if kept else {}), tuple(str(names[at]) for at in definition.key), has_partial)
+
+
+def refused_names(definition: TableDefinition) -> list[str]:
+    """Why a table's columns cannot be in the lake by their names, a sentence each; none where they can."""
+    taken = {*ADDED, *_ON_THE_WAY} if definition.key else {*ADDED, *_ON_THE_WAY, COPIES}
+    found, seen = [], dict[str, str]()
+    for name in (str(column.name) for column in definition.columns if column.name):
+        folded = _as_spark_compares(name)
+        if folded in taken or folded.startswith(IDENTITY):
+            found.append(f"its column {name} has the name of one that is added; rename it")
+        elif folded == _HIDDEN:
+            found.append(f"its column {name} has the name of a column that Spark adds to every table read; rename it")
+        elif folded in seen:
+            found.append(f"its columns {seen[folded]} and {name} have one name to Spark; rename one of them")
+        seen.setdefault(folded, name)
+    return found
+
+
+_HIDDEN = "_metadata"
+
+
+def _as_spark_compares(name: str) -> str:
+    """Equal for names that Java's equalsIgnoreCase takes for one: letter by letter, capital and then small."""
+    capitals = (char.upper() if len(char.upper()) == 1 else char for char in name)
+    return "".join("i" if char == "\u0130" else char.lower() for char in capitals)
+
+
+def resets(head: Head | None) -> int:
+    """How often a silver table was begun anew, up to a head of it."""
+    return int(head.checkpoint.notes.get(RESETS, 0)) if head and head.checkpoint else 0
+
+
+def is_numbered(head: Head | None) -> bool:
+    """Whether the columns of a silver table have numbers, since nothing tells their names."""
+    return bool(head and head.checkpoint and head.checkpoint.notes.get(NUMBERED))
+
+
+def folded(head: Head | None) -> Position | None:
+    """The floor of a silver table: windows before it were folded into one. None where none were."""
+    said = head.checkpoint.notes.get(FOLDED) if head and head.checkpoint else None
+    return Position.parse(said) if said else None
+
+
+def stored_columns(table: Table, head: Head) -> Columns:
+    """The columns of a silver table at a head; its commits name the key."""
+    key = tuple(head.checkpoint.notes["key"]) if head.checkpoint else ()
+    taken = [*ADDED, ABSENT] if key else [*ADDED, ABSENT, COPIES]
+    there = table.columns_at(head.version)
+    return Columns({name: kind for name, kind in there.items() if name not in taken}, key, ABSENT in there)
+
+
+def spark_type(arrow: str) -> str:
+    """The Spark type of a decoded column, written as in DDL."""
+    if arrow.startswith("decimal128"):
+        return arrow.removeprefix("decimal128").replace(" ", "").join(("DECIMAL", ""))
+    return _ARROW_TO_SPARK[arrow]
+
+
+def raw_sql(raw: str, names: Mapping[str, str | None]) -> str:
+    """SQL: the exact texts of a row behind a change of columns.
+
+    names: by the old one the new one, None where it went.
+    """
+    gone = ", ".join(literal(old) for old, new in names.items() if new is None)
+    cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items() if new not in (None, old))
+    left = f"map_filter({raw}, (k, v) -> k NOT IN ({gone}))" if gone else raw
+    named = f"transform_keys({left}, (k, v) -> CASE k {cases} ELSE k END)" if cases else left
+    return f"IF(size({named}) = 0, NULL, {named})" if gone else named
+
+
+def raw_with(raw: str, texts: Mapping[str, str]) -> str:
+    """SQL: the exact texts of a row, and those that it has in new columns, by name."""
+    if not texts:
+        return raw
+    added = ", ".join(f"{literal(name)}, {literal(text)}" for name, text in texts.items())
+    return f"map_concat(coalesce({raw}, CAST(map() AS MAP<STRING, STRING>)), map({added}))"
+
+
+def properties(table: Table) -> dict[str, str]:
+    """Delta features: any column name, and rows marked as deleted instead of files written again."""
+    return {} if table.plain else {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
+
+
+def require_same_columns(table: Table, wanted: dict[str, str], name: str) -> None:
+    """Raises TableStopped where the table exists with other columns."""
+    there = table.columns()
+    if there and there != wanted:
+        raise TableStopped(
+            f"{name}: its columns are now ({_listed(wanted)}), but {table.path} has ({_listed(there)}), "
+            "and no statement of the log says why"
+        )
+
+
+def place(position: Position) -> Column:
+    """A position as the struct that windows are stored with."""
+    return F.expr(place_sql(position)).cast(PLACE)
+
+
+def within(windows: Range) -> str:
+    """SQL: the rows whose window lies in a range that is a union of windows; loaded ones lie in none."""
+    start, stop = place_sql(windows.start), place_sql(windows.stop)
+    return f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{LOAD}'"
+
+
+def place_sql(position: Position) -> str:
+    """A position as SQL, to compare windows with."""
+    stretch, number, offset = position.order
+    return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L)"
+
+
+def before_sql(position: Position) -> str:
+    """A position as SQL, to compare those of changes with: before all changes that stand there."""
+    return _change_sql(position, -1)
+
+
+def at_sql(position: Position) -> str:
+    """A position as SQL, as that of the first change that stands there."""
+    return _change_sql(position, 0)
+
+
+def _change_sql(position: Position, row: int) -> str:
+    stretch, number, offset = position.order
+    return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', {row})"
+
+
+def copies_sql(name: str, table: str, *, lacks_older: bool = False) -> str:
+    """SQL: the copies of a bag's image. Raises TableStopped, in the statement, where more went than ever came.
+
+    lacks_older: the log begins amid the table, which is a bag only because nothing names its key: copies that went
+    without having come were there before, and none that came since is left.
+    """
+    if lacks_older:
+        return f"greatest(coalesce({name}, 0), 0)"
+    why = (
+        f"spark_jobs.errors.TableStopped: {table}: the table has no key, and more copies of a row were deleted "
+        "than the lake has seen written; the log has to begin where the table was empty, and a filter that leaves out "
+        "copies where they are written must leave them out where they are deleted\n\n"
+    )
+    return f"IF({name} < 0, CAST(raise_error({literal(why)}) AS BIGINT), coalesce({name}, 0))"
+
+
+def cells_sql(types: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+    """The columns of a row as SQL expressions: what is given of it, NULL for the rest."""
+    return [f"CAST({given.get(name, 'NULL')} AS {kind}) AS {identifier(name)}" for name, kind in types.items()]
+
+
+def _listed(types: dict[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in (*ADDED, ABSENT))

@@ -1,0 +1,207 @@
+"""Another log taken up by GTID, behind the transactions that are held already: what of it is new.
+
+Servers that have the same transactions have them in files and at offsets of their own, and replicas that apply side by
+side even in another order. So the log is read from the newest file on whose head names nothing that is not held, and
+transactions that are held are passed over one by one, until the last of them has come by. From there on all is new.
+
+Put here: what to read of such a log, and why it cannot be taken up. Not here: which transactions are held
+(bronze/gtid_state.py), which server is asked (endpoints.py), or when a log is taken up (bronze/resume.py).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from spark_jobs.binlog import Commits
+from spark_jobs.errors import SourceError
+from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids
+from spark_jobs.log.position import FIRST_EVENT, Position, file_number
+from spark_jobs.source.protocol import Log, LogFile, Part, Source
+from spark_jobs.source.seek import Search
+
+_LAGS = (
+    "it lags behind: run again once it has them, or where it never will because the other server was lost before it "
+    "sent them, give it a source name of its own"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """What of a log is new: its parts, where the first one begins, and what is passed over behind that.
+
+    With nothing new there are no parts, and it begins at the log's end.
+    """
+
+    begin: Position
+    parts: tuple[Part, ...]
+    passed_over: tuple[Part, ...]
+
+
+def take_over(source: Source, log: Log, held: Gtids) -> Takeover:
+    """What a log has besides the transactions held. Raises SourceError where it lacks some of them, or has purged more.
+
+    Raises DecodeError on a damaged log.
+    """
+    return _Search(source, log, held).taken()
+
+
+def all_but(source: Source, log: Log, held: Gtids) -> Takeover:
+    """The whole of a log but for the transactions held, which it need not have. Raises SourceError, DecodeError."""
+    search = _Search(source, log, held)
+    parts = [part for file in search.files for part in search.runs(file, is_first=False)] if held else None
+    return _takeover(search, search.whole(search.files) if parts is None else parts)
+
+
+class _Search(Search):
+    def __init__(self, source: Source, log: Log, held: Gtids) -> None:
+        super().__init__(source, log)
+        self.held = held
+        self.awaited: _Awaited | None = None
+        """Those of ``held`` that are still to come by."""
+
+    def taken(self) -> Takeover:
+        first = self._first()
+        files = self.files[self.files.index(first) :]
+        parts: list[Part] = []
+        for at, file in enumerate(files):
+            if not self.awaited:
+                parts += self.whole(files[at:])
+                break
+            parts += self.runs(file, is_first=file is first)
+        if self.awaited:
+            raise SourceError(f"{self.name}: the log of {self._who} does not hold {self.awaited}; {_LAGS}")
+        return _takeover(self, parts)
+
+    @property
+    def _who(self) -> str:
+        return self.source.endpoint or "this source"
+
+    def _first(self) -> LogFile:
+        """The newest file before which there is nothing that is not held."""
+        purged = self.source.purged()
+        missing: Gtids = purged
+        for file in reversed(self.files):
+            previous = self.head(file).previous
+            if previous is None:
+                raise SourceError(f"{self.name}: {file.name} of {self._who} does not say which GTIDs came before it")
+            if not self.held:
+                self.held = type(previous)()
+            if type(previous) is not type(self.held):
+                raise SourceError(f"{self.name}: {self._who} has GTIDs of another kind: {previous}, and {self.held}")
+            missing = previous - self.held  # type: ignore[operator] # both are of one type
+            if not missing:
+                self._require_all(purged)
+                self.awaited = _Awaited.after(self.held, previous, purged)
+                return file
+        raise SourceError(self._purged(missing))
+
+    def _require_all(self, purged: MysqlGtids) -> None:
+        lost = purged - self.held if isinstance(self.held, MysqlGtids) else None
+        if lost:
+            raise SourceError(self._purged(lost))
+
+    def _purged(self, missing: Gtids) -> str:
+        return (
+            f"{self.name}: {self._who} has no more of its log than from {self.files[0].name} on; {missing} came before "
+            "that, and bronze lacks them"
+        )
+
+    def whole(self, files: list[LogFile]) -> list[Part]:
+        return [Part(file.name, 0, self.size(file)) for file in files]
+
+    def runs(self, file: LogFile, *, is_first: bool) -> Iterator[Part]:
+        """The parts of a file without transactions that are held. What stands before the first one goes with it.
+
+        is_first: a file's head is not new where its first transaction is not.
+        """
+        size = self.size(file)
+        begin: int | None = None if is_first else 0
+        seen = False
+        for commits in self.commits(file):
+            self._require_named(file, commits)
+            inside = commits.is_in(self.held)
+            for row in np.flatnonzero(np.diff(inside, prepend=not inside[0])):
+                start = int(commits.start[row])
+                if inside[row] and begin is not None:
+                    yield from _part(file, begin, start)
+                    begin = None
+                elif not inside[row] and begin is None:
+                    begin = start if seen else 0
+                seen = True
+            if self.awaited is not None:
+                self.awaited.passed(file, commits.where(inside))
+                if not self.awaited:
+                    begin = int(commits.stop[-1]) if begin is None else begin
+                    break
+        if begin is not None:
+            yield from _part(file, begin, size)
+
+    def _require_named(self, file: LogFile, commits: Commits) -> None:
+        nameless = commits.nameless()
+        if len(nameless):
+            raise SourceError(
+                f"{self.name}: {self._who}: the transaction at {file.name}:{int(commits.start[nameless[0]])} has no "
+                "GTID, so that nobody can tell whether bronze holds it; turn gtid_mode on on all endpoints"
+            )
+
+
+class _Awaited:
+    """Held transactions that have not come by yet: MySQL's as a set, and of MariaDB the last one of every domain."""
+
+    def __init__(self, held: Gtids, left: MysqlGtids | None, last: dict[int, tuple[int, int]]) -> None:
+        self._held, self._left, self._last = held, left, last
+
+    @classmethod
+    def after(cls, held: Gtids, previous: Gtids, purged: MysqlGtids) -> "_Awaited":
+        if isinstance(held, MysqlGtids):
+            assert isinstance(previous, MysqlGtids)
+            return cls(held, held - previous - purged, {})
+        assert isinstance(previous, DomainGtids)
+        return cls(held, None, dict(previous.last))
+
+    def passed(self, file: LogFile, commits: Commits) -> None:
+        """Takes note of held transactions that came by. Raises SourceError where their order tells nothing."""
+        if self._left is not None:
+            self._left -= commits.gtids()
+            return
+        for gtid in commits.last_gtids(self._last):
+            raise SourceError(
+                f"{file.name}: {gtid} came after a higher number of its domain, so that its number does not tell "
+                "whether bronze holds it"
+            )
+
+    def _lacking(self) -> Gtids:
+        if self._left is not None:
+            return self._left
+        assert isinstance(self._held, DomainGtids)
+        return DomainGtids({domain: one for domain, one in self._held.last.items() if self._last.get(domain) != one})
+
+    def __bool__(self) -> bool:
+        return bool(self._lacking())
+
+    def __str__(self) -> str:
+        return str(self._lacking())
+
+
+def _part(file: LogFile, start: int, stop: int) -> Iterator[Part]:
+    if start < stop:
+        yield Part(file.name, start, stop)
+
+
+def _takeover(search: _Search, parts: list[Part]) -> Takeover:
+    if not parts:
+        return Takeover(search.log.end, (), ())
+    begin = Position(parts[0].file, max(parts[0].start, FIRST_EVENT))
+    gaps = [
+        Part(one.file, one.stop, other.start)
+        for one, other in pairwise(parts)
+        if one.file == other.file and one.stop < other.start
+    ]
+    last = {part.file: part.stop for part in parts}
+    sizes = {file.name: search.size(file) for file in search.files}
+    tails = [Part(file, stop, sizes[file]) for file, stop in last.items() if stop < sizes[file]]
+    return Takeover(
+        begin, tuple(parts), tuple(sorted([*gaps, *tails], key=lambda one: (file_number(one.file), one.start)))
+    )

@@ -1,0 +1,180 @@
+"""Where a log comes from: what every source can say of its log, and how a part of one is read.
+
+Put here: the shapes that both sources share, and planning over them. Not here: how a directory or a server is read
+(files.py, server.py) or what the bytes mean (binlog/).
+
+A ``Source`` lives in the driver and answers questions about the log. Its ``reading`` is what Spark's tasks get: small,
+picklable, and able to open its own file or connection.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import Literal, Protocol
+
+from spark_jobs.binlog import FormatDescription, Slicer
+from spark_jobs.errors import SourceError
+from spark_jobs.log.gtid import MysqlGtids
+from spark_jobs.log.position import FIRST_EVENT, Position, file_number
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One binlog file as its source lists it; ``size`` in bytes."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The bytes [start, stop) of one file; ``start`` is 0 (with the magic bytes) or a transaction's boundary."""
+
+    file: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A source's log as it was at one moment: its files in order, and the end of its last complete transaction."""
+
+    source: str
+    files: tuple[LogFile, ...]
+    end: Position
+    uuid: str | None = None
+    server_id: str | None = None
+
+    @property
+    def first(self) -> Position:
+        return Position(self.files[0].name, FIRST_EVENT, self.end.stretch)
+
+    def within(self, stretch: int) -> "Log":
+        """The same log, its positions as those of a stretch; a source counts none, and says 1."""
+        return replace(self, end=replace(self.end, stretch=stretch))
+
+    def up_to(self, place: Position | None, held: Position | None = None) -> "Log":
+        """The log as if it ended at a place of its own, where one is given, or where bronze ends if that is further."""
+        return replace(self, end=min(self.end, max(place, held or place))) if place else self
+
+    def parts_from(self, start: Position) -> list[Part]:
+        """What lies between a position and the end, file by file. Raises SourceError where it is not all there."""
+        self._require(start)
+        if self.end.file not in [file.name for file in self.files]:
+            raise SourceError(f"{self.source}: the log ends at {self.end}, in a file that it does not list; run again")
+        parts = []
+        for file in self.files:
+            begin = start.offset if file.name == start.file else 0
+            stop = self.end.offset if file.name == self.end.file else file.size
+            if start.number <= file_number(file.name) <= self.end.number and begin < stop:
+                parts.append(Part(file.name, begin if begin > FIRST_EVENT else 0, stop))
+        return parts
+
+    def bytes_from(self, start: Position) -> int:
+        """Backlog behind a position, in bytes; 0 at or past the end."""
+        return sum(part.stop - part.start for part in self.parts_from(start))
+
+    def _require(self, start: Position) -> None:
+        listed = next((file for file in self.files if file.name == start.file), None)
+        if listed is None:
+            raise SourceError(self._absent(start))
+        if start.offset > listed.size or start > self.end:
+            raise SourceError(
+                f"{self.source}: {start} lies beyond the end of the log at {self.end}; a log that became shorter was "
+                "reset or belongs to another server: give the source another name, or restore the log"
+            )
+
+    def _absent(self, start: Position) -> str:
+        if start.number < self.first.number:
+            return (
+                f"{self.source}: {start.file} is gone from the source, whose oldest file is {self.files[0].name}; "
+                f"either have archived copies read into the same bronze (stratalog extract --source {self.source} "
+                "--archive DIR), or begin anew under another source name with start: earliest"
+            )
+        return (
+            f"{self.source}: has no file {start.file}; it holds {self.files[0].name} to {self.files[-1].name}. "
+            "A log whose numbers began again needs another source name"
+        )
+
+
+Reading = Callable[[Part], tuple[FormatDescription | None, Iterator[bytes] | Iterator[memoryview]]]
+"""Opens a part for a task: the format in force at its start (None where it starts at 0) and its bytes in chunks, each
+of which is valid until the next one is asked for."""
+
+
+TWO_WAYS = (
+    "begin with start: earliest and do without what came before, or put copies of the older files with the others into "
+    "a directory and read that (files:) under another source name"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Whether a source may go on with another log than the one that bronze ends in.
+
+    several: it is one of several endpoints. on_new_server: what to do about another server under the same name.
+    """
+
+    several: bool = False
+    on_new_server: Literal["stop", "continue"] = "stop"
+
+
+ALONE = Switch()
+
+
+class Source(Protocol):
+    """A log that can be asked what it holds."""
+
+    name: str
+    endpoint: str | None
+    """The server's address; None for files."""
+    switch: Switch
+    earlier: str
+    """What to do about a place that lies before its oldest file."""
+
+    def log(self) -> Log:
+        """The log now. Raises SourceError."""
+        ...
+
+    def reading(self) -> Reading:
+        """What tasks open their parts with."""
+        ...
+
+    def now(self) -> datetime | None:
+        """The source's own clock; None for files, which have none. Raises SourceError."""
+        ...
+
+    def purged(self) -> MysqlGtids:
+        """Transactions that the source says it had before its oldest file. Raises SourceError."""
+        ...
+
+
+def last_boundary(reading: Reading, part: Part) -> int:
+    """Where the last complete transaction of a part ends, by reading it whole. Raises DecodeError, SourceError."""
+    format_, chunks = reading(part)
+    slicer = Slicer(part.file, part.start, format_)
+    for chunk in chunks:
+        deque(slicer.feed(chunk), maxlen=0)
+    deque(slicer.finish(), maxlen=0)
+    return slicer.complete
+
+
+def require_boundary(source: Source, position: Position) -> None:
+    """Raises SourceError where no transaction begins at the position."""
+    if position.offset <= FIRST_EVENT:
+        return
+    complete = last_boundary(source.reading(), Part(position.file, 0, position.offset))
+    if complete != position.offset:
+        raise SourceError(
+            f"{source.name}: no transaction begins at {position}; the nearest boundary before it is "
+            f"{position.file}:{max(complete, FIRST_EVENT)}"
+        )
+
+
+def require_contiguous(source: str, files: list[str]) -> None:
+    """Raises SourceError where the file numbers have a hole."""
+    for before, after in pairwise(files):
+        if file_number(after) != file_number(before) + 1:
+            raise SourceError(f"{source}: a file is missing between {before} and {after}; bring it back and run again")

@@ -1,0 +1,276 @@
+"""Where a log is to be read from: earliest, latest, a position, a GTID set or a time, as a position.
+
+A GTID set leads to the first transaction that is not in it; a time, to where the last transaction ends that committed
+before it. The heads of files tell which file that is, and one file is read.
+
+Put here: finding the place, and why there is none. Not here: how places are written (log/location.py), what a file's
+head and transactions are (binlog/slices/transaction_index.py).
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from spark_jobs.binlog import Commits, FileHead, read_commits, read_head
+from spark_jobs.errors import SourceError
+from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, union
+from spark_jobs.log.location import Place, Start
+from spark_jobs.log.position import FIRST_EVENT, Position, file_number
+from spark_jobs.source.protocol import Log, LogFile, Part, Source
+
+_HEAD = 1 << 14
+"""Bytes that nearly every file's head fits into."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def find_start(source: Source, log: Log, start: Start) -> Position:
+    """The position that a start means in a log. Raises SourceError, DecodeError."""
+    if start == "earliest":
+        return log.first
+    if start == "latest":
+        return log.end
+    return find_place(source, log, start)
+
+
+def find_place(source: Source, log: Log, place: Place) -> Position:
+    """The position that a place means in a log. Raises SourceError, DecodeError."""
+    if isinstance(place, Position):
+        return place
+    if isinstance(place, datetime):
+        return _Time(source, log, place).find()
+    if isinstance(place, MysqlGtids):
+        return _MysqlSet(source, log, place).find()
+    return _Domains(source, log, place).find()
+
+
+def covered(source: Source, log: Log, position: Position) -> Gtids | None:
+    """All transactions that come before a boundary in a log, those purged too; None where its file does not say.
+
+    Reads the file up to there. Raises SourceError, DecodeError.
+    """
+    search = Search(source, log)
+    file = next(file for file in log.files if file.name == position.file)
+    found = search.head(file).previous
+    if found is None or position.offset <= FIRST_EVENT:
+        return _with_purged(source, found)
+    for commits in search.commits(file):
+        before = commits.first(int(np.searchsorted(commits.stop, position.offset, side="right")))
+        found = union(found, gtids_of(before))
+    return _with_purged(source, found)
+
+
+def _with_purged(source: Source, found: Gtids | None) -> Gtids | None:
+    return None if found is None else union(found, source.purged())
+
+
+def gtids_of(commits: Commits) -> Gtids:
+    """The set of all of them; of each domain of MariaDB's, the one of the highest number."""
+    return commits.domains() or commits.gtids()
+
+
+def has_no_transaction_before(source: Source, position: Position) -> bool:
+    """Whether its file begins with no transaction but the one there. Raises SourceError, DecodeError."""
+    before = source.reading()(Part(position.file, 0, position.offset))[1]
+    return not any(len(found) for found in read_commits(before, position.file))
+
+
+class Search:
+    """What the ways to search share: a log's files, those that begin before its end."""
+
+    def __init__(self, source: Source, log: Log) -> None:
+        self.source, self.log = source, log
+        self.name = source.name
+        self.reading = source.reading()
+        self.files = [file for file in log.files if file_number(file.name) <= log.end.number]
+
+    def head(self, file: LogFile) -> FileHead:
+        """Reads as little as that takes."""
+        size = self.size(file)
+        head = self._head(file, min(size, _HEAD))
+        return self._head(file, size) if head.previous is None and size > _HEAD else head
+
+    def _head(self, file: LogFile, size: int) -> FileHead:
+        return read_head(self.reading(Part(file.name, 0, size))[1], file.name)
+
+    def commits(self, file: LogFile) -> Iterator[Commits]:
+        return read_commits(self.reading(Part(file.name, 0, self.size(file)))[1], file.name)
+
+    def size(self, file: LogFile) -> int:
+        return self.log.end.offset if file.name == self.log.end.file else file.size
+
+    def after(self, file: LogFile) -> Position:
+        """Where the next file begins, or the log ends."""
+        later = self.files[self.files.index(file) + 1 :]
+        return Position(later[0].name, FIRST_EVENT) if later else self.log.end
+
+
+class _Gtids(Search):
+    """Where a set of GTIDs leads to: before the first transaction that is not in it."""
+
+    def __init__(self, source: Source, log: Log, wanted: Gtids) -> None:
+        super().__init__(source, log)
+        self.wanted = wanted
+
+    def newest(self) -> tuple[LogFile, Gtids]:
+        """The newest file before which all transactions are in the set, and these."""
+        missing: Gtids = MysqlGtids()
+        for file in reversed(self.files):
+            previous = self.head(file).previous
+            if type(previous) is not type(self.wanted):
+                other = _OTHER[type(previous)]
+                raise SourceError(f"{self.name}: {file.name} {other}; name a position or a time instead")
+            assert previous is not None
+            missing = previous - self.wanted  # type: ignore[operator] # both are of one type
+            if not missing:
+                return file, previous
+        raise SourceError(
+            f"{self.name}: {missing} is not in the set, and came before the oldest file there is, "
+            f"{self.files[0].name}; {self.source.earlier}"
+        )
+
+    def first_without(self, file: LogFile) -> Iterator[tuple[Commits, Position | None, str]]:
+        """The file's transactions before the place; with the last of them the place, and what comes there."""
+        begun = False
+        for commits in self.commits(file):
+            outside = np.flatnonzero(~commits.is_in(self.wanted))
+            if len(outside):
+                row = int(outside[0])
+                place = Position(file.name, int(commits.start[row]) if row or begun else FIRST_EVENT)
+                yield commits.first(row), place, commits.gtid(row) or "a transaction without GTID"
+                return
+            yield commits, None, ""
+            begun = True
+
+
+class _MysqlSet(_Gtids):
+    def find(self) -> Position:
+        file, passed = self.newest()
+        assert isinstance(passed, MysqlGtids)
+        assert isinstance(self.wanted, MysqlGtids)
+        place, lacks = None, ""
+        for commits, place, lacks in self.first_without(file):  # noqa: B007 - the last ones are used
+            passed |= commits.gtids()
+        rest = self.wanted - passed
+        rest = rest - self.source.purged() if rest else rest
+        if rest:
+            raise SourceError(self._not_before(rest, place, lacks))
+        return place or self.after(file)
+
+    def _not_before(self, rest: MysqlGtids, place: Position | None, lacks: str) -> str:
+        """Why there is a place and the set holds more than what comes before it."""
+        last = self.files[-1]
+        logged = self.head(last).previous
+        assert isinstance(logged, MysqlGtids)
+        for commits in self.commits(last):
+            logged |= commits.gtids()
+        if place and (behind := rest & logged):
+            return (
+                f"{self.name}: the set holds {behind}, but not {lacks}, which came before that, at {place}; name a set "
+                "without gaps, or the position"
+            )
+        return (
+            f"{self.name}: the log, which ends at {self.log.end}, does not hold {rest} of the set; is it the set of "
+            "another server, or of a later time?"
+        )
+
+
+class _Domains(_Gtids):
+    def find(self) -> Position:
+        file, previous = self.newest()
+        assert isinstance(previous, DomainGtids)
+        assert isinstance(self.wanted, DomainGtids)
+        last = dict(previous.last)
+        place, lacks = None, ""
+        for commits, place, lacks in self.first_without(file):  # noqa: B007 - the last ones are used
+            for gtid in commits.last_gtids(last):
+                raise SourceError(
+                    f"{self.name}: {file.name}: {gtid} came after a higher number of its domain, so that a set does "
+                    "not tell what came before it; name a position or a time instead"
+                )
+        for domain, wanted in self.wanted.last.items():
+            if last.get(domain) != wanted:
+                there = DomainGtids({domain: last[domain]}) if domain in last else "nothing of that domain"
+                end = (
+                    f"{place}, where {lacks} comes, which is not in the set" if place else f"its end at {self.log.end}"
+                )
+                lacking = DomainGtids({domain: wanted})
+                raise SourceError(
+                    f"{self.name}: the log does not hold {lacking} before {end}; it holds {there}. "
+                    "Name each domain's last GTID as of one moment, or the position"
+                )
+        return place or self.after(file)
+
+
+class _Time(Search):
+    """Where a time leads to: behind the last transaction that committed before it.
+
+    A file's head says in which second it was begun, and later files hold later commits: the server's clock is taken at
+    its word there.
+    """
+
+    def __init__(self, source: Source, log: Log, wanted: datetime) -> None:
+        super().__init__(source, log)
+        self.wanted = wanted
+        self.micros = (wanted - _EPOCH) // _MICROSECOND
+
+    def find(self) -> Position:
+        files = self._files()
+        place, latest, any_later = Position(files[0][0].name, FIRST_EVENT), files[-1][1].created * 1_000_000, False
+        for file, head in files:
+            # Where whole seconds are logged, a commit counts as late in its second: it is not left out.
+            limit = self.micros if head.is_exact else self.micros // 1_000_000 * 1_000_000
+            for commits in self.commits(file):
+                earlier = np.flatnonzero(commits.committed < limit)
+                if len(earlier):
+                    place, any_later = Position(file.name, int(commits.stop[earlier[-1]])), False
+                any_later |= len(earlier) == 0 or int(earlier[-1]) < len(commits) - 1
+                latest = max(latest, int(commits.committed.max()))
+            if not any_later:
+                place = self.after(file)
+        if not any_later and files[-1][0] == self.files[-1]:
+            self._require_past(latest)
+        return place
+
+    def _files(self) -> list[tuple[LogFile, FileHead]]:
+        """The newest file begun before the time for certain, and those begun in the same second as the time."""
+        found: list[tuple[LogFile, FileHead]] = []
+        for file in reversed(self.files):
+            head = self.head(file)
+            if head.created * 1_000_000 < self.micros:
+                found.insert(0, (file, head))
+            if (head.created + 1) * 1_000_000 <= self.micros:
+                return found
+        oldest, head = self.files[0], self.head(self.files[0])
+        if file_number(oldest.name) == 1:  # nothing came before it
+            return found or [(oldest, head)]
+        raise SourceError(
+            f"{self.name}: {self.wanted.isoformat()} lies before the oldest file there is: {oldest.name} was begun at "
+            f"{_text(head.created * 1_000_000)}; {self.source.earlier}"
+        )
+
+    def _require_past(self, latest: int) -> None:
+        """Raises SourceError where a later transaction could still commit before the time."""
+        now = self.source.now()
+        if now is not None and self.wanted > now:
+            raise SourceError(
+                f"{self.name}: {self.wanted.isoformat()} is still to come by the server's clock, which says "
+                f"{now.isoformat()}; name an earlier time, or latest"
+            )
+        if now is None:
+            raise SourceError(
+                f"{self.name}: {self.wanted.isoformat()} lies behind the end of the log at {self.log.end}, whose last "
+                f"transaction committed at {_text(latest)}; name an earlier time, or latest"
+            )
+
+
+def _text(micros: int) -> str:
+    return (_EPOCH + micros * _MICROSECOND).isoformat()
+
+
+_OTHER: dict[type, str] = {
+    MysqlGtids: "is of a MySQL server, whose sets are like 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-100",
+    DomainGtids: "is of a MariaDB server, whose sets are like 0-1-100",
+    type(None): "does not say which transactions came before it",
+}

@@ -1,0 +1,221 @@
+"""What to do about a stop: every message that is reported ends with an option, a verb or a page.
+
+Messages say what is wrong where the facts are known; many say what to do as well. To the others ``advised`` adds the
+remedy of their kind, and where no kind fits, that of their class. So a message is never reported without one.
+
+Put here: the kinds of stops, and the remedy of each. Not here: what is wrong (the module that raises), or who reports
+it: pipeline/run.py, the command line, Dagster's steps.
+"""
+
+import re
+from dataclasses import dataclass
+
+from spark_jobs.errors import (
+    AnotherLog,
+    ConfigError,
+    DecodeError,
+    LakeError,
+    LostRace,
+    SourceError,
+    StratalogError,
+    TableStopped,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Stops whose message matches a pattern. remedy: with {source}, {table} and {at} for what the stop is about."""
+
+    pattern: str
+    remedy: str
+
+
+_WITHOUT = (
+    'take the table out of scope (tables: "!{table}"), or begin it behind the statement in a pipeline of its own and '
+    "load it (docs/howto/schema-change.md#a-table-has-stopped)"
+)
+_SKIP = (
+    "where the event can be done without, pass it over: stratalog skip --source {source} --at {at} --table {table} "
+    "(docs/howto/broken-table.md#one-event-stops-the-table-and-can-be-done-without)"
+)
+_DUMP = "docs/howto/new-source.md#binlog-files-instead-of-a-server"
+
+KINDS: tuple[Kind, ...] = (
+    # Statements, and rows that do not fit what they left.
+    Kind(r"no new column begins, because|is about it, and columns of it are kept", _WITHOUT),
+    Kind(
+        r"does not keep every value of column|may have changed (?:NULL in|text of) column",
+        "set on_incompatible: new_column, and the next run begins the column anew "
+        "(docs/howto/schema-change.md#a-type-that-does-not-hold-every-value)",
+    ),
+    Kind(
+        r"\b(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b[^:]* at \S+ changes the table, which is not applied|"
+        r" at \S+ (?:fills the table|changes rows|runs a routine, logged) in statement format",
+        "SET GLOBAL binlog_format = 'ROW', then pass the statement over: stratalog skip --source {source} --at {at} "
+        "--table {table}; stratalog verify names the rows that lack it "
+        "(docs/howto/broken-table.md#one-event-stops-the-table-and-can-be-done-without)",
+    ),
+    Kind(
+        r"is to stop the table, by|is left out by .* and cannot be|would have to judge",
+        "change that rule in pipeline.yaml and run again (docs/filters.md)",
+    ),
+    Kind(
+        r"changes the key of|rows are told apart by|rows were told apart by|change of the key|"
+        r"drops the index by which rows are told apart|was created again at .* with another key",
+        _WITHOUT,
+    ),
+    Kind(
+        r"columns differ|no statement .*says why|leads to \(|has types \(|which of them are the same",
+        "change the table back at the server, or repeat the change there with logging on "
+        "(docs/howto/broken-table.md#the-columns-differ-from-the-servers); where neither can be done, " + _WITHOUT,
+    ),
+    Kind(
+        r"names? (?:of )?its columns|names of its columns|names the columns|tells? the character set|"
+        r"definition (?:was read at|by .* does not fit|does not fit)|does not tell them|does not name its columns",
+        "SET GLOBAL binlog_row_metadata = 'FULL' for what is still to be logged; for what is there name a schema dump "
+        "(schema_dump:) or begin behind it (docs/howto/schema-change.md#a-log-that-begins-behind-the-create-table)",
+    ),
+    Kind(
+        r" at \S+ (?:changes the table|gives |is not followed|names |is about|does not say)|is not in the log|"
+        r"has dropped the table",
+        _WITHOUT,
+    ),
+    # Rules, routes, the lake's own tables.
+    Kind(
+        r"\b(?:columns|row_filters|filters)\.\w|the rules about its columns|under other rules",
+        "change that rule in pipeline.yaml and run again (docs/filters.md)",
+    ),
+    Kind(
+        r"routes|by routes:|meet in|several tables|keys: shared|which (?:it|two) .*keys in common|no type holds",
+        "route it to a table of its own, or mend what differs (docs/routes.md#what-is-refused-and-what-to-do)",
+    ),
+    Kind(
+        r"compat: plain",
+        "leave the table out, or make another lake with compat: full (docs/configuration.md)",
+    ),
+    # Tables that are loaded or compared.
+    Kind(
+        r"cannot be loaded|load began|is read, and waits|was read up to",
+        "load it again once that is mended (docs/load.md#what-stops-it)",
+    ),
+    Kind(
+        r"not compared|the server's columns are|at the server and",
+        "compare it by hand, or load it again (docs/verify.md)",
+    ),
+    Kind(r"walked? along|its key does not go on", "leave the table out of the load (docs/load.md#what-it-needs)"),
+    # Sources.
+    Kind(r"holds no binlog files", f"copy them there, or correct files: of source {{source}} ({_DUMP})"),
+    Kind(r"No such file or directory|Not a directory", "correct the path, or put it there"),
+    Kind(r"the nearest boundary before it is", "name that position (docs/configuration.md#places)"),
+    Kind(r"bronze holds nothing", "stratalog run fills it"),
+    Kind(
+        r"answered: .*(?:Connection refused|timed out|No route|not known|Can't connect)",
+        "start the server, or correct host and port of source {source} (docs/configuration.md#connections)",
+    ),
+    Kind(
+        r"answered: ",
+        "let the user do that, then run again: stratalog check --connect names the GRANT "
+        "(docs/howto/new-source.md#at-the-server)",
+    ),
+    Kind(r"schema dump|the dump is cut|has no end; it is cut|line \d+: ", f"make the schema dump again ({_DUMP})"),
+    Kind(
+        r"is another log|of several logs|is not the file|another server id|no file in it continues",
+        "put copies of this source's own log into the folder (docs/howto/purge.md#it-has-happened)",
+    ),
+    Kind(
+        r"GTID|its domain",
+        "name a position in place of GTIDs, or see which endpoint has them (docs/failover.md#when-a-run-stops)",
+    ),
+    Kind(
+        r"cannot be read: |cannot be written: |cannot be made: ",
+        "let the user who runs Stratalog read and write there, then run again (docs/deployment.md)",
+    ),
+    Kind(
+        r"bronze (?:holds|goes on|does not hold|begins)|has a hole|schema history",
+        "bring the files back: stratalog extract --source {source} --archive DIR (docs/howto/purge.md#bronzes-own-log)",
+    ),
+)
+
+DEFAULTS: dict[type[StratalogError], str] = {
+    LostRace: "run again: the other writer's work is complete, and a run takes up from there",
+    LakeError: (
+        "see whether the lake can be read and written (stratalog check --connect), then run again (docs/lake.md)"
+    ),
+    TableStopped: (
+        'mend that and run again, or do without the table (tables: "!{table}") (docs/howto/broken-table.md)'
+    ),
+    AnotherLog: (
+        "give the new log a source name of its own, or set on_new_server: continue (docs/failover.md#when-a-run-stops)"
+    ),
+    SourceError: (
+        "stratalog check --connect lists what is wrong with the source; mend that, then run again "
+        "(docs/failover.md#when-a-run-stops)"
+    ),
+    DecodeError: (
+        "compare the file with the server's own, and put a whole copy in its place or read a replica's "
+        "(docs/failover.md); an event of a table alone can be passed over with stratalog skip "
+        "(docs/howto/broken-table.md)"
+    ),
+    StratalogError: "mend that, and run again (docs/howto/broken-table.md)",
+}
+"""What to do where the message fits no kind, by class; the nearest ancestor counts."""
+
+_PAGE = re.compile(r"\bdocs/[\w/-]+\.md")
+_VERBS = (
+    *("add", "alter", "attach", "begin", "bring", "check", "choose", "compact", "connect", "copy", "correct", "create"),
+    *("delete", "do", "do not", "either", "end", "export", "give", "leave", "let", "list", "load", "make", "mask"),
+    *("mend", "move", "name", "null fits", "put", "rename", "reset", "restore", "route", "run", "say", "set", "start"),
+    *("take", "turn", "unpack", "use", "verify", "wait"),
+)
+_OWN = re.compile(
+    rf"(?:[;.] |, or )(?:where [^;]*?: |or |then |first )?(?:{'|'.join(_VERBS)})\b|"
+    r"\bstratalog [a-z]+|SET GLOBAL |\bthe (?:first|next) run\b",
+    re.IGNORECASE,
+)
+_POSITION = re.compile(r"(?:\d+/)?[^\s/:()\[]+\.\d{3,}:\d+")
+_EVENT = re.compile(r"(?:\w+: )?(?:[^\s:]+\.[^\s:]+: )?[^\s:]+\.\d{3,}:\d+: ")
+_PREFIX = re.compile(r"(?P<source>[A-Za-z_]\w*): (?:(?:\S+\.\d+:\d+: )?(?P<table>[^\s:.]+\.[^\s:.]+)(?: into \S+)?: )?")
+
+
+def advised(error: StratalogError | str, source: str | None = None, table: object = None) -> str:
+    """The message with what to do; as it is where it says so itself, and of the configuration, whose keys it names.
+
+    source, table: what the stop is about; where they are not given, what the message begins with. A text is that of a
+    stopped table.
+    """
+    text = str(error)
+    if isinstance(error, ConfigError) or says_what_to_do(text):
+        return text
+    prefix = _PREFIX.match(text)
+    table = table or (prefix["table"] if prefix else None)
+    cls = type(error) if isinstance(error, StratalogError) else TableStopped
+    remedy = _SKIP if table and _is_of_event(text, cls) else _of_kind(text, cls)
+    position = _POSITION.search(text)
+    names = {
+        "source": source or (prefix["source"] if prefix else None) or "SOURCE",
+        "table": str(table or "DB.TABLE"),
+        "at": position[0] if position else "POSITION",
+    }
+    for name, value in names.items():
+        remedy = remedy.replace(f"{{{name}}}", value)
+    return f"{text}; {remedy}"
+
+
+def kind_of(text: str) -> Kind | None:
+    """The first kind that a message is of."""
+    return next((kind for kind in KINDS if re.search(kind.pattern, text)), None)
+
+
+def says_what_to_do(text: str) -> bool:
+    """Whether a message names a remedy itself."""
+    return bool(_PAGE.search(text) or _OWN.search(text))
+
+
+def _is_of_event(text: str, cls: type[StratalogError]) -> bool:
+    """Whether a table stops at one event of its log that cannot be decoded."""
+    return issubclass(cls, DecodeError) or (issubclass(cls, TableStopped) and bool(_EVENT.match(text)))
+
+
+def _of_kind(text: str, cls: type[StratalogError]) -> str:
+    kind = kind_of(text)
+    return kind.remedy if kind else next(DEFAULTS[ancestor] for ancestor in cls.__mro__ if ancestor in DEFAULTS)

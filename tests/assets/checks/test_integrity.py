@@ -1,0 +1,168 @@
+"""The checks that look at the lake alone."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from assets.checks import integrity
+from spark_jobs.binlog import TableName
+from spark_jobs.checks.integrity import NEVER_WHOLE
+from spark_jobs.checks.schema_drift import SchemaAudit
+from spark_jobs.ddl.foreign_keys import ForeignKey
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.operations.status import SourceStatus
+from spark_jobs.pipeline.log_gaps import Cascade
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.silver.quarantine import Skip
+from tests.code_location import CodeLocation, location
+from tests.segment_spec import Commit, Insert
+
+pytestmark = pytest.mark.dagster
+
+Found = dict[tuple[str, str], tuple[bool, str | None]]
+
+
+def checked(made: CodeLocation) -> Found:
+    result = made.defs().resolve_job_def("audit").execute_in_process(instance=made.instance, raise_on_error=False)
+    found = result.get_asset_check_evaluations()
+    return {(one.asset_key.to_user_string(), one.check_name): (one.passed, one.description) for one in found}
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_key_that_stands_twice_or_not_at_all_fails_its_table_alone(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with location(tmp_path, spark) as made:
+        made.write(1, Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 2)), Commit())
+        assert made.run().success
+        lines, orders = (lake_of(made.pipeline).downstream("shop", name) for name in ("lines", "orders"))
+        spark.sql(f"INSERT INTO {orders.sql} SELECT * FROM {orders.sql}")
+        spark.sql(f"DELETE FROM {lines.sql}")
+        assert checked(made) == {
+            ("bronze/shop", "positions_touch"): (True, None),
+            ("bronze/shop", "lag"): (True, "max_lag is not set"),
+            ("bronze/shop", "retention_margin"): (True, None),
+            ("bronze/shop", "no_quarantine"): (True, None),
+            ("bronze/shop", "columns_named"): (True, None),
+            ("bronze/shop", "changes_logged"): (True, None),
+            ("downstream/shop/lines", "keys_unique"): (True, None),
+            ("downstream/shop/orders", "keys_unique"): (
+                False,
+                "1 keys stand in several rows: somebody else wrote to the table",
+            ),
+        }
+        lacking = {(TableName("shop", name), ("shop", name)): count for name, count in (("lines", 2), ("orders", 3))}
+        monkeypatch.setattr("spark_jobs.checks.integrity.keys_never_whole", lambda *_: lacking)
+        found = checked(made)
+        assert found["downstream/shop/lines", "keys_unique"] == (False, f"2 keys stand in none: {NEVER_WHOLE}")
+        assert found["downstream/shop/orders", "keys_unique"] == (
+            False,
+            f"3 keys stand in none: {NEVER_WHOLE}; 1 keys stand in several rows: somebody else wrote to the table",
+        )
+
+
+STATUS = SourceStatus("shop", "a.000001:9", "a.000001:4", 5, 61.0, 2**40, 3.5, 0, None, None, [])
+
+
+@pytest.mark.parametrize(
+    "changed, limit, expected",
+    [
+        ({}, None, {"lag": (True, "max_lag is not set"), "retention_margin": (True, None)}),
+        ({}, 120, {"lag": (True, None)}),
+        ({}, 60, {"lag": (False, "bronze was at the source's end 61 s ago, and max_lag is 60 s")}),
+        ({"lag_seconds": None}, 60, {"lag": (True, None)}),
+        ({"warning": "only 1 hour left"}, None, {"retention_margin": (False, "only 1 hour left")}),
+        ({"error": "no route"}, 60, {"lag": (False, "no route"), "retention_margin": (False, "no route")}),
+    ],
+)
+def test_lag_and_margin_are_held_against_the_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], limit: int | None, expected: Any
+) -> None:
+    with location(tmp_path) as made:
+        pipeline = made.pipeline.model_copy(update={"max_lag": timedelta(seconds=limit) if limit else None})
+        monkeypatch.setattr(type(made), "pipeline", pipeline)
+        monkeypatch.setattr(integrity, "_status", lambda *_: replace(STATUS, **changed))
+        found = checked(made)
+    assert found["bronze/shop", "positions_touch"] == (True, "bronze holds nothing yet")
+    assert {name: found["bronze/shop", name] for name in expected} == expected
+
+
+def test_checks_stand_in_their_own_job_and_in_no_run_of_a_source(tmp_path: Path) -> None:
+    with location(tmp_path) as made:
+        defs = made.defs()
+        assert not defs.resolve_job_def("sync_shop").asset_layer.asset_graph.asset_check_keys
+        keys = defs.resolve_job_def("audit").asset_layer.asset_graph.asset_check_keys
+    assert keys == {dg.AssetCheckKey(dg.AssetKey(["bronze", "shop"]), name) for name in integrity._SAID}
+
+
+def test_what_is_passed_over_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = [Skip("shop", "orders", "mysql-bin.000001:4", "WRITE_ROWS"), Skip("shop", "lines", "a.000002:9", "ALTER …")]
+    with location(tmp_path) as made:
+        monkeypatch.setattr("spark_jobs.silver.quarantine.read", lambda *_: over)
+        found = checked(made)
+    lines = "shop.orders: mysql-bin.000001:4 (WRITE_ROWS)\nshop.lines: a.000002:9 (ALTER …)"
+    assert found["bronze/shop", "no_quarantine"] == (False, f"2 events are passed over\n{lines}")
+
+
+def test_tables_whose_columns_are_numbered_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [
+        Entry("shop", "shop", name, state, numbered=numbered)
+        for name, state, numbered in (("a", "current", True), ("b", "ignored", True), ("c", "stopped", None))
+    ]
+    with location(tmp_path) as made:
+        monkeypatch.setattr("spark_jobs.downstream.publication.read", lambda *_: there)
+        found = checked(made)
+    assert found["bronze/shop", "columns_named"] == (False, "nothing names the columns of 1 tables\nshop.a")
+
+
+def test_tables_that_foreign_keys_change_unlogged_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child, parent = TableName("shop", "lines"), TableName("shop", "orders")
+    over = [Cascade(child, ForeignKey("f", parent, "CASCADE"))]
+    with location(tmp_path) as made:
+        monkeypatch.setattr("spark_jobs.pipeline.log_gaps.cascades", lambda *_: over)
+        passed, said = checked(made)["bronze/shop", "changes_logged"]
+    assert not passed
+    assert str(said).startswith("shop.lines: is changed by the foreign key f -> shop.orders ON DELETE CASCADE")
+
+
+@pytest.mark.parametrize(
+    "found, expected, metadata",
+    [
+        (
+            SchemaAudit("shop", None, 3, {TableName("shop", "orders"): ["column note: only the server has it"]}),
+            (False, "shop.orders: column note: only the server has it"),
+            {"compared": 3, "differing": 1, "waiting": 0, "without_rows": 0},
+        ),
+        (
+            SchemaAudit("shop", None, 2, waiting={TableName("shop", "lines"): "has stopped"}, unknown=4),
+            (True, "2 tables have the columns and keys that the server declares, 1 wait, 4 had no row yet"),
+            {"compared": 2, "differing": 0, "waiting": 1, "without_rows": 4},
+        ),
+        (
+            SchemaAudit("shop", None, why_not="bronze holds nothing yet"),
+            (True, "columns are not compared with the server's: bronze holds nothing yet"),
+            {},
+        ),
+    ],
+)
+def test_the_columns_of_a_server_are_a_check_that_blocks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: SchemaAudit, expected: Any, metadata: dict[str, int]
+) -> None:
+    sources = {"shop": {"mysql": {"host": "db", "user": "repl", "password": "secret"}}}
+    with location(tmp_path, sources=sources) as made:
+        monkeypatch.setattr(integrity, "_status", lambda *_: STATUS)
+        monkeypatch.setattr("spark_jobs.checks.schema_drift.audit_schema", lambda *_: found)
+        result = made.defs().resolve_job_def("audit").execute_in_process(instance=made.instance)
+        (said,) = [one for one in result.get_asset_check_evaluations() if one.check_name == "schema"]
+    assert (said.passed, said.description) == expected
+    assert not said.blocking
+    assert said.severity == dg.AssetCheckSeverity.ERROR
+    keys = {"without_rows": "schema/tables_without_rows"}
+    wanted = {keys.get(key, f"schema/tables_{key}"): value for key, value in metadata.items()}
+    assert {key: value.value for key, value in said.metadata.items()} == wanted

@@ -1,0 +1,56 @@
+"""The maintenance job's steps, on real tables."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.code_location import CodeLocation, location
+from tests.segment_spec import Insert, Update
+
+
+def observed(shop: CodeLocation, asset: str) -> list[dict[str, object]]:
+    records = shop.instance.fetch_observations(dg.AssetKey.from_user_string(asset), limit=9).records
+    found = [record.asset_observation for record in records]
+    return [{key: value.value for key, value in one.metadata.items()} for one in found if one]
+
+
+@pytest.mark.dagster
+@pytest.mark.spark
+@pytest.mark.long
+def test_bronze_is_collected_and_every_table_maintained(tmp_path: Path, spark: SparkSession) -> None:
+    with location(tmp_path, spark, retention={"bronze": "1d"}) as shop:
+        assert shop.run("maintenance").success, "there is nothing yet"
+        for number in (1, 2, 3):
+            changed = [Update("shop.orders", (1, "a"), (1, "a"))] if number > 1 else [Insert("shop.orders", (1, "a"))]
+            shop.write(number, *changed)
+            shop.run()
+        assert shop.run("maintenance").success
+        kept, collected = observed(shop, "bronze/shop")
+        assert (collected["gc/files"], collected["gc/oldest"]) == (2, "mysql-bin.000003:4")
+        assert kept["maintenance/kept_hours"] == 168
+        for asset in ("silver/shop/shop/orders", "downstream/shop/orders"):
+            (one,) = observed(shop, asset)
+            assert one["maintenance/files_after"] == 1
+        ran = shop.run()
+        assert (ran.success, ran.materialized) == (True, {}), "no row of any table has changed"
+
+
+@pytest.mark.long
+@pytest.mark.dagster
+@pytest.mark.spark
+def test_a_table_that_was_not_maintained_fails_the_step(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs.operations.maintenance import Upkeep
+
+    monkeypatch.setattr("dagster_project.ops.maintenance.RETRY", None)
+    monkeypatch.setattr(
+        "spark_jobs.operations.maintenance.maintain_source", lambda *_: Upkeep(stopped={"a": "a: busy"})
+    )
+    with location(tmp_path, spark) as shop:
+        shop.write(1, Insert("shop.orders", (1, "a")))
+        shop.run()
+        failures = shop.run("maintenance").failures
+    assert failures == {"maintain_shop": "1 tables were not maintained:\na: busy"}

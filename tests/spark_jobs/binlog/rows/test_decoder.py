@@ -1,0 +1,610 @@
+import ctypes
+import json
+import mmap
+import re
+import resource
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_jobs.binlog.events import compression, transaction_payload
+from spark_jobs.binlog.events.scanner import Bytes, TableMaps, open_slice
+from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName, parse_table_map
+from spark_jobs.binlog.rows.decoder import Changes, Decoder
+from spark_jobs.binlog.slices.slicer import Slicer
+from spark_jobs.errors import DecodeError, Truncated, Unsupported
+from tests.one_value import FILE, definition_of
+from tests.segment_spec import (
+    UUID,
+    Change,
+    Commit,
+    Delete,
+    Insert,
+    Query,
+    RawEvent,
+    Rollback,
+    Rows,
+    SegmentSpec,
+    Table,
+    Update,
+    reframed,
+)  # fmt: skip
+from tests.segment_types import BIGINT, DATE, INT, LATIN1, LONGTEXT, VARCHAR, ColumnType
+
+RECORDED = Path("tests/recorded")
+
+
+def definitions(file: Path) -> dict[str, TableDefinition]:
+    maps = TableMaps()
+    scanner, _ = open_slice(file.name, 0, None, file.read_bytes(), maps)
+    found = [parse_table_map(event, scanner.format, file.name) for event in maps.events]
+    return {str(definition.name): labelled(definition, file) for definition in found}
+
+
+LABELS: dict[str, dict[str, tuple[str, ...]]] = {
+    "kinds.strings": {"e": ("a,b", "c'd", "", "ü"), "s": ("x", "y", "ü", "z")},
+    "small.t": {"@8": ("a", "b")},
+}
+
+
+def labelled(definition: TableDefinition, file: Path) -> TableDefinition:
+    """With the labels of the SQL: MySQL 8.0.12 does not log their character set, so those beyond ASCII are not told."""
+    statement = re.search(rf"create table {definition.name} .*", file.with_suffix(".sql").read_text())
+    assert statement
+    written = re.findall(r"(\w+) (?:enum|set)\(([^)]*)\)", statement[0])
+    labels: dict[str, tuple[str, ...]] = {
+        name: tuple(text.strip("'").split("','")) for name, text in written
+    } | LABELS.get(str(definition.name), {})
+    names = definition.column_names()
+    columns = [replace(column, labels=labels.get(name)) for name, column in zip(names, definition.columns, strict=True)]
+    return replace(definition, columns=tuple(columns))
+
+
+def decoded(file: Path, definition: TableDefinition, rows: int) -> list[Changes]:
+    return list(Decoder(definition, before="all", rows=rows).decode(file.name, 0, None, file.read_bytes()))
+
+
+def printed(column: Column, array: pa.Array) -> list[Any]:
+    """The values as the server prints them, its time zone UTC."""
+    if pa.types.is_binary(array.type):
+        return [None if value is None else value.hex() for value in array.to_pylist()]
+    if pa.types.is_floating(array.type):
+        return list(array.to_pylist())
+    if pa.types.is_decimal(array.type):
+        return [None if value is None else f"{value:f}" for value in array.to_pylist()]
+    texts = array.cast(pa.timestamp("us")) if pa.types.is_timestamp(array.type) else array
+    texts = texts.cast(pa.string()).to_pylist()
+    if pa.types.is_timestamp(array.type):
+        end = 20 + column.meta if column.meta else 19
+        return [None if text is None else text[:end] for text in texts]
+    return list(texts)
+
+
+def rows_of(definition: TableDefinition, batch: pa.RecordBatch, raw: pa.Array | None) -> list[list[object]]:
+    columns = [printed(column, array) for column, array in zip(definition.columns, batch.columns, strict=True)]
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    for row, exact in zip(rows, [None] * len(rows) if raw is None else raw.to_pylist(), strict=True):
+        for name, text in exact or []:
+            place = definition.column_names().index(name)
+            assert row[place] is None, name
+            row[place] = text
+    return rows
+
+
+def replayed(definition: TableDefinition, batches: list[Changes]) -> list[list[object]]:
+    """The table's rows after the changes, in the order of its first column."""
+    table: dict[tuple[object, ...], list[object]] = {}
+    for changes in batches:
+        after = rows_of(definition, changes.after, changes.raw)
+        before = rows_of(definition, changes.before, changes.before_raw)
+        for op, new, old in zip(changes.op.to_pylist(), after, before, strict=True):
+            if op == 1:
+                assert all(value is None for value in old)
+                table[key(definition, new)] = new
+            else:
+                gone = table.pop(key(definition, old if op == 2 else new))
+                assert gone == (old if op == 2 else new)
+            if op == 2:
+                table[key(definition, new)] = new
+    return sorted(table.values(), key=lambda row: int(str(row[0])))
+
+
+def key(definition: TableDefinition, row: list[object]) -> tuple[object, ...]:
+    return tuple(row[ordinal] for ordinal in definition.key or (0,))
+
+
+def recorded_tables() -> list[object]:
+    return [
+        pytest.param(file, table, id=f"{file.stem}-{table}")
+        for file in sorted(RECORDED.glob("*.rows.json"))
+        for table in json.loads(file.read_text())
+    ]
+
+
+@pytest.mark.parametrize("rows", [16384, 1])
+@pytest.mark.parametrize("file, table", recorded_tables())
+def test_recorded_rows_are_what_the_server_selected(file: Path, table: str, rows: int) -> None:
+    expected = json.loads(file.read_text())[table]
+    file = file.with_name(file.name.replace(".rows.json", ".000001"))
+    definition = definitions(file)[table]
+    if definition.named():
+        assert definition.column_names() == expected["columns"]
+    found = replayed(definition, decoded(file, definition, rows))
+    for column, place in zip(definition.columns, range(len(definition.columns)), strict=True):
+        wanted = [row[place] for row in expected["rows"]]
+        if pa.types.is_floating(column.arrow):
+            wanted = [None if value is None else float(value) for value in wanted]
+        assert [row[place] for row in found] == wanted, (column.name, column.sql_type)
+
+
+PLAIN = Table("shop.t", key=["id"], id=INT, note=VARCHAR(40))
+
+
+def content_of(*changes: Change, tables: tuple[Table, ...] = (PLAIN,)) -> bytes:
+    return SegmentSpec(tables, changes).to_bytes()
+
+
+def decode(content: Bytes, definition: TableDefinition | None = None, **options: Any) -> list[Changes]:
+    return list(Decoder(definition or definition_of(bytes(content)), **options).decode(FILE, 0, None, content))
+
+
+def test_the_key_is_all_that_is_kept_of_an_update_by_default() -> None:
+    [changes] = decode(
+        content_of(Update("shop.t", (1, "a"), (2, "b")), Insert("shop.t", (3, "c")), Delete("shop.t", (2, "b")))
+    )
+    assert changes.op.to_pylist() == [2, 1, 3]
+    assert changes.after.to_pylist() == [{"id": 2, "note": "b"}, {"id": 3, "note": "c"}, {"id": 2, "note": "b"}]
+    assert changes.before.to_pylist() == [{"id": 1}, {"id": None}, {"id": None}]
+    assert changes.gtid is changes.raw is changes.before_raw is None
+
+
+@pytest.mark.parametrize("key", [None, ()])
+def test_without_a_key_nothing_is_kept_of_it(key: tuple[int, ...] | None) -> None:
+    content = content_of(Update("shop.t", (1, "a"), (2, "b")))
+    [changes] = decode(content, replace(definition_of(content), key=key))
+    assert changes.before.num_columns == 0
+
+
+def test_exact_text_of_both_images() -> None:
+    table = Table("shop.t", key=["day"], day=DATE, text=VARCHAR(9), id=INT)
+    update = Update("shop.t", ("0000-00-00", b"\xff", 1), ("2024-00-01", "ok", 2))
+    [changes] = decode(content_of(update, Insert("shop.t", ("2024-02-30", b"\xfe", 3)), tables=(table,)))
+    assert changes.raw is not None
+    assert changes.before_raw is not None
+    assert changes.raw.to_pylist() == [[("day", "2024-00-01")], [("day", "2024-02-30"), ("text", "fe")]]
+    assert changes.before_raw.to_pylist() == [[("day", "0000-00-00")], None]
+    assert changes.before.to_pylist() == [{"day": None}] * 2
+
+
+def test_other_tables_are_passed_over() -> None:
+    other = Table("shop.other", key=["id"], id=INT)
+    content = content_of(Insert("shop.other", (1,)), Insert("shop.t", (2, "x")), tables=(PLAIN, other))
+    definition = replace(definition_of(content), name=TableName("shop", "nothing"))
+    assert decode(content, definition) == []
+
+
+def test_a_block_ends_inside_an_event_and_goes_on() -> None:
+    rows = [(number, "x" * (number % 40)) for number in range(1000)]
+    batches = decode(content_of(Rows("shop.t", Insert, rows)), rows=7)
+    assert [len(batch) for batch in batches] == [7] * 142 + [6]
+    assert [row for batch in batches for row in batch.row.to_pylist()] == list(range(1000))
+    assert [tuple(row.values()) for batch in batches for row in batch.after.to_pylist()] == rows
+
+
+def test_a_value_larger_than_a_block_expects() -> None:
+    table = Table("shop.t", key=["id"], id=INT, note=LONGTEXT, more=LONGTEXT)
+    long = ["ü" * 100_000, "b" * 3_000_000, "", "c" * 70_000]
+    batches = decode(content_of(*(Insert("shop.t", (1, text, text[:9])) for text in long), tables=(table,)))
+    assert [text for batch in batches for text in batch.after["note"].to_pylist()] == long
+
+
+@pytest.mark.parametrize("rows_version", [1, 2])
+@pytest.mark.parametrize("checksum", [True, False])
+def test_nothing_behind_the_slice_is_read(rows_version: int, checksum: bool) -> None:
+    """The slice ends by its row event, and in memory by a page that may not be touched."""
+    spec = SegmentSpec(
+        [PLAIN], [Insert("shop.t", (1, "a"))], checksum=checksum, rows_version=rows_version, rotate_to=""
+    )
+    content = spec.to_bytes()[: spec.offsets()[-2]]
+    page = mmap.PAGESIZE
+    pages = mmap.mmap(-1, 2 * page)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    ctypes.CDLL(None).mprotect(ctypes.c_void_p(address + page), page, 0)
+    pages[page - len(content) : page] = content
+    [changes] = decode(np.frombuffer(pages, np.uint8)[page - len(content) : page], definition_of(content))
+    assert changes.after.to_pylist() == [{"id": 1, "note": "a"}]
+
+
+def replaced(content: bytes, code: int, change: Callable[[bytearray], object]) -> bytes:
+    """The file with the body of its first event of a type changed."""
+    spec_events, place = [], 4
+    while place < len(content):
+        length = int.from_bytes(content[place + 9 : place + 13], "little")
+        spec_events.append(content[place : place + length])
+        place += length
+    found = next(number for number, event in enumerate(spec_events) if event[4] == code)
+    body = bytearray(spec_events[found][19:-4])
+    change(body)
+    spec_events[found] = reframed(spec_events[found], body=bytes(body))
+    return content[:4] + b"".join(spec_events)
+
+
+def cut(count: int) -> Callable[[bytearray], object]:
+    return lambda body: body.__delitem__(slice(len(body) - count, None))
+
+
+def put(place: int, value: int) -> Callable[[bytearray], object]:
+    return lambda body: body.__setitem__(place, value)
+
+
+INSERT = content_of(Insert("shop.t", (1, "abc")))
+UPDATE = content_of(Update("shop.t", (1, "abc"), (1, "d")))
+
+
+@pytest.mark.parametrize(
+    "content, code, change, error, message",
+    [
+        (INSERT, 30, cut(1), Truncated, r"row 0 of shop.t: note varchar\(40\): the row ends beyond its event"),
+        (INSERT, 30, cut(6), Truncated, "row 0 of shop.t: id int: the row ends"),
+        (INSERT, 30, cut(10), Truncated, "shop.t"),
+        (UPDATE, 31, cut(7), Truncated, "row 0 of shop.t: its null bits"),
+        (UPDATE, 31, cut(8), Truncated, "row 0 of shop.t: note varchar"),
+        (INSERT, 30, put(11, 1), Unsupported, "shop.t: a row image without all columns; set binlog_row_image=FULL"),
+        (UPDATE, 31, put(12, 1), Unsupported, "binlog_row_image"),
+        (INSERT, 30, put(10, 3), DecodeError, "column count"),
+        (INSERT, 30, put(8, 200), Truncated, "shop.t"),
+        (INSERT, 30, lambda body: body.append(0), Truncated, "row 1 of shop.t"),
+    ],
+)
+def test_rows_that_do_not_fit_their_event(
+    content: bytes, code: int, change: Callable[[bytearray], object], error: type[DecodeError], message: str
+) -> None:
+    broken = replaced(content, code, change)
+    with pytest.raises(error, match=rf"^log.000001:\d+: .*{message}"):
+        decode(broken, before="all")
+
+
+WIDE = Table("shop.t", ["c0"], True, **{f"c{k}": INT for k in range(20)})
+
+
+def partial(*changes: Change, table: Table = WIDE, version: int = 2) -> tuple[Changes, list[Any], list[Any]]:
+    """The only batch of a file, and its rows and before images as dicts without the columns that are left out."""
+    content = SegmentSpec((table,), changes, rows_version=version).to_bytes()
+    [changes_] = Decoder(definition_of(content), before="all", partial=True).decode(FILE, 0, None, content)
+    assert changes_.present is not None
+    assert changes_.before_present is not None
+    images = [(changes_.after, changes_.present), (changes_.before, changes_.before_present)]
+    after, before = (
+        [
+            {name: value for (name, value), there in zip(row.items(), mask, strict=True) if there}
+            for row, mask in zip(batch.to_pylist(), presence.sets[presence.index].tolist(), strict=True)
+        ]
+        for batch, presence in images
+    )
+    return changes_, after, before
+
+
+def wide(**values: Any) -> list[Any]:
+    """A row of WIDE without the columns that are not named."""
+    return [values.get(f"c{k}", ...) for k in range(20)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_image_without_all_columns_keeps_absent_apart_from_null(version: int) -> None:
+    """MINIMAL: the key of what was, and what was set. The null bits are those of the columns that are there."""
+    _, after, before = partial(
+        Rows("shop.t", Insert, [wide(c0=1, c3=None, c9=9, c19=None), wide(c0=2, c3=3, c9=None, c19=19)]),
+        Rows("shop.t", Update, [(wide(c0=1), wide(c8=None, c17=17)), (wide(c0=2), wide(c8=8, c17=None))]),
+        Delete("shop.t", wide(c0=2)),
+        table=WIDE,
+        version=version,
+    )
+    assert after == [
+        {"c0": 1, "c3": None, "c9": 9, "c19": None},
+        {"c0": 2, "c3": 3, "c9": None, "c19": 19},
+        {"c8": None, "c17": 17},
+        {"c8": 8, "c17": None},
+        {"c0": 2},
+    ]
+    assert before == [{}, {}, {"c0": 1}, {"c0": 2}, {}]
+
+
+def test_more_than_eight_columns_of_many_have_null_bits_of_two_bytes() -> None:
+    values = {f"c{k}": None if k % 3 else k for k in (0, 1, 2, 3, 4, 5, 6, 7, 12, 18)}
+    _, after, _ = partial(Rows("shop.t", Insert, [wide(**values), wide(**dict.fromkeys(values, 5))]))
+    assert after == [values, dict.fromkeys(values, 5)]
+
+
+def test_noblob_leaves_a_text_out_that_was_not_set() -> None:
+    table = Table("shop.t", key=["id"], id=INT, body=LONGTEXT, n=INT)
+    _, after, before = partial(Update("shop.t", (1, ..., 2), (1, ..., 3)), Insert("shop.t", (2, "x", 3)), table=table)
+    assert after == [{"id": 1, "n": 3}, {"id": 2, "body": "x", "n": 3}]
+    assert before == [{"id": 1, "n": 2}, {}]
+
+
+def test_full_nodup_has_the_whole_row_before_and_what_was_set_after() -> None:
+    """MariaDB's binlog_row_image=FULL_NODUP."""
+    whole = [None, *range(1, 20)]
+    _, after, before = partial(Update("shop.t", whole, wide(c0=0)), version=1)
+    assert (after, before) == ([{"c0": 0}], [{f"c{k}": value for k, value in enumerate(whole)}])
+
+
+def test_sets_of_columns_are_kept_once() -> None:
+    changes, _, _ = partial(*(Insert("shop.t", wide(c0=k, c1=k) if k % 2 else wide(c0=k)) for k in range(9)))
+    assert changes.present is not None
+    assert changes.present.sets.shape == (2, 20)
+    assert changes.present.column(1).tolist() == [bool(k % 2) for k in range(9)]
+
+
+def test_whole_images_have_no_presence_even_behind_a_partial_one() -> None:
+    content = content_of(Insert("shop.t", (1, ...)), Insert("shop.t", (2, "b")), Insert("shop.t", (3, "c")))
+    found = list(Decoder(definition_of(content), partial=True, rows=1).decode(FILE, 0, None, content))
+    assert [changes.present is None for changes in found] == [False, True, True]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 16384])
+def test_an_event_without_a_column_is_one_row(rows: int) -> None:
+    """Such an event has no bytes of rows; the server carries it out once (log_event.cc, write_row)."""
+    content = content_of(Insert("shop.t", (..., ...)), Insert("shop.t", (2, "b")))
+    found = list(Decoder(definition_of(content), partial=True, rows=rows).decode(FILE, 0, None, content))
+    assert [row for changes in found for row in changes.after.to_pylist()] == [
+        {"id": None, "note": None},
+        {"id": 2, "note": "b"},
+    ]
+
+
+@pytest.mark.parametrize("extra", [b"", b"\1\2\3\4\5\6", bytes(300)])
+def test_extra_row_information_is_passed_over_by_its_length(extra: bytes) -> None:
+    """A partition's number, NDB's own; the length counts itself (rows_event.h, Rows_event)."""
+    content = content_of(Rows("shop.t", Insert, [(1, "a"), (2, "b")], extra=extra))
+    [changes] = decode(content, definition_of(content))
+    assert changes.after["id"].to_pylist() == [1, 2]
+
+
+PARTIAL = content_of(Insert("shop.t", (..., ...)))
+
+
+@pytest.mark.parametrize(
+    "content, change, message",
+    [
+        (PARTIAL, lambda body: body.extend(b"ab"), "row 0 of shop.t: its null bits"),
+        (content_of(Insert("shop.t", (1, ...))), cut(1), "row 0 of shop.t: id int"),
+        (content_of(Insert("shop.t", (1, ...))), cut(5), "row 0 of shop.t: its null bits"),
+        (content_of(Insert("shop.t", (1, ...))), lambda body: body.extend(b"\0b"), "row 1 of shop.t: id int"),
+        (INSERT, put(8, 1), "shop.t"),
+        (INSERT, put(8, 0), "shop.t"),
+    ],
+)
+def test_partial_rows_that_do_not_fit_their_event(
+    content: bytes, change: Callable[[bytearray], object], message: str
+) -> None:
+    with pytest.raises(Truncated, match=rf"^log.000001:\d+: .*{message}"):
+        list(Decoder(definition_of(content), partial=True).decode(FILE, 0, None, replaced(content, 30, change)))
+
+
+def test_one_flipped_byte_anywhere_is_an_error() -> None:
+    definition = definition_of(INSERT)
+    for place in range(len(INSERT)):
+        if place == 4 + 17:
+            continue  # the file's in-use flag stands there
+        broken = bytearray(INSERT)
+        broken[place] ^= 0x10
+        with pytest.raises(DecodeError, match=r"^log.000001"):
+            decode(bytes(broken), definition)
+
+
+def test_a_file_cut_anywhere_is_an_error_or_holds_fewer_events() -> None:
+    definition = definition_of(INSERT)
+    ends = set(SegmentSpec((PLAIN,), [Insert("shop.t", (1, "abc"))]).offsets())
+    for length in range(len(INSERT)):
+        if length in ends and length > 4:
+            assert len(decode(INSERT[:length], definition)) <= 1
+        else:
+            with pytest.raises(DecodeError, match=r"^log.000001"):
+                decode(INSERT[:length], definition)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ([Insert("shop.t", (1, "a")), Rollback()], "with a ROLLBACK past them"),
+        ([Insert("shop.t", (1, "a")), Query("", "ROLLBACK TO `s`"), Commit()], "with a ROLLBACK past them"),
+        (
+            [Insert("shop.t", (1, "a")), Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)],
+            "XA transaction",
+        ),
+    ],
+)
+def test_rows_whose_fate_is_open_are_refused(changes: list[Change], message: str) -> None:
+    with pytest.raises(Unsupported, match=rf"^log.000001:\d+: .*{message}"):
+        decode(content_of(*changes), definition_of(INSERT))
+
+
+def test_what_a_payload_holds_is_refused_as_outside() -> None:
+    """XA and ROLLBACK inside decide about the rows of the whole payload."""
+    for changes in ([Rollback()], [Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)]):
+        spec = SegmentSpec((PLAIN,), [Insert("shop.t", (1, "a")), *changes], payload=lambda _: "zstd")
+        with pytest.raises(Unsupported, match=rf"^log.000001:{spec.offsets()[3]}: shop.t: rows of a"):
+            decode(spec.to_bytes(), definition_of(INSERT))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+@pytest.mark.parametrize("at_once", [150, 64 << 20])
+def test_rows_are_counted_from_0_within_a_payload(monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int) -> None:
+    """Those of other tables too; a payload of several tables, in one part or in many."""
+    monkeypatch.setattr(transaction_payload, "AT_ONCE", at_once)
+    monkeypatch.setattr(compression, "AT_ONCE", at_once)
+    other = Table("shop.o", key=["id"], id=INT, note=VARCHAR(400))
+    changes: list[Change] = [
+        Rows("shop.o", Insert, [(1, "x" * 100), (2, None)]),
+        Rows("shop.t", Insert, [(1, "a"), (2, "b")]),
+        Rows("shop.t", Delete, [(1, "a")]),
+        Rows("shop.o", Update, [((1, "x" * 100), (1, "")), ((2, None), (3, "y" * 100))]),
+        Rows("shop.t", Update, [((2, "b"), (3, None))]),
+        Rows("shop.o", Delete, [(1, "")]),
+        Commit(),
+        Insert("shop.o", (7, None)),
+        Insert("shop.t", (9, None)),
+        Commit(),
+        Insert("shop.t", (10, None)),
+    ]
+    spec = SegmentSpec((PLAIN, other), changes, payload=lambda number: None if number == 3 else "zstd")
+    first, second, plain_one = (spec.offsets()[place] for place in (3, 5, 9))
+    found = decode(spec.to_bytes(), definition_of(INSERT), rows=rows)
+    columns = [(batch.offset.to_pylist(), batch.row.to_pylist()) for batch in found]
+    places = [place for pair in columns for place in zip(*pair, strict=True)]
+    assert places == [(first, 2), (first, 3), (first, 4), (first, 7), (second, 1), (plain_one, 0)]
+
+
+@pytest.mark.parametrize(
+    "columns, message",
+    [
+        ({"id": BIGINT, "note": VARCHAR(40)}, "not the one expected: .*id int.* instead of .*id bigint"),
+        ({"id": INT}, "not the one expected"),
+        ({"id": INT.UNSIGNED, "note": VARCHAR(40)}, "shop.t.id: UNSIGNED False in the log, True expected"),
+        (
+            {"id": INT, "note": VARCHAR(160, LATIN1, 1)},
+            "shop.t.note: character set utf8mb4 in the log, latin1 expected",
+        ),
+        ({"number": INT, "note": VARCHAR(40)}, "shop.t.number: name id in the log, number expected"),
+    ],
+)
+def test_the_log_must_agree_with_the_definition(columns: dict[str, ColumnType], message: str) -> None:
+    table = Table("shop.t", **columns)  # type: ignore[arg-type]  # columns by name
+    definition = definition_of(content_of(Insert("shop.t", [None] * len(columns)), tables=(table,)))
+    with pytest.raises(DecodeError, match=rf"^log.000001:\d+: .*{message}"):
+        decode(INSERT, definition)
+
+
+def test_a_collation_that_is_not_known_is_none_of_the_logs() -> None:
+    definition = definition_of(INSERT)
+    known = replace(definition, columns=(definition.columns[0], replace(definition.columns[1], charset=9999)))
+    with pytest.raises(
+        DecodeError, match=r"^log.000001:\d+: shop.t.note: character set utf8mb4 in the log, collation 9999"
+    ):
+        decode(INSERT, known)
+
+
+def test_the_log_fills_in_what_the_definition_leaves_open() -> None:
+    definition = definition_of(INSERT)
+    open_columns = tuple(Column(None, column.type_code, column.meta, None) for column in definition.columns)
+    [changes] = decode(INSERT, replace(definition, columns=open_columns))
+    assert changes.after.to_pylist() == [{"id": 1, "note": "abc"}]
+
+
+@pytest.mark.parametrize("values", [(1, 2, None), (1, None, 2), (None, None, 1)])
+def test_a_null_in_any_row_of_an_event(values: tuple[int | None, ...]) -> None:
+    table = Table("shop.t", id=INT)
+    [changes] = decode(content_of(Rows("shop.t", Insert, [(value,) for value in values]), tables=(table,)))
+    assert changes.after["id"].to_pylist() == list(values)
+
+
+def test_checksums_may_change_from_file_to_file() -> None:
+    files = [
+        SegmentSpec([PLAIN], [Insert("shop.t", (number, "a"))], checksum=checksum).to_bytes()
+        for number, checksum in enumerate([True, False, True])
+    ]
+    decoder = Decoder(definition_of(files[0]))
+    found = [changes.after["id"].to_pylist() for content in files for changes in decoder.decode(FILE, 0, None, content)]
+    assert found == [[0], [1], [2]]
+
+
+def test_a_table_id_may_mean_another_table_later() -> None:
+    """As after FLUSH TABLES or a restart: the map in force is the last one of the statement."""
+    other = Table("shop.u", id=INT, note=VARCHAR(40))
+    one = SegmentSpec([PLAIN], [Insert("shop.t", (1, "a"))], rotate_to="")
+    two = SegmentSpec([other, PLAIN], [Insert("shop.u", (2, "b")), Insert("shop.t", (3, "c"))])
+    content = one.to_bytes() + b"".join(two.events()[2:])
+    assert one.first_table_id == two.first_table_id
+    found = decode(content, definition_of(one.to_bytes()))
+    assert [changes.after["id"].to_pylist() for changes in found] == [[1, 3]]
+
+
+def test_a_collation_that_is_not_known_is_refused_by_place() -> None:
+    table = Table("shop.t", id=INT, note=VARCHAR(10, 65023))
+    content = content_of(Insert("shop.t", (1, None)), tables=(table,))
+    with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.note: collation 65023 belongs to no known"):
+        decode(content)
+    known = replace(definition_of(content).columns[1], charset=LATIN1)
+    definition = replace(definition_of(content), columns=(definition_of(content).columns[0], known))
+    with pytest.raises(DecodeError, match="character set collation 65023 in the log, latin1 expected"):
+        decode(content, definition)
+
+
+def test_a_type_that_is_not_read_names_its_column() -> None:
+    table = Table("shop.t", id=INT, doc=ColumnType(0, b"", bytes))
+    with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.doc: type decimal before MySQL 5.0 is not read"):
+        decode(content_of(Insert("shop.t", (1, None)), tables=(table,)))
+
+
+def test_gtid_and_commit_time_of_a_slice_inside_a_transaction() -> None:
+    spec = SegmentSpec(
+        [PLAIN], [Insert("shop.t", (1, "a")), Insert("shop.t", (2, "b")), Commit(), Insert("shop.t", (3, "c"))]
+    )
+    events, places = spec.events(), spec.offsets()
+    second = [number for number, event in enumerate(events) if event[4] == 19][1]
+    decoder = Decoder(definition_of(spec.to_bytes()), gtids=True)
+    changes = list(
+        decoder.decode(
+            FILE, places[second], events[0], b"".join(events[second:]),
+            transaction_start=places[2], committed_us=1_000_000, gtid="given:1",
+        )
+    )  # fmt: skip
+    [batch] = changes
+    assert batch.gtid is not None
+    assert batch.gtid.to_pylist() == ["given:1", f"{UUID}:2"]
+    assert batch.committed_at.cast(pa.int64()).to_pylist() == [1_000_000, 1_700_000_001_250_000]
+    assert batch.offset[0].as_py() == places[second + 1]
+
+
+@pytest.mark.slow
+def test_two_hundred_megabytes_decode_in_bounded_memory() -> None:
+    """Whole transactions over and over, cut into slices and decoded one by one, as they come."""
+    rows = [(number, "x" * 40) for number in range(20_000)]
+    spec = SegmentSpec([PLAIN], [Rows("shop.t", Insert, rows), Commit()], rotate_to="")
+    content, places = spec.to_bytes(), spec.offsets()
+    head, transaction = content[: places[2]], content[places[2] :]
+    times = 200_000_000 // len(transaction)
+    slicer = Slicer(FILE, 0, None)
+    fed = (batch for chunk in (head, *[transaction] * times) for batch in slicer.feed(chunk))
+    decoder = Decoder(definition_of(content))
+    found, before = 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for batch in chain(fed, (batch for last in [slicer] for batch in last.finish())):
+        for each in batch.select(["start", "context", "payload"]).to_pylist():
+            changes = decoder.decode(FILE, each["start"], each["context"], each["payload"])
+            found += sum(len(rows) for rows in changes)
+    assert found == 20_000 * times
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+
+
+@pytest.mark.parametrize("change", [Insert, Delete])
+def test_text_of_a_row_that_fails_is_in_no_row_before_it(change: type[Insert | Delete]) -> None:
+    table = Table("shop.t", key=["a"], a=VARCHAR(20), b=VARCHAR(20), c=VARCHAR(20))
+    spec = SegmentSpec([table], [Rows("shop.t", change, [("x", "y", "z"), ("foo", None, "bar")])], checksum=False)
+    content = bytearray(spec.to_bytes())
+    place = content.index(b"\x03bar")
+    content[place] = 200
+    found: list[Changes] = []
+    with pytest.raises(Truncated, match=r"row 1 of shop\.t: c"):
+        found.extend(Decoder(definition_of(bytes(content)), before="all").decode(FILE, 0, None, bytes(content)))
+    assert [row for changes in found for row in changes.after.to_pylist()] == [{"a": "x", "b": "y", "c": "z"}]
+
+
+def test_text_of_an_update_that_fails_is_in_no_row_before_it() -> None:
+    table = Table("shop.t", key=["a"], a=VARCHAR(20), b=VARCHAR(20))
+    pairs = [(("x", "y"), ("v", "w")), (("foo", "foo"), ("foo", "bar"))]
+    spec = SegmentSpec([table], [Rows("shop.t", Update, pairs)], checksum=False)
+    content = bytearray(spec.to_bytes())
+    content[content.index(b"\x03bar")] = 200
+    found: list[Changes] = []
+    with pytest.raises(Truncated, match=r"row 1 of shop\.t: b"):
+        found.extend(Decoder(definition_of(bytes(content)), before="all").decode(FILE, 0, None, bytes(content)))
+    [changes] = found
+    assert changes.before.to_pylist() == [{"a": "x", "b": "y"}]
+    assert changes.after.to_pylist() == [{"a": "v", "b": "w"}]

@@ -1,0 +1,134 @@
+import pickle
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import FormatDescription, list_events
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.extract import Plan, extract, slicing_task, tasks_for
+from spark_jobs.bronze.log_index import Stretch
+from spark_jobs.bronze.redaction import Redaction
+from spark_jobs.errors import DecodeError
+from spark_jobs.lake.table import Head, Lake
+from spark_jobs.log.position import Position, Range
+from spark_jobs.source.files import FileReading, Files
+from spark_jobs.source.protocol import Part
+from tests.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.segment_types import INT
+
+RECORDED = Path(__file__).parents[2] / "recorded"
+FILE = "mysql-8.0-transactions.000001"
+SIZE = (RECORDED / FILE).stat().st_size
+
+
+def read(*parts: Part) -> list[pa.RecordBatch]:
+    """What a Spark task makes of the parts; the task has gone through pickle, as tasks do."""
+    task = pickle.loads(pickle.dumps(FileReading(RECORDED)))  # noqa: S301 - our own, just made
+    ids = pa.RecordBatch.from_pydict({"id": list(range(len(parts)))})
+    return list(slicing_task("shop", 3, parts, "a-uuid", task)(iter([ids])))
+
+
+@pytest.mark.parametrize("file", sorted(one.name for one in RECORDED.glob("*.000001")))
+def test_a_table_without_spark_has_what_was_redacted_and_its_sums(tmp_path: Path, file: str) -> None:
+    """Written as of two runs, of which the first one redacts nothing; every log of a server's, packed ones too."""
+    size = (RECORDED / file).stat().st_size
+    ids, part = pa.RecordBatch.from_pydict({"id": [0]}), Part(file, 0, size)
+    table = Lake(str(tmp_path)).bronze("shop")
+    plain = list(slicing_task("shop", 1, (part,), None, FileReading(RECORDED))(iter([ids])))
+    deltalake.write_deltalake(table.path, pa.Table.from_batches(plain))
+    assert bronze.redacted_in_all(table, 0) == (0, 0)
+    task = slicing_task("shop", 2, (part,), None, FileReading(RECORDED), redact=Redaction.of(["*.*"]))
+    batches = list(pickle.loads(pickle.dumps(list(task(iter([ids]))))))  # noqa: S301 - as they leave a task
+    assert all(batch.schema == bronze.REDACTED_ARROW for batch in batches)
+    deltalake.write_deltalake(table.path, pa.Table.from_batches(batches), mode="append", schema_mode="merge")
+    mine, found = joined(batches), bronze.redacted_in_all(table, 1)
+    events = [one for one in list_events(iter([mine]), file) if one.type == "Redacted"]
+    spans = {(one.offset, one.stop) for one in events}
+    assert found == (len(events), sum(stop - start for start, stop in spans))
+    assert found[0] > 0
+    at, theirs = 0, joined(plain)
+    for start, stop in [*sorted(spans), (size, size)]:
+        assert mine[at:start] == theirs[at:start]
+        at = stop
+
+
+def joined(batches: list[pa.RecordBatch]) -> bytes:
+    return b"".join(cell.as_py() for batch in batches for cell in batch.column("payload"))
+
+
+def test_a_task_gives_bronze_rows_whose_payloads_are_the_file() -> None:
+    batches = read(Part(FILE, 0, SIZE))
+    assert all(batch.schema == bronze.ARROW for batch in batches)
+    assert joined(batches) == (RECORDED / FILE).read_bytes()
+    told = {(row["stretch"], row["number"], row["file"], row["server_uuid"]) for b in batches for row in b.to_pylist()}
+    assert told == {(3, 1, FILE, "a-uuid")}
+
+
+def test_a_part_may_begin_and_end_at_any_boundary_of_transactions() -> None:
+    bounds = sorted({0, SIZE} | {row["stop"] for batch in read(Part(FILE, 0, SIZE)) for row in batch.to_pylist()})
+    assert len(bounds) > 4
+    parts = [Part(FILE, start, stop) for start, stop in pairwise(bounds)]
+    assert joined(read(*parts)) == (RECORDED / FILE).read_bytes()
+
+
+def test_a_part_that_ends_inside_a_transaction_is_an_error_by_place() -> None:
+    last = max(row["stop"] for batch in read(Part(FILE, 0, SIZE)) for row in batch.to_pylist() if row["kind"] == "rows")
+    with pytest.raises(DecodeError, match=rf"^shop: {FILE}:\d+: the log was to be read to {last - 1}, but"):
+        read(Part(FILE, 0, last - 1))
+
+
+def test_an_error_in_a_task_names_the_source() -> None:
+    def broken(_: Part) -> tuple[FormatDescription | None, Iterator[bytes]]:
+        return None, iter([b"#!/bin/sh\n" * 20])
+
+    ids = pa.RecordBatch.from_pydict({"id": [0]})
+    with pytest.raises(DecodeError, match=r"^shop: mysql-bin\.000001: .*not a binlog"):
+        list(slicing_task("shop", 1, (Part("mysql-bin.000001", 0, 200),), None, broken)(iter([ids])))
+
+
+def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None:
+    begin, stop = Position("b.000001", 4), Position("b.000002", 99)
+    planned = Plan("shop", Head(0, 0, None), Range(begin, stop), (), "a-uuid", begin, (Stretch(1, begin, "db:3306"),))
+    checkpoint = planned.checkpoint()
+    assert (checkpoint.position, checkpoint.kind) == (stop, "live")
+    index = [{"stretch": 1, "begin": "b.000001:4", "endpoint": "db:3306"}]
+    said = {"start": "b.000001:4", "begin": "b.000001:4", "uuid": "a-uuid", "bytes": 0}
+    assert checkpoint.notes == said | {"stretches": index}
+    assert checkpoint.batch != planned.checkpoint().batch, "two attempts are told apart"
+
+
+@pytest.mark.parametrize(
+    "sizes, tasks",
+    [
+        ([1 << 10] * 3, 3),
+        ([1 << 10] * 2000, 8),
+        ([100 << 20] * 10, 10),
+        ([1 << 30, *[1 << 10] * 500], 64),
+    ],
+    ids=["few", "many small ones", "large ones", "a large one among small ones"],
+)
+def test_small_files_share_a_task(sizes: list[int], tasks: int) -> None:
+    assert tasks_for([Part(f"b.{at:06d}", 4, 4 + size) for at, size in enumerate(sizes)]) == tasks
+
+
+@pytest.mark.spark
+def test_files_that_share_a_task_are_whole_and_in_order(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "binlogs"
+    folder.mkdir()
+    table = Table("shop.t", key=["id"], id=INT.NOT_NULL)
+    for number in range(1, 21):
+        after = f"b.{number + 1:06d}" if number < 20 else None
+        spec = SegmentSpec([table], [Insert("shop.t", (number,)), Commit()], first_number=number, rotate_to=after)
+        (folder / f"b.{number:06d}").write_bytes(spec.to_bytes())
+    found = extract(spark, Lake(str(lake)), Files("shop", folder), "earliest")
+    bronze_table = Lake(str(lake)).bronze("shop")
+    assert (found.files, len(bronze_table.files())) == (20, 8)
+    rows = bronze_table.read(spark, found.head.version).orderBy("number", "start").collect()
+    for number in range(1, 21):
+        whole = b"".join(bytes(row["payload"]) for row in rows if row["number"] == number)
+        assert whole == (folder / f"b.{number:06d}").read_bytes()

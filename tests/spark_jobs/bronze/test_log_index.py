@@ -1,0 +1,51 @@
+import json
+
+import pytest
+
+from spark_jobs.bronze.log_index import NOTE, Stretch, stretches, to_notes
+from spark_jobs.lake.table import Checkpoint
+from spark_jobs.log.gtid import DomainGtids, MysqlGtids
+from spark_jobs.log.position import Position
+from spark_jobs.source.protocol import Part
+from tests.gtid_logs import gtids
+
+FIRST = Stretch(1, Position("a.000007", 900), "db1:3306", "a-uuid", 1_700_000_000, gtids("a:1-5"))
+SECOND = Stretch(
+    2,
+    Position("b.000002", 77, 2),
+    "db2:3306",
+    gtids=DomainGtids({0: (1, 100)}),
+    passed_over=(Part("b.000002", 90, 99), Part("b.000003", 400, 500)),
+)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [(FIRST,), (SECOND,), (Stretch(1, Position("a.000001", 4)),), (Stretch(3, FIRST.begin, gtids=MysqlGtids()),)],
+)
+def test_an_index_reads_back(known: tuple[Stretch, ...]) -> None:
+    notes = json.loads(json.dumps({NOTE: to_notes(known)}))
+    assert stretches(Checkpoint(FIRST.begin, "b", notes=notes)) == known
+
+
+def test_the_transactions_before_a_stretch_are_kept_for_the_last_one() -> None:
+    first, second = stretches(Checkpoint(SECOND.begin, "b", notes={NOTE: to_notes((FIRST, SECOND))}))
+    assert (first.gtids, second) == (None, SECOND)
+
+
+def test_a_lake_without_an_index_has_one_stretch() -> None:
+    notes = {"begin": "a.000001:4", "uuid": "u"}
+    found = stretches(Checkpoint(Position("a.000003", 9), "b", notes=notes))
+    assert found == (Stretch(1, Position("a.000001", 4), uuid="u"),)
+
+
+@pytest.mark.parametrize(
+    "file, whole", [("b.000001", False), ("b.000002", False), ("b.000003", False), ("b.000004", True)]
+)
+def test_which_files_a_stretch_has_whole(file: str, whole: bool) -> None:
+    assert SECOND.holds_whole(file) == whole
+    assert Stretch(2, Position("b.000002", 4, 2)).holds_whole("b.000002")
+
+
+def test_the_names_of_a_stretch_have_the_first_ones_base() -> None:
+    assert (SECOND.file(12), SECOND.file(1_000_000)) == ("b.000012", "b.1000000")

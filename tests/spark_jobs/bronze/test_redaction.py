@@ -1,0 +1,59 @@
+import pickle
+
+import pytest
+
+from spark_jobs.bronze.redaction import Redaction
+
+
+def rule(*patterns: str) -> Redaction:
+    found = Redaction.of(patterns)
+    assert found
+    return found
+
+
+def test_the_last_pattern_that_matches_decides_and_none_is_no_rule() -> None:
+    found = rule("hr.*", "!hr.public", "shop.secrets")
+    assert [found.holds("hr", "pay"), found.holds("hr", "public"), found.holds("shop", "orders")] == [
+        True,
+        False,
+        False,
+    ]
+    assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - it goes to Spark's tasks
+    assert Redaction.of(()) is None
+
+
+def test_the_tables_by_which_tools_change_one_are_among_them() -> None:
+    found = rule("shop.secrets")
+    assert [found.holds("shop", name) for name in ("_secrets_gho", "_secrets_new", "__secrets_old")] == [True] * 3
+    assert not found.holds("shop", "_orders_gho")
+
+
+@pytest.mark.parametrize(
+    "text, verb",
+    [
+        ("INSERT INTO t VALUES ('x')", "INSERT"),
+        ("update t set a = 1", "UPDATE"),
+        ("DELETE FROM t WHERE a = 'x'", "DELETE"),
+        ("WITH c AS (SELECT 1) UPDATE t, c SET a = 1", "WITH"),
+        ("CALL p('x')", "CALL"),
+    ],
+)
+def test_statements_that_change_rows_are_refused(text: str, verb: str) -> None:
+    why = rule("a.b").refusal(text, "shop")
+    assert why
+    assert why.startswith(f"{verb} in statement format: the source redacts tables (redact:)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ALTER TABLE t ADD c INT",
+        "TRUNCATE TABLE t",
+        "DELETE FROM `shop`.`t`",
+        "XA START 'x'",
+        "ROLLBACK",
+        "GRANT SELECT ON *.* TO u",
+    ],
+)
+def test_statements_without_rows_stay(text: str) -> None:
+    assert rule("a.b").refusal(text, "shop") is None

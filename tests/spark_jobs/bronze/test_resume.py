@@ -1,0 +1,253 @@
+"""Which log goes on behind bronze, and where, on files that stand for servers; without Spark."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from spark_jobs.binlog import FormatDescription, read_commits
+from spark_jobs.bronze.gtid_state import held_gtids
+from spark_jobs.bronze.log_index import stretches
+from spark_jobs.bronze.resume import Relation, glance, onward
+from spark_jobs.errors import AnotherLog, SourceError
+from spark_jobs.lake.table import Lake, Table
+from spark_jobs.log.gtid import MysqlGtids
+from spark_jobs.log.position import Position
+from spark_jobs.source.protocol import Log, LogFile, Switch
+from tests.gtid_logs import A, B, Standing, gtids, land, write_log
+
+Files = Sequence[tuple[str, Sequence[str]]]
+PRIMARY: Files = [("", ["a:1", "a:2"]), ("a:1-2", ["a:3", "a:4"])]
+REPLICA: Files = [("", ["a:1", "a:2", "a:3"]), ("a:1-3", ["a:4", "a:5", "a:6"])]
+GO_ON = Switch(on_new_server="continue")
+
+
+@pytest.fixture
+def bronze(tmp_path: Path) -> Table:
+    return Lake(str(tmp_path / "lake")).bronze("shop")
+
+
+def server(tmp_path: Path, name: str, files: Files, uuid: str | None = None, **more: Any) -> Standing:
+    """The files of a server as they are now. Its address is its name."""
+    first, base = more.pop("first", 1), more.pop("base", "b")
+    shutil.rmtree(tmp_path / name, ignore_errors=True)
+    write_log(tmp_path / name, files, base, first)
+    return Standing(tmp_path / name, {"one": A, "two": B}.get(name) if uuid is None else uuid, name, **more)
+
+
+def held(bronze: Table) -> MysqlGtids:
+    head = bronze.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    found = held_gtids(bronze, head.version, stretches(head.checkpoint)[-1])
+    assert isinstance(found, MysqlGtids)
+    return found
+
+
+def every_gtid(bronze: Table) -> list[str]:
+    """Of each slice's transactions."""
+    head = bronze.head()
+    assert head is not None
+    names = ["payload", "file", "start", "context"]
+    batches = bronze.scan(head.version, names, pc.field("transactions") > 0, rows=9)
+    found = []
+    for row in (row for batch in batches for row in batch.to_pylist()):
+        event = row["context"][: int.from_bytes(row["context"][9:13], "little")]
+        format_ = FormatDescription.parse(event, "here")
+        for commits in read_commits([row["payload"]], row["file"], row["start"], format_):
+            found += [str(commits.gtid(at)) for at in range(len(commits))]
+    return found
+
+
+def index(bronze: Table) -> list[tuple[int, str, str | None]]:
+    head = bronze.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    return [(one.number, str(one.begin), one.endpoint) for one in stretches(head.checkpoint)]
+
+
+def test_a_source_goes_on_from_its_replica_and_back_from_its_primary(tmp_path: Path, bronze: Table) -> None:
+    land(bronze, server(tmp_path, "one", PRIMARY))
+    assert held(bronze) == gtids("a:1-4")
+    replica = server(tmp_path, "two", REPLICA)
+    moved = land(bronze, replica)
+    assert (moved.relation, moved.opens) == (Relation.ENDPOINT, True)
+    assert moved.range.start == Position("b.000002", moved.range.start.offset)
+    assert moved.range.stop == replica.log().within(2).end
+    assert held(bronze) == gtids("a:1-6")
+    again = onward(replica, bronze, bronze.head())  # type: ignore[arg-type]
+    assert (again.parts, again.relation) == ((), Relation.SAME)
+    land(bronze, server(tmp_path, "two", [*REPLICA[:1], ("a:1-3", ["a:4", "a:5", "a:6", "b:1"])]))
+    back = server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["a:5", "a:6", "b:1", "a:7"])])
+    land(bronze, back)
+    assert held(bronze) == gtids("a:1-7 b:1")
+    assert sorted(every_gtid(bronze)) == sorted([*(f"{A}:{n}" for n in range(1, 8)), f"{B}:1"]), "each once"
+    assert [(number, endpoint) for number, _, endpoint in index(bronze)] == [(1, "one"), (2, "two"), (3, "one")]
+    assert bronze.head().position == back.log().within(3).end  # type: ignore[union-attr]
+
+
+def test_an_endpoint_with_nothing_new_is_moved_to_all_the_same(tmp_path: Path, bronze: Table) -> None:
+    land(bronze, server(tmp_path, "one", PRIMARY))
+    replica = server(tmp_path, "two", [("", ["a:1", "a:2", "a:3", "a:4"])])
+    moved = land(bronze, replica)
+    assert moved.parts == ()
+    assert bronze.head().position == replica.log().within(2).end  # type: ignore[union-attr]
+    assert held(bronze) == gtids("a:1-4")
+    land(bronze, server(tmp_path, "two", [("", ["a:1", "a:2", "a:3", "a:4", "a:5"])]))
+    assert held(bronze) == gtids("a:1-5")
+
+
+def test_a_source_that_began_inside_a_file_knows_what_came_before(tmp_path: Path, bronze: Table) -> None:
+    one = server(tmp_path, "one", [("a:1-7", ["a:8", "a:9"])], first=3)
+    one.lost = gtids("b:1-5")
+    land(bronze, one, "latest")
+    assert held(bronze) == gtids("a:1-9 b:1-5")
+    files: Files = [("", [*(f"b:{n}" for n in range(1, 6)), *(f"a:{n}" for n in range(1, 11))])]
+    land(bronze, server(tmp_path, "two", files))
+    assert every_gtid(bronze) == [f"{A}:10"]
+
+
+def test_a_replica_that_lags_is_refused_and_bronze_stays(tmp_path: Path, bronze: Table) -> None:
+    land(bronze, server(tmp_path, "one", PRIMARY))
+    with pytest.raises(SourceError, match=rf"^shop: the log of two does not hold {A}:4; it lags behind"):
+        land(bronze, server(tmp_path, "two", [("", ["a:1", "a:2", "a:3"])]))
+
+
+def test_without_gtids_nothing_is_moved_to(tmp_path: Path, bronze: Table) -> None:
+    land(bronze, server(tmp_path, "one", [("", ["-", "-"])]))
+    with pytest.raises(SourceError) as refused:
+        land(bronze, server(tmp_path, "two", [("", ["-", "-", "-"])]))
+    place = str(refused.value).split("at ")[1].split(" ")[0]
+    assert str(refused.value) == (
+        f"shop: bronze holds transactions without GTID, at {place} for one, and positions of one server mean nothing "
+        "on another; bring the first server back, or give the other one a source name of its own"
+    )
+
+
+ALONE = Switch()
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_another_server_under_the_same_name_is_an_error(tmp_path: Path, bronze: Table, is_listed: bool) -> None:
+    switch = Switch(several=is_listed)
+    land(bronze, server(tmp_path, "one", PRIMARY, switch=switch))
+    other = server(tmp_path, "one", REPLICA, uuid=B, switch=switch)
+    with pytest.raises(
+        AnotherLog, match=rf"^shop: the server is another one: bronze holds the log of {A}, .* now is {B}; "
+    ):
+        land(bronze, other)
+    land(bronze, server(tmp_path, "one", REPLICA, uuid=B, switch=GO_ON))
+    assert held(bronze) == gtids("a:1-6")
+
+
+def test_an_endpoint_that_is_not_in_use_may_be_another_without_stopping_the_rest(tmp_path: Path, bronze: Table) -> None:
+    land(bronze, server(tmp_path, "one", PRIMARY))
+    land(bronze, server(tmp_path, "two", REPLICA))
+    with pytest.raises(SourceError) as refused:
+        land(bronze, server(tmp_path, "one", REPLICA, uuid="c" + A[1:]))
+    assert not isinstance(refused.value, AnotherLog), "others are tried"
+
+
+@pytest.mark.parametrize(
+    "files, more, said",
+    [
+        ([("", ["a:1"])], {}, "the source has no file b.000002, which bronze ends in; it holds b.000001 to b.000001"),
+        (
+            [*PRIMARY, ("a:1-4", ["a:5"])],
+            {},
+            "bronze ends in a b.000002 begun at 2023-11-14T22:13:21+00:00, and the one there now was begun at 2023",
+        ),
+        (
+            PRIMARY,
+            {"base": "other"},
+            "the source has no file b.000002, which bronze ends in; it holds other.000001 to other.000002",
+        ),
+    ],
+)
+def test_numbers_that_began_again_are_an_error(
+    tmp_path: Path, bronze: Table, files: Files, more: dict[str, str], said: str
+) -> None:
+    land(bronze, server(tmp_path, "one", PRIMARY, switch=ALONE))
+    again = server(tmp_path, "one", files, switch=ALONE, **more)
+    later(again)
+    with pytest.raises(AnotherLog) as refused:
+        land(bronze, again)
+    assert said in str(refused.value)
+    assert glance(again, bronze.head()).end.stretch == 2
+
+
+def later(one: Standing) -> None:
+    """As if its files had been begun half a minute later."""
+    for file in one.directory.iterdir():
+        content = bytearray(file.read_bytes())
+        content[4] += 30
+        file.write_bytes(content)
+    one.log = lambda: _log(one)  # type: ignore[method-assign]
+
+
+def _log(one: Standing) -> Log:
+    """Its checksums do not fit any more, and so it is not looked into for its end."""
+    files = tuple(LogFile(file.name, file.stat().st_size) for file in sorted(one.directory.iterdir()))
+    return Log("shop", files, Position(files[-1].name, files[-1].size), one.uuid)
+
+
+def test_where_the_user_says_so_a_log_that_began_again_is_a_stretch_with_all_it_has(
+    tmp_path: Path, bronze: Table
+) -> None:
+    land(bronze, server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["b:1"])], switch=ALONE))
+    again = server(tmp_path, "one", [("", ["a:1", "b:1", "a:2"])], switch=GO_ON)
+    moved = land(bronze, again)
+    assert moved.relation is Relation.RESTARTED
+    assert moved.stretches[-1].begin == Position("b.000001", 4, 2)
+    new = every_gtid(bronze)
+    assert sorted(new) == sorted([*(f"{A}:{n}" for n in (1, 1, 2, 2, 3, 4)), f"{B}:1"]), "its own numbers are new ones"
+    assert held(bronze) == gtids("a:1-2 b:1")
+
+
+def test_a_log_that_began_again_and_has_lost_its_beginning_is_refused(tmp_path: Path, bronze: Table) -> None:
+    land(bronze, server(tmp_path, "one", PRIMARY, switch=ALONE, first=7))
+    again = server(tmp_path, "one", [("a:1", ["a:2"])], switch=GO_ON, first=2)
+    with pytest.raises(SourceError, match=r"^shop: the numbers of its files began again, and files before b\.000002"):
+        land(bronze, again)
+
+
+def test_behind_a_whole_file_goes_on_the_next_one_though_that_file_is_purged(tmp_path: Path, bronze: Table) -> None:
+    one = server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["a:5"])], switch=ALONE)
+    (one.directory / "b.000003").unlink()  # copies, of closed files
+    land(bronze, one)
+    again = server(tmp_path, "one", [("a:1-4", ["a:5", "a:6"])], switch=ALONE, first=3)
+    assert land(bronze, again).relation is Relation.SAME
+    assert sorted(every_gtid(bronze)) == [f"{A}:{n}" for n in range(1, 7)]
+
+
+def test_purged_files_are_no_other_log(tmp_path: Path, bronze: Table) -> None:
+    land(bronze, server(tmp_path, "one", PRIMARY, switch=ALONE))
+    again = server(tmp_path, "one", [("a:1-6", ["a:7"])], switch=GO_ON, first=4)
+    with pytest.raises(SourceError, match=r"b\.000002 is gone from the source, whose oldest file is b\.000004"):
+        land(bronze, again)
+
+
+def test_a_lake_from_before_the_index_goes_on(tmp_path: Path, bronze: Table) -> None:
+    one = server(tmp_path, "one", PRIMARY)
+    land(bronze, one)
+    head = bronze.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    head.checkpoint.notes.pop("stretches")
+    assert onward(Standing(one.directory, A, "one", ALONE), bronze, head).relation is Relation.SAME
+    moved = onward(server(tmp_path, "two", REPLICA), bronze, head)
+    assert moved.relation is Relation.ENDPOINT
+    assert moved.stretches[-1].gtids == gtids("a:1-4")
+
+
+def test_servers_without_uuid_are_told_by_address_and_by_when_the_file_was_begun(tmp_path: Path, bronze: Table) -> None:
+    land(bronze, server(tmp_path, "three", PRIMARY))
+    assert land(bronze, server(tmp_path, "three", PRIMARY)).relation is Relation.SAME
+    elsewhere = server(tmp_path, "four", PRIMARY, switch=ALONE)
+    assert glance(elsewhere, bronze.head()).end.stretch == 1, "the same server at another address"
+    later(elsewhere)
+    assert glance(elsewhere, bronze.head()).end.stretch == 2
+    assert land(bronze, server(tmp_path, "five", REPLICA)).relation is Relation.ENDPOINT

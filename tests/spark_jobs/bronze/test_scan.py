@@ -1,0 +1,90 @@
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.scan import Said, Seen, Survey, agreed, survey
+from spark_jobs.ddl.classify import judge
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.table import Checkpoint, Lake, new_batch
+from spark_jobs.log.position import Position, Range
+from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
+from tests.segment_types import INT, VARCHAR
+from tests.spark_jobs.bronze.test_export import bronze_rows
+
+NAME = TableName("shop", "t")
+
+
+def at(offset: int) -> Position:
+    return Position("b.000001", offset)
+
+
+def surveyed(*statements: tuple[int, str], first: int | None = 100) -> Survey:
+    tables = {} if first is None else {NAME: Seen(at(first), at(900), ())}
+    said = tuple(Said(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements)
+    return Survey(tables, said)
+
+
+def test_the_last_change_is_the_last_statement_that_names_the_table() -> None:
+    found = surveyed((50, "CREATE TABLE t (a INT)"), (70, "ALTER TABLE t ADD b INT"), (90, "DROP TABLE other"))
+    assert found.last_change(NAME) == at(70)
+    assert found.last_change(TableName("crm", "t")) is None
+
+
+def definition(*columns: Column) -> TableDefinition:
+    return TableDefinition(NAME, columns, (0,))
+
+
+ID = Column("id", 3)
+
+
+def test_rows_of_one_definition_agree() -> None:
+    assert agreed(NAME, [(at(4), definition(ID)), (at(9), definition(ID))]) == definition(ID)
+
+
+@pytest.mark.parametrize(
+    "other, shown",
+    [
+        (definition(ID, Column("n", 8)), "id int, n bigint"),
+        (definition(Column("key", 3)), "key int"),
+        (definition(Column("id", 3, unsigned=True)), "id int unsigned"),
+    ],
+)
+def test_rows_of_two_definitions_stop_the_table(other: TableDefinition, shown: str) -> None:
+    with pytest.raises(TableStopped) as stopped:
+        agreed(NAME, [(at(4), definition(ID)), (at(9), other)])
+    assert str(stopped.value) == (
+        f"shop.t: its columns differ between b.000001:4 (id int) and b.000001:9 ({shown}), "
+        "and no statement between them says why"
+    )
+
+
+@pytest.mark.spark
+def test_bronze_tells_tables_definitions_and_statements(spark: SparkSession, lake: Path) -> None:
+    spec = SegmentSpec(
+        tables=[
+            Table("shop.t", key=["id"], id=INT.NOT_NULL),
+            Table("shop.u", key=["id"], id=INT.NOT_NULL, v=VARCHAR(9)),
+        ],
+        changes=[
+            *(Insert("shop.t", (1,)), Commit(), Statement("shop", "TRUNCATE u"), Statement("shop", "FLUSH TABLES")),
+            *(Insert("shop.u", (1, None)), Insert("shop.t", (2,)), Commit()),
+        ],
+    )
+    table = Lake(str(lake)).bronze("shop")
+    head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
+    rows = spark.createDataFrame(bronze_rows("b.000001", spec.to_bytes(), target=1))
+    head = table.append(rows, head, Checkpoint(at(len(spec.to_bytes())), new_batch()))
+    found = survey(bronze.read(spark, table, head.version, Range(at(0), Position("b.000002", 4))))
+    assert set(found.tables) == {NAME, TableName("shop", "u")}
+    assert [(said.statement.text, said.statement.names("shop", "u")) for said in found.statements] == [
+        ("TRUNCATE u", True)
+    ]
+    seen = found.tables[NAME]
+    assert seen.first < found.statements[0].position < seen.last
+    assert agreed(NAME, seen.definitions).column_names() == ["id"]
+    (said,) = found.about(TableName("shop", "u"), at(4))
+    assert (said.database, said.position < said.stop <= seen.last) == ("shop", True)
+    assert found.about(NAME, at(4)) == found.about(TableName("shop", "u"), said.stop) == []

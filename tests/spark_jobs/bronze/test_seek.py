@@ -1,0 +1,111 @@
+import json
+import struct
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.bronze.extract import extract
+from spark_jobs.bronze.seek import Landed, range_in
+from spark_jobs.bronze.table import Held
+from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
+from spark_jobs.errors import ConfigError, LakeError, SourceError
+from spark_jobs.lake.table import Lake
+from spark_jobs.log.position import Position, Range
+from spark_jobs.source.files import Files
+from spark_jobs.source.protocol import Source
+from spark_jobs.source.seek import find_place
+from tests.segment_spec import UUID, Commit, Insert, SegmentSpec, Table, reframed
+from tests.segment_types import INT
+
+pytestmark = pytest.mark.spark
+
+SPEC = SegmentSpec(tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL)])
+A_FILE = 4
+SECOND = 1_700_000_000
+
+
+def file(number: int) -> bytes:
+    """A file of four transactions, a second apart; its head names those of the files before it."""
+    first = 1 + A_FILE * (number - 1)
+    changes = [one for n in range(first, first + A_FILE) for one in (Insert("shop.t", (n,)), Commit())]
+    spec = replace(SPEC, changes=changes, first_number=first, second=SECOND + first, rotate_to=f"b.{number + 1:06d}")
+    head, _, *events = spec.events()
+    sets = struct.pack("<Q16sQQQ", 1, uuid.UUID(UUID).bytes, 1, 1, first) if first > 1 else bytes(8)
+    return b"\xfebin" + head + reframed(spec.events()[1], body=sets) + b"".join(events)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("binlogs")
+    for number in (1, 2, 3):
+        (folder / f"b.{number:06d}").write_bytes(file(number))
+    return Files("shop", folder)
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, files: Files, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    lake = Lake(str(tmp_path_factory.mktemp("lake")))
+    extract(spark, lake, files, "earliest")
+    return lake
+
+
+def places() -> list[str]:
+    sets = [f"{UUID}:1-{n}" for n in range(1, 13)]
+    times = [datetime.fromtimestamp(SECOND + n, UTC).isoformat() for n in (2, 5, 6, 9, 10, 12)]
+    return [*sets, *times, "b.000002:4", "b.000001:4"]
+
+
+def test_places_are_those_in_the_files(spark: SparkSession, files: Files, filled: Lake) -> None:
+    landed: Source = Landed(spark, Held.of(filled, "shop"))
+    assert landed.log() == files.log()
+    from spark_jobs.log.location import parse_place
+
+    found = {find_place(landed, files.log(), parse_place(place)) for place in places()}
+    assert found == {find_place(files, files.log(), parse_place(place)) for place in places()}
+    assert len(found) > 12
+
+
+def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, filled: Lake) -> None:
+    with pytest.raises(ConfigError) as refused:
+        range_in(spark, filled, "shop", "b.000009:4", None)
+    end = Held.of(filled, "shop").checkpoint.position
+    assert str(refused.value) == (
+        f"shop: b.000009:4 lies beyond the end of the log that bronze holds, {end}; name an earlier place, or let "
+        "stratalog run read on first"
+    )
+
+
+def test_a_range_between_places(spark: SparkSession, filled: Lake) -> None:
+    found = range_in(spark, filled, "shop", f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
+    assert found == Range(Position("b.000002", 4), Position("b.000003", 4))
+    lines = changes_of_bronze(spark, filled, "shop", f"{UUID}:1-3", f"{UUID}:1-6", wanted_tables([]))
+    assert [json.loads(line)["after"]["id"] for line in "".join(lines).splitlines()] == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "place, why",
+    [
+        (f"{UUID}:1-13", "does not hold .*:13 of the set"),
+        ("2100-01-01T00:00:00Z", "lies behind the end of the log"),
+        ("0-1-5", "is of a MySQL server"),
+    ],
+)
+def test_what_bronze_does_not_hold_is_refused(spark: SparkSession, filled: Lake, place: str, why: str) -> None:
+    with pytest.raises(SourceError, match=f"^shop: .*{why}"):
+        range_in(spark, filled, "shop", place, None)
+
+
+def test_what_lies_before_bronze_names_what_can_be_done(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    extract(spark, lake, files, f"{UUID}:1-6")
+    held = range_in(spark, lake, "shop", None, None)
+    assert held.start.file == "b.000002"
+    with pytest.raises(SourceError, match=r"oldest file there is, b\.000003; name a position, which may lie in a file"):
+        range_in(spark, lake, "shop", f"{UUID}:1-7", None)
+    assert range_in(spark, lake, "shop", f"{UUID}:1-9", None).start.file == "b.000003"
+    with pytest.raises(LakeError, match="bronze holds nothing yet"):
+        range_in(spark, lake, "other", None, None)

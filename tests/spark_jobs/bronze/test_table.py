@@ -1,0 +1,146 @@
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import SLICE_SCHEMA
+from spark_jobs.bronze import table as bronze
+from spark_jobs.lake.table import Checkpoint, Head, Lake, new_batch
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.table import spark_type
+
+
+def test_a_bronze_row_is_a_slice_and_where_it_came_from() -> None:
+    assert set(bronze.ARROW.names) - set(SLICE_SCHEMA.names) == {"stretch", "number", "server_uuid"}
+    assert set(SLICE_SCHEMA.names) - set(bronze.ARROW.names) == set(bronze.REDACTED_COLUMN)
+    assert bronze.REDACTED_ARROW.names == [*bronze.ARROW.names, *bronze.REDACTED_COLUMN]
+    assert bronze.ARROW.names == list(bronze.COLUMNS)
+
+
+def test_the_columns_that_delta_keeps_statistics_of_stand_first() -> None:
+    count = int(bronze.PROPERTIES["delta.dataSkippingNumIndexedCols"])
+    assert list(bronze.COLUMNS)[:count] == ["stretch", "number", "start", "stop"]
+
+
+@pytest.mark.parametrize(
+    "field", [one for one in bronze.ARROW if not pa.types.is_nested(one.type)], ids=lambda one: one.name
+)
+def test_spark_and_arrow_types_agree(field: pa.Field) -> None:
+    assert bronze.COLUMNS[field.name] == spark_type(str(field.type))
+
+
+def test_it_begins_where_the_first_extraction_did() -> None:
+    checkpoint = Checkpoint(Position("b.000009", 4), "x", notes={"begin": "b.000003:77"})
+    assert bronze.begin(checkpoint) == Position("b.000003", 77)
+
+
+@pytest.mark.parametrize(
+    "notes, place",
+    [
+        ({}, "b.000001:4"),
+        ({"oldest": "b.000003:4"}, "b.000003:4"),
+        ({"oldest": "b.000003:4", "removed_to": "b.000002:900"}, "b.000002:900"),
+        ({"oldest": "2/b.000001:700", "removed_to": "b.000009:50"}, "b.000009:50"),
+        ({"oldest": "b.000002:4", "removed_to": "b.000002:900"}, "b.000002:4"),  # a file was brought back since
+    ],
+)
+def test_between_what_gc_removed_and_where_it_begins_it_lacks_nothing(notes: dict[str, str], place: str) -> None:
+    checkpoint = Checkpoint(Position("b.000009", 4), "x", notes={"begin": "b.000001:4"} | notes)
+    assert bronze.complete_from(checkpoint) == Position.parse(place)
+    bronze.require_held("shop", checkpoint, Position.parse(place))
+
+
+PLACES = ["b.999999:4", "b.999999:500", "b.1000000:0", "b.1000000:300", "2/b.000001:0"]
+
+
+@pytest.mark.parametrize(
+    "start, stop, last",
+    [
+        ("b.000001:4", "3/b.000001:4", "two:9"),
+        ("b.000001:4", "2/b.000001:0", "one:3"),
+        ("b.000001:4", "b.1000000:300", "one:2"),
+        ("b.999999:4", "b.1000000:0", "one:1"),
+        ("b.999999:500", "b.1000000:0", None),
+        ("2/b.000001:1", "3/b.000001:4", None),
+    ],
+)
+def test_the_last_gtid_of_a_range(tmp_path: Path, start: str, stop: str, last: str | None) -> None:
+    gtids = ["one:1", None, "one:2", "one:3", "two:9"]
+    rows = [
+        {"stretch": one.stretch, "number": one.number, "start": one.offset, "gtid": gtid}
+        for one, gtid in zip(map(Position.parse, PLACES), gtids, strict=True)
+    ]
+    table = Lake(str(tmp_path)).bronze("shop")
+    checkpoint = Checkpoint(Position("b.000001", 4, 3), new_batch())
+    schema = pa.schema([bronze.ARROW.field(name) for name in ("stretch", "number", "start", "gtid")])
+    for row in rows[::-1]:
+        deltalake.write_deltalake(table.path, pa.Table.from_pylist([row], schema=schema), mode="append")
+    held = bronze.Held("shop", table, Head(len(rows) - 1, 1, checkpoint), checkpoint)
+    assert bronze.last_gtid(held, Range(Position.parse(start), Position.parse(stop))) == last
+
+
+@pytest.mark.spark
+def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake: Path) -> None:
+    named = [[("s", "t")], [("s", "u"), ("s", "t")], None, [], [("t", "s")]]
+    rows = [
+        (
+            one.stretch,
+            one.number,
+            one.offset,
+            [{"schema": s, "table": t} for s, t in tables] if tables is not None else None,
+        )
+        for one, tables in zip(map(Position.parse, PLACES), named, strict=True)
+    ]
+    columns = "stretch INT, number BIGINT, start BIGINT, tables ARRAY<STRUCT<schema: STRING, table: STRING>>"
+    table = Lake(str(lake)).bronze("shop")
+    head = table.new({k: bronze.COLUMNS[k] for k in ("stretch", "number", "start", "tables")}, bronze.PROPERTIES)
+    head = table.append(spark.createDataFrame(rows, columns), head, Checkpoint(Position("b.1000000", 4), new_batch()))
+
+    def starts(start: str, stop: str) -> list[tuple[int, int, int]]:
+        within = Range(Position.parse(start), Position.parse(stop))
+        return sorted((row[0], row[1], row[2]) for row in bronze.read(spark, table, head.version, within).collect())
+
+    orders = [Position.parse(place).order for place in PLACES]
+    assert starts("b.000001:4", "3/b.000001:4") == orders
+    assert starts("b.999999:500", "b.1000000:300") == orders[1:3]
+    assert starts("b.999999:501", "2/b.000001:0") == orders[2:4]
+    assert starts("b.1000000:300", "b.1000000:300") == []
+    found = table.read(spark).where(bronze.holding("s", "t")).collect()
+    assert sorted((row[0], row[1], row[2]) for row in found) == orders[:3]
+
+
+@pytest.mark.spark
+def test_the_first_slice_of_a_table_in_each_part(spark: SparkSession) -> None:
+    slices = [(10, "rows", "u"), (20, "statement", "t"), (30, "rows", "t"), (40, "rows", "t"), (70, "rows", "t")]
+    rows = [
+        (1, 1, start, "b.000001", kind, [{"schema": "s", "table": table}], b"context", str(start).encode())
+        for start, kind, table in slices
+    ]
+    columns = (
+        "stretch INT, number BIGINT, start BIGINT, file STRING, kind STRING, "
+        "tables ARRAY<STRUCT<schema: STRING, table: STRING>>, context BINARY, payload BINARY"
+    )
+    bounds = [(5, 25), (25, 60), (60, 80)]
+    parts = [Range(Position("b.000001", start), Position("b.000001", stop)) for start, stop in bounds]
+    found = bronze.first_slices(spark.createDataFrame(rows, columns), "s", "t", parts)
+    assert {part: one["start"] for part, one in found.items()} == {1: 30, 2: 70}
+    assert (found[1]["file"], found[1]["context"], found[1]["payload"]) == ("b.000001", b"context", b"30")
+
+
+@pytest.mark.spark
+def test_what_a_writer_holds_is_bounded(spark: SparkSession, tmp_path: Path) -> None:
+    """A slice has a mebibyte: pages of one or two, row groups of 32, and no least and greatest slice beside each."""
+    slices = "encode(repeat(uuid(), 30000), 'utf-8')"
+    said = {"payload": slices, "maps": "array(unhex('00'))", "context": "unhex('01')"}
+    cells = [f"{said.get(name, f'CAST(NULL AS {kind})')} AS {name}" for name, kind in bronze.COLUMNS.items()]
+    bronze.writing(spark).range(0, 70, 1, 1).selectExpr(*cells).write.parquet(str(tmp_path / "bronze"))
+    (file,) = (tmp_path / "bronze").glob("*.parquet")
+    written = pq.ParquetFile(file).metadata
+    groups = [written.row_group(number) for number in range(written.num_row_groups)]
+    assert [group.num_rows for group in groups] == [32, 32, 6]
+    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+    large = {"payload", "context", "maps.list.element"}
+    assert {one.path_in_schema for one in columns if not one.is_stats_set} == large

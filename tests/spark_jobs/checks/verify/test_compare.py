@@ -1,0 +1,208 @@
+"""Comparing, over two sides that are dictionaries and a log that is a list."""
+
+import hashlib
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.binlog import TableName
+from spark_jobs.checks.verify import compare as module
+from spark_jobs.checks.verify.compare import Found, buckets_for, compare
+from spark_jobs.checks.verify.protocol import DIGESTS, Buckets, Values
+from spark_jobs.checks.verify.row_digest import DIGITS, layout
+from spark_jobs.log.position import Position
+
+LAYOUT = layout(
+    TableName("shop", "t"),
+    [{"name": name, "kind": "int", "declared": "int", "charset": None, "fraction": None} for name in ("id", "n")],
+    {"id": "INT", "n": "INT"},
+    ("id",),
+)
+Rows = dict[int, int]
+
+
+def key(number: int) -> bytes:
+    return b"%d," % number
+
+
+def digest(text: bytes) -> int:
+    """As the two sides make it: of CRCs, rows 1 and 39 that both change from 0 to 4 leave a bucket's XOR as it was."""
+    return int(hashlib.md5(text, usedforsecurity=False).hexdigest()[:DIGITS], 16)
+
+
+@dataclass
+class Kept:
+    """A side that holds rows, each with how often."""
+
+    rows: Rows
+    twice: set[int] = field(default_factory=set)
+
+    def count(self) -> int:
+        return len(self.rows)
+
+    def _digests(self) -> list[tuple[bytes, int]]:
+        once = [(key(id_), digest(b"%d,%d" % (id_, n))) for id_, n in self.rows.items()]
+        return once + [pair for pair in once if int(pair[0][:-1]) in self.twice]
+
+    def buckets(self, count: int) -> Buckets:
+        found = Buckets.none(count)
+        for text, digest in self._digests():
+            found.add(*(np.array([one], np.int64) for one in (zlib.crc32(text) % count, 1, digest)))
+        return found
+
+    def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
+        return self._table([pair for pair in self._digests() if zlib.crc32(pair[0]) % count in buckets])
+
+    def digests_of(self, keys: Collection[bytes]) -> pa.Table:
+        return self._table([pair for pair in self._digests() if pair[0] in keys])
+
+    def _table(self, pairs: list[tuple[bytes, int]]) -> pa.Table:
+        return pa.table([[pair[0] for pair in pairs], [pair[1] for pair in pairs]], schema=DIGESTS)
+
+    def values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
+        found: dict[bytes, list[Values]] = {
+            key(id_): [(b"%d" % id_, b"%d" % n)] for id_, n in self.rows.items() if key(id_) in keys
+        }
+        return {text: rows * (1 + (int(text[:-1]) in self.twice)) for text, rows in found.items()}
+
+    beside_of = values_of
+
+
+class World:
+    """A server, its log, and a lake that follows it when it is told to; ``wrong``: what is done to the lake's rows."""
+
+    def __init__(
+        self, rows: Rows, wrong: Rows | None = None, lost: Collection[int] = (), busy: Collection[int] = ()
+    ) -> None:
+        self.source = Kept(dict(rows))
+        self.log: list[tuple[int, int | None]] = list(rows.items())
+        self.wrong, self.lost, self.busy = wrong or {}, set(lost), busy
+        self.twice: set[int] = set()
+        self.quiet_after = 10**9
+        self.lately: set[int] = set()
+        self.held = 0
+
+    def write(self, id_: int, n: int | None) -> None:
+        self.log.append((id_, n))
+        if n is None:
+            self.source.rows.pop(id_, None)
+        else:
+            self.source.rows[id_] = n
+
+    def end(self) -> Position:
+        for id_ in self.busy if len(self.log) < self.quiet_after else ():  # somebody writes whenever somebody looks
+            self.write(id_, len(self.log))
+        return Position("bin.000001", 4 + len(self.log))
+
+    def caught_up(self, position: Position) -> Kept:
+        self.held = max(self.held, position.offset - 4)
+        rows: Rows = {}
+        for id_, n in self.log[: self.held]:
+            rows |= {id_: n} if n is not None else {}
+            if n is None:
+                rows.pop(id_, None)
+        right = {id_: n for id_, n in rows.items() if id_ not in self.lost}
+        return Kept(right | self.wrong, self.twice)
+
+    def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
+        return {key(id_) for id_, _ in self.log[since.offset - 4 : self.held]} & set(keys)
+
+    def older(self, keys: Collection[bytes]) -> set[bytes]:
+        return set()
+
+    def compared(self, buckets: int = 64) -> Found:
+        return compare(LAYOUT, self.source, self, self.end(), buckets)
+
+
+ROWS = {n: n * n for n in range(300)}
+
+
+def test_equal_tables_are_equal_and_no_row_is_read() -> None:
+    assert World(ROWS).compared() == Found(300, 300)
+
+
+def test_every_kind_of_difference_is_found_by_its_key() -> None:
+    world = World(ROWS, wrong={7: 50, 1000: 1}, lost={9})
+    world.twice = {11}
+    found = world.compared()
+    assert (found.missing, found.extra, found.different, found.changing) == (1, 2, 1, 0)
+    assert [(one.kind, one.key["id"], one.columns) for one in found.differences] == [
+        ("extra", "1000", {}),
+        ("extra", "11", {}),
+        ("different", "7", {"n": ("49", "50")}),
+        ("missing", "9", {}),
+    ]
+
+
+def test_what_is_only_on_its_way_is_no_difference() -> None:
+    world = World(ROWS, busy=(5, 6))
+    world.quiet_after = 310
+    assert world.compared() == Found(300, 300)
+
+
+def test_a_difference_is_found_beside_rows_that_never_rest() -> None:
+    found = World(ROWS, wrong={7: 50}, busy=(5, 6)).compared()
+    assert (found.different, found.missing, found.extra) == (1, 0, 0)
+    assert [one.key for one in found.differences] == [{"id": "7"}]
+
+
+def test_a_wrong_row_that_never_rests_is_not_called_equal() -> None:
+    found = World(ROWS, wrong={5: -1}, busy=(5,)).compared()
+    assert (found.different, found.changing) == (0, 1)
+
+
+def test_a_commit_that_others_see_late_is_no_difference() -> None:
+    """The log has a change that the server's rows show only a moment later."""
+    world = World(ROWS)
+    since = world.end()
+    world.log.append((3, 33))
+    looks = []
+
+    def end() -> Position:
+        looks.append(1)
+        if len(looks) == 3:  # when the second round begins
+            world.source.rows[3] = 33
+        return Position("bin.000001", 4 + len(world.log))
+
+    world.end = end  # type: ignore[method-assign]
+    world.held = len(world.log)
+    assert compare(LAYOUT, world.source, world, since, 64) == Found(300, 300)
+
+
+def test_many_suspects_are_read_again_by_their_digests_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FEW", 1)
+    monkeypatch.setattr(module, "_SHOWN", 2)
+    world = World(ROWS, wrong={7: 50, 8: 50}, lost={9, 10}, busy=(5,))
+    found = world.compared()
+    assert (found.missing, found.different, len(found.differences)) == (2, 2, 2)
+
+
+def test_what_is_too_much_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_READ_AGAIN", 10)
+    monkeypatch.setattr(module, "_LOOKED_INTO", 100)
+    found = World(ROWS, lost=range(300)).compared()
+    assert found.missing == 10
+    assert found.unread == 290
+
+
+@given(
+    st.dictionaries(st.integers(0, 40), st.integers(0, 3)),
+    st.dictionaries(st.integers(0, 40), st.integers(4, 6), max_size=3),
+    st.sets(st.integers(0, 40), max_size=3),
+)
+def test_differences_are_those_of_the_two_dictionaries(rows: Rows, wrong: Rows, lost: set[int]) -> None:
+    found = World(rows, wrong, lost).compared(4)
+    lake = {id_: n for id_, n in rows.items() if id_ not in lost} | wrong
+    assert found.missing == len(rows.keys() - lake.keys())
+    assert found.extra == len(lake.keys() - rows.keys())
+    assert found.different == sum(rows[id_] != lake[id_] for id_ in rows.keys() & lake.keys())
+
+
+def test_buckets_grow_with_the_table() -> None:
+    assert [buckets_for(rows) for rows in (0, 100_000, 10_000_000)] == [64, 100, 8192]

@@ -1,0 +1,90 @@
+"""What Spark answers about a downstream table, beside a plain twin of the texts and digests."""
+
+import hashlib
+import zlib
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
+from spark_jobs.checks.verify.row_digest import DIGITS, Layout, layout
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
+
+pytestmark = pytest.mark.spark
+LISTED = [
+    {"name": "__key", "kind": "varchar", "declared": "varchar(9)", "charset": "utf8mb4", "fraction": None},
+    {"name": "n", "kind": "int", "declared": "int", "charset": None, "fraction": None},
+]
+ROWS = [("a", 1), ("A", None), ("é,", 3), ("", 4)]
+
+
+def text_of(word: str) -> bytes:
+    return b"%d:%s" % (len(word.encode()), word.encode())
+
+
+def digest(row: tuple[str, int | None]) -> int:
+    text = text_of(row[0]) + (b"" if row[1] is None else b"%d" % row[1]) + b","
+    return int(hashlib.md5(text, usedforsecurity=False).hexdigest()[:DIGITS], 16)
+
+
+def made(lake: dict[str, str]) -> Layout:
+    return layout(TableName("shop", "t"), LISTED, lake, ("__key",))
+
+
+def written(spark: SparkSession, path: Path, select: str) -> Table:
+    spark.sql(select).write.format("delta").save(str(path))
+    return Table(str(path), plain=False)
+
+
+def test_what_is_told_of_rows(spark: SparkSession, tmp_path: Path) -> None:
+    values = ", ".join(f"('{word}', {'NULL' if n is None else n})" for word, n in [*ROWS, ROWS[0]])
+    table = written(
+        spark,
+        tmp_path / "t",
+        "SELECT col1 AS `__key`, cast(col2 AS INT) AS n, cast(NULL AS MAP<STRING, STRING>) AS _raw "
+        f"FROM VALUES {values}",
+    )
+    rows = LakeRows(spark, table, made(table.columns()))
+    found = rows.buckets(8)
+    expected = [0] * 8
+    for row in ROWS[1:]:
+        expected[zlib.crc32(text_of(row[0])) % 8] ^= digest(row)
+    assert (found.rows.sum(), list(found.digests)) == (rows.count(), expected), "a row that is there twice is no digest"
+    some = rows.digests_of([text_of("a"), text_of("A"), text_of("b")])
+    pairs = sorted(zip(some["key"].to_pylist(), some["digest"].to_pylist(), strict=True))
+    assert pairs == sorted([(text_of("A"), digest(ROWS[1])), *[(text_of("a"), digest(ROWS[0]))] * 2])
+    bucket = zlib.crc32(text_of("é,")) % 8
+    assert text_of("é,") in rows.digests_in([bucket], 8)["key"].to_pylist()
+    assert rows.values_of([text_of("A")]) == {text_of("A"): [(b"A", None)]}
+
+    spark.sql(f"ALTER TABLE {table.sql} ADD COLUMN more INT")
+    assert rows.count() == 5
+    with pytest.raises(TableStopped, match="its columns changed while it was compared"):
+        LakeRows(spark, table, layout(TableName("s", "t"), [LISTED[1] | {"name": "gone"}], {"gone": "INT"}, ()))
+
+
+def test_what_silver_remembers(spark: SparkSession, tmp_path: Path) -> None:
+    def row(word: str, op: str, offset: int) -> str:
+        place = "named_struct('stretch', 1, 'number', 1L, 'offset', {}L)"
+        change = f"named_struct('stretch', 1, 'number', 1L, 'offset', {offset}L, 'row', 0)"
+        return (
+            f"SELECT '{word}' AS `__key`, 1 AS n, '{op}' AS _op, {change} AS _position, "
+            f"{place.format(4)} AS _window_start, {place.format(offset + 100)} AS _window_stop, "
+            "cast(NULL AS MAP<STRING, STRING>) AS _raw"
+        )
+
+    parts = [row("a", "insert", 100), row("b", "delete", 200)]
+    table = written(spark, tmp_path / "t", " UNION ALL ".join(parts))
+    silver = SilverRows(spark, table, layout(TableName("s", "t"), LISTED, {"__key": "STRING", "n": "INT"}, ("__key",)))
+    keys = [text_of(word) for word in "abc"]
+    assert silver.known(keys) == {text_of("a"), text_of("b")}
+    assert silver.changed_since(keys, Position("bin.000001", 100)) == {text_of("a"), text_of("b")}
+    assert silver.changed_since(keys, Position("bin.000001", 101)) == {text_of("b")}
+    assert silver.any_since(Position("bin.000001", 200))
+    assert not silver.any_since(Position("bin.000001", 201))
+    spark.sql(row("a", "truncate", 300)).write.format("delta").mode("append").save(table.path)
+    assert silver.changed_since(keys, Position("bin.000001", 250)) == set(keys), "the table was emptied since"

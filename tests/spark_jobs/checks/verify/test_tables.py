@@ -1,0 +1,267 @@
+"""Whole comparisons with a real server, to which others write."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from spark_jobs.checks.verify import Verdict, verify_source
+from spark_jobs.config.model import load
+from spark_jobs.lake.table import Table
+from spark_jobs.pipeline.run import lake_of
+from tests.fix_pipeline import SOURCE, Shop
+from tests.fix_servers import Servers
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+EVERY_TYPE = """
+CREATE TABLE every (
+  id BIGINT UNSIGNED, word VARCHAR(20) COLLATE utf8mb4_general_ci,
+  t TINYINT, u TINYINT UNSIGNED ZEROFILL, s SMALLINT, m MEDIUMINT UNSIGNED, i INT, b BIGINT, bu BIGINT UNSIGNED,
+  d DECIMAL(10,2), tiny DECIMAL(38,30), wide DECIMAL(65,30), f FLOAT, g DOUBLE, bits BIT(9), bits64 BIT(64),
+  day DATE, moment DATETIME(6), plain DATETIME, at TIMESTAMP(3) NULL, clock TIME(2), y YEAR,
+  c CHAR(10), latin VARCHAR(10) CHARACTER SET latin1, chinese VARCHAR(10) CHARACTER SET gbk,
+  japanese TEXT CHARACTER SET cp932,
+  central VARCHAR(10) CHARACTER SET cp1250, wide_text VARCHAR(10) CHARACTER SET utf16, note LONGTEXT,
+  fixed BINARY(8), bytes VARBINARY(20), blobs BLOB, kind ENUM('a', 'é', 'c,d'), kinds SET('x', 'y', 'z'),
+  doc JSON, place GEOMETRY, PRIMARY KEY (id, word)
+)"""
+FULL = """
+INSERT INTO every VALUES (
+  %s, %s, -128, 7, -32768, 16777215, -2147483648, -9223372036854775808, 18446744073709551615,
+  -0.10, 0.000000000000000000000000000001, 12345678901234567890123456789012345.000000000000000000000000000001,
+  0.1, 0.1, 257, 18446744073709551615,
+  '2024-02-29', '0099-01-02 03:04:05.000600', '1970-01-01 00:00:01', '2024-02-29 23:59:59.120', '-00:00:01.50', 2155,
+  'ab  ', 'café', '中文', '≒ ?', 'ž', '猫', 'a,b:c\\n',
+  x'6100', x'00ff20', x'', 'é', 'x,z',
+  '{"a": [1, 2.5, "é", null, true], "b": 1e20, "c": 0.1}', ST_GeomFromText('POINT(1.5 -2)', 4326))"""
+
+
+FLIPPED = {
+    "t": "t + 1", "u": "u + 1", "s": "s + 1", "m": "m - 1", "i": "i + 1", "b": "b + 1", "bu": "bu - 1",
+    "d": "d + 0.01", "tiny": "cast('0.000000000000000000000000000002' AS DECIMAL(38,30))",
+    "wide": "concat('1', wide)", "f": "cast('0.10000001' AS FLOAT)",
+    "g": "0.30000000000000004D", "bits": "bits - 1", "bits64": "bits64 - 1", "day": "date_add(day, 1)",
+    "moment": "moment + INTERVAL 1 MICROSECOND", "plain": "plain + INTERVAL 1 MICROSECOND",
+    "at": "at + INTERVAL 1 MILLISECOND", "clock": "'-00:00:01.51'", "y": "y - 1S", "c": "'ab '", "latin": "'cafe'",
+    "chinese": "'中'", "japanese": "'≒ !'", "central": "'z'", "wide_text": "'犬'", "note": "NULL", "fixed": "X'61'",
+    "bytes": "X'00ff21'", "blobs": "NULL", "kind": "'a'", "kinds": "'x,y'", "doc": "replace(doc, '2.5', '2.25')",
+    "place": "named_struct('srid', 0, 'wkb', place.wkb)",
+}  # fmt: skip
+"""Another value of each column's, as Spark's SQL."""
+
+
+def verified(shop: Shop, *tables: str, **keys: object) -> dict[str, Verdict]:
+    """Verdicts by table."""
+    pipeline = shop.pipeline(live=True, **keys)
+    wanted = (lambda name: name.table in tables) if tables else None
+    return {one.table.table: one for one in verify_source(shop.spark, pipeline, SOURCE, wanted)}
+
+
+def downstream(shop: Shop, table: str) -> Table:
+    return lake_of(shop.pipeline(live=True)).downstream(shop.database.name, table)
+
+
+def damage(shop: Shop, statement: str, table: str) -> None:
+    """Changes the lake's rows behind the pipeline's back."""
+    shop.spark.sql(statement.format(downstream(shop, table).sql))
+
+
+def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop) -> None:
+    shop.execute("SET SESSION sql_mode = ''", EVERY_TYPE)
+    flipped = {100 + at: name for at, name in enumerate(FLIPPED)}
+    for key in [(1, "a"), (2, "A"), *((at, "flip") for at in flipped)]:
+        shop.database.execute(FULL, key)
+    shop.execute(
+        "INSERT INTO every (id, word) VALUES (3, ''), (3, ',5:')",
+        "INSERT INTO every (id, word, day, moment, plain, at, y) VALUES"
+        " (4, 'zero', '0000-00-00', '2024-00-10 01:02:03.5', '0000-00-00 00:00:00', '0000-00-00 00:00:00', 0)",
+        "INSERT INTO every (id, word, f, g) VALUES (5, 'floats', -0e0, 1e-300), (6, 'floats', 3.4e38, -1.7e308)",
+        "INSERT INTO every (id, word, central) VALUES (7, 'no text', _cp1250 x'6181')",
+        "INSERT INTO every (id, word, japanese) VALUES (8, 'twice in the set', _cp932 x'8790203f')",
+        "INSERT INTO every (id, word, kind, day, plain) VALUES (9, 'no label', 'none', '0000-05-05', '0000-05-05')",
+        "INSERT INTO every (id, word, blobs, note) VALUES (10, 'long', REPEAT('b', 65000), REPEAT('ä', 40000))",
+    )
+    found = verified(shop)["every"]
+    assert (found.state, *found.lines(values=True)) == ("equal",)
+    assert found.source_rows == found.lake_rows == found.equal == len(flipped) + 11
+
+    cases = ", ".join(f"{name} = IF(id = {at}, {FLIPPED[name]}, {name})" for at, name in flipped.items())
+    damage(
+        shop,
+        f"UPDATE {{}} SET {cases}, _raw = CASE id WHEN 4 THEN map_concat(map('day', '0000-00-01'), "
+        "map_filter(_raw, (k, v) -> k <> 'day')) WHEN 7 THEN map('central', '6183') ELSE _raw END",
+        "every",
+    )
+    damage(shop, "UPDATE {} SET note = repeat('ö', 40000) WHERE id = 10", "every")
+    found = verified(shop)["every"]
+    assert (found.state, found.missing, found.extra) == ("differs", 0, 0)
+    unlike = {int(one.key["id"]): one.columns for one in found.differences}
+    assert {at: [*columns] for at, columns in unlike.items()} == {
+        **{at: [name] for at, name in flipped.items()}, 4: ["day"], 7: ["central"], 10: ["note"],
+    }  # fmt: skip
+    assert unlike[4] == {"day": ("0000-00-00", "0000-00-01")}
+    assert unlike[7] == {"central": ("bytes 6181", "bytes 6183")}
+    assert [str(text)[:19] for text in unlike[10]["note"]] == ["80000 bytes, MD5 6c", "80000 bytes, MD5 bb"]
+    by_name = {name: unlike[at][name] for at, name in flipped.items()}
+    assert by_name["f"] == ("0.1", "0.10000001")
+    assert by_name["fixed"] == ("0x6100000000000000", "0x61")
+    assert by_name["blobs"] == ("0x", None)
+    assert by_name["moment"][1] == "0099-01-02 03:04:05.000601"
+
+
+def test_base64_with_line_ends_and_bytes_without_a_character_are_equal(shop: Shop) -> None:
+    shop.execute(
+        "CREATE TABLE odd (id INT PRIMARY KEY, doc JSON, thai VARCHAR(9) CHARACTER SET tis620)",
+        "INSERT INTO odd VALUES (1, JSON_OBJECT('b', CAST(REPEAT('x', 200) AS BINARY)), _tis620 x'ff'),"
+        " (2, JSON_ARRAY('a', CAST(REPEAT('y', 58) AS BINARY), 1.0), _tis620 x'a1ff'), (3, '[]', _tis620 x'a1a2')",
+    )
+    found = verified(shop)["odd"]
+    assert (found.state, *found.lines(values=True)) == ("equal",)
+    damage(shop, "UPDATE {} SET doc = replace(doc, 'eHh4', 'eXh4') WHERE id = 1", "odd")
+    damage(shop, "UPDATE {} SET thai = '?', _raw = NULL WHERE id = 2", "odd")
+    found = verified(shop)["odd"]
+    assert [(one.key["id"], [*one.columns]) for one in found.differences] == [("1", ["doc"]), ("2", ["thai"])]
+
+
+@contextmanager
+def writing(shop: Shop) -> Iterator[None]:
+    """Somebody who changes one row all the time, others now and then, and makes and removes rows."""
+    stop = threading.Event()
+
+    def write() -> None:
+        with shop.database.server.connect() as connection, connection.cursor() as cursor:
+            connection.select_db(shop.database.name)
+            for n in count():
+                if stop.wait(0.02):
+                    return
+                cursor.execute("UPDATE orders SET price = price + 0.01 WHERE code = 'hot'")
+                cursor.execute("UPDATE orders SET price = price + 1 WHERE code = %s", (f"Ä{n * 7 % 2000}",))
+                cursor.execute("INSERT INTO orders VALUES (%s, 1.5, NULL)", (f"new{n}",))
+                cursor.execute("DELETE FROM orders WHERE code = %s", (f"NEW{n - 3}",))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        writer.join()
+
+
+@pytest.mark.long
+def test_differences_are_found_by_key_while_others_write_and_nothing_else_is(shop: Shop) -> None:
+    shop.execute(
+        "CREATE TABLE orders (code VARCHAR(20) COLLATE utf8mb4_general_ci PRIMARY KEY, price DECIMAL(10,2), note TEXT)"
+    )
+    rows = ", ".join(f"('Ä{n}', {n}.5, 'note {n}')" for n in range(3000))
+    shop.execute(f"INSERT INTO orders VALUES {rows}, ('hot', 0, '')")
+    with writing(shop):
+        found = verified(shop)["orders"]
+        assert (found.state, *found.lines(values=True), *found.remarks()) == ("equal",)
+        damage(shop, "UPDATE {} SET price = price + 0.01 WHERE code = 'Ä2500'", "orders")
+        damage(shop, "DELETE FROM {} WHERE code = 'Ä2600'", "orders")
+        damage(
+            shop,
+            "INSERT INTO {} SELECT 'ä2600', price, note, _position, _committed_at, _raw FROM {}"
+            " WHERE code = 'Ä2700'".replace("FROM {}", f"FROM {downstream(shop, 'orders').sql}"),
+            "orders",
+        )
+        found = verified(shop)["orders"]
+    assert (found.state, found.missing, found.extra, found.different, found.changing) == ("differs", 1, 1, 1, 0)
+    assert sorted(found.lines(values=True)) == [
+        f"{shop.database.name}.orders different code=Ä2500: price is 2500.51 and should be 2500.50",
+        f"{shop.database.name}.orders extra code=ä2600",
+        f"{shop.database.name}.orders missing code=Ä2600",
+    ]
+
+
+@pytest.mark.long
+def test_what_is_older_than_the_log_or_cannot_be_compared_is_told_apart(shop: Shop) -> None:
+    shop.execute(
+        "CREATE TABLE old (id INT PRIMARY KEY, n INT)",
+        "INSERT INTO old VALUES (1, 1), (2, 2), (3, 3)",
+        "CREATE TABLE unheard LIKE old",
+        "INSERT INTO unheard VALUES (1, 1), (2, 2)",
+    )
+    shop = replace(shop, start=shop.end())
+    shop.execute(
+        "UPDATE old SET n = 20 WHERE id = 2",
+        "INSERT INTO old VALUES (4, 4), (5, 5)",
+        "CREATE TABLE young (id INT PRIMARY KEY, n INT)",
+        "INSERT INTO young VALUES (1, 1), (2, 2)",
+        "CREATE TABLE blank LIKE young",
+        "CREATE TABLE gone LIKE young",
+        "INSERT INTO gone VALUES (1, 1)",
+        "CREATE TABLE bag (n INT)",
+        "INSERT INTO bag VALUES (1), (1)",
+        "CREATE TABLE `unique` (n INT, s VARCHAR(9) NOT NULL, UNIQUE (s), UNIQUE (n))",
+        "INSERT INTO `unique` VALUES (1, 'a'), (NULL, 'b')",
+        "CREATE TABLE stuck LIKE young",
+        "INSERT INTO stuck VALUES (1, 1)",
+        "ALTER TABLE stuck MODIFY n SMALLINT",
+        "CREATE VIEW seen AS SELECT 1",
+    )
+    found = verified(shop)
+    assert "seen" not in found
+    assert {
+        name: (one.state, one.source_rows, one.lake_rows, one.older, one.missing) for name, one in found.items()
+    } == {
+        "bag": ("equal", 2, 2, 0, 0),
+        "unique": ("equal", 2, 2, 0, 0),
+        "blank": ("equal", 0, 0, 0, 0),
+        "gone": ("equal", 1, 1, 0, 0),
+        "old": ("equal", 5, 3, 2, 0),
+        "stuck": ("not compared", 0, 0, 0, 0),
+        "unheard": ("equal", 2, 0, 2, 0),
+        "young": ("equal", 2, 2, 0, 0),
+    }
+    assert "ALTER TABLE at" in str(found["stuck"].reason)
+    assert not found["stuck"].is_right
+
+    for table in ("old", "young"):
+        damage(shop, "DELETE FROM {} WHERE id = 2", table)
+    shop.execute("DROP TABLE gone", "ALTER TABLE young ADD COLUMN more INT DEFAULT 5")
+    found = verified(shop, "old", "young", "gone")
+    assert {name: (one.state, one.older, one.missing, one.lake_rows) for name, one in found.items()} == {
+        "gone": ("dropped", 0, 0, 1),
+        "old": ("differs", 2, 1, 2),
+        "young": ("differs", 0, 1, 1),
+    }
+    assert found["gone"].is_right
+    assert [one.key for one in found["old"].differences] == [{"id": "2"}]
+
+
+@pytest.mark.long
+def test_types_of_mariadb(spark: SparkSession, servers: Servers, tmp_path: Path) -> None:
+    server = servers.get("mariadb-11.4")
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW MASTER STATUS")
+        start = "{}:{}".format(*cursor.fetchall()[0][:2])
+        cursor.execute("CREATE DATABASE verify_it")
+        cursor.execute(
+            "CREATE TABLE verify_it.t (id UUID PRIMARY KEY, v4 INET4, v6 INET6, f FLOAT, g DOUBLE, j JSON, p POINT, "
+            "at TIMESTAMP(6) NULL, c VARCHAR(100) COMPRESSED CHARACTER SET latin2, e ENUM('ž', 'y'))"
+        )
+        for n in range(3):
+            cursor.execute(
+                "INSERT INTO verify_it.t VALUES (UUID(), '192.0.2.1', '2001:db8::1', 0.1, 1e-5, '{\"a\": 1}', "
+                "POINT(1, 2), '2024-01-02 03:04:05.678', REPEAT('ž', 50), %s)",
+                (n + 1 if n < 2 else None,),
+            )
+    login = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+    said = {"lake": "./lake", "sources": {SOURCE: {"mysql": login, "start": start}}, "tables": ["verify_it.*"]}
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    pipeline = load(tmp_path / "pipeline.yaml")
+    (found,) = verify_source(spark, pipeline, SOURCE)
+    assert (found.state, found.reason, *found.lines(values=True)) == ("equal", None)
+    table = lake_of(pipeline).downstream("verify_it", "t")
+    spark.sql(f"UPDATE {table.sql} SET v6 = '2001:db8::2' WHERE e = 'y'")
+    (found,) = verify_source(spark, pipeline, SOURCE)
+    assert [one.columns for one in found.differences] == [{"v6": ("2001:db8::1", "2001:db8::2")}]

@@ -1,0 +1,77 @@
+"""What a value's text means. That both sides make the same of a value is tested with a server, in test_tables.py."""
+
+import pytest
+
+from spark_jobs.checks.verify.value_text import form_of
+from spark_jobs.errors import Unsupported
+
+
+def column(kind: str, declared: str = "", charset: str = "utf8mb4", fraction: int = 0) -> dict[str, object]:
+    return {"kind": kind, "declared": declared or kind, "charset": charset, "fraction": fraction}
+
+
+@pytest.mark.parametrize(
+    "asked, text, literal, shown",
+    [
+        (column("int"), b"-5", "-5", "-5"),
+        (column("decimal"), b"-0.10", "-0.10", "-0.10"),
+        (column("date"), b"0000-00-00", "'0000-00-00'", "0000-00-00"),
+        (column("time"), b"-00:00:01.50", "'-00:00:01.50'", "-00:00:01.50"),
+        (column("double"), b"3FB999999999999A", "0.1", "0.1"),
+        (column("double"), b"7FEFFFFFFFFFFFFF", "1.7976931348623157e+308", "1.7976931348623157e+308"),
+        (column("float"), b"3FB99999A0000000", "0.10000000149011612", "0.1"),
+        (column("varchar"), "é'".encode(), "_utf8mb4 x'c3a927'", "é'"),
+        (column("varchar", charset="latin1"), "é".encode(), "CONVERT(_utf8mb4 x'c3a9' USING latin1)", "é"),
+        (column("varchar", charset="gbk"), b"\xff\x81", "_gbk x'81'", "bytes 81"),
+        (column("enum", charset="latin1"), b"a", "CONVERT(_utf8mb4 x'61' USING latin1)", "a"),
+        (column("binary"), b"\0\xff", "x'00ff'", "0x00ff"),
+        (column("varbinary"), b"", "x''", "0x"),
+        (column("point"), b"\0\0\x10\xe6\x01", "", "srid 4326 wkb 0x01"),
+        (column("vector"), bytes.fromhex("400000003f800000"), "", "[1.0, 2.0]"),
+    ],
+)
+def test_a_text_as_a_literal_and_for_people(asked: dict[str, object], text: bytes, literal: str, shown: str) -> None:
+    form = form_of(asked)
+    assert form.shown(text) == shown
+    assert not literal or form.literal(text) == literal
+
+
+@pytest.mark.parametrize(
+    "asked, one, other, beside, same",
+    [
+        (column("double"), b"8000000000000000", b"0000000000000000", None, True),
+        (column("double"), b"3FB999999999999A", b"3FB999999999999B", None, False),
+        (column("json"), b'{"a": 1e20, "b": [true]}', b'{"b": [true], "a": 100000000000000000000.0}', None, True),
+        (column("json"), b'{"a": true}', b'{"a": 1}', None, False),
+        (column("json"), b'{"a": "x"}', b'{"a": "X"}', None, False),
+        (column("json"), b'"base64:type253:AAAA\\nBBBB"', b'"base64:type253:AAAABBBB"', None, True),
+        (column("json"), b'{"a"', b'{"a"', None, False),
+        (column("text", charset="cp932"), b"\xff\x87\x90?", "≒?".encode(), "≒?".encode(), True),
+        (column("text", charset="cp1250"), b"\xff\x81", b"?", b"?", False),
+        (column("text", charset="cp1250"), b"\xff\x81", b"\xff\x83", b"?", False),
+        (column("varchar"), b"a", b"A", None, False),
+        (column("int"), b"1", b"01", None, False),
+    ],
+)
+def test_texts_that_differ_may_be_one_value(
+    asked: dict[str, object], one: bytes, other: bytes, beside: bytes | None, same: bool
+) -> None:
+    assert form_of(asked).same(one, other, beside) == same
+
+
+def test_zerofill_is_no_part_of_a_number() -> None:
+    assert form_of(column("int", "int(5) unsigned zerofill")).server == "{c} + 0"
+    assert form_of(column("int")).server == "{c}"
+
+
+def test_a_type_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(Unsupported, match="values of type xmltype are not compared"):
+        form_of(column("xmltype"))
+
+
+def test_base64_is_equal_whatever_its_line_ends_are_written_like() -> None:
+    same = form_of(column("json")).same
+    printed, escaped = b'{"b": "base64:type15:YWJj\nZGVm"}', b'{"b": "base64:type15:YWJj\\nZGVm"}'
+    assert same(printed, escaped, None)
+    assert not same(printed, b'{"b": "base64:type15:YWJjZGVn"}', None)
+    assert not same(b'{"b": "a\nb"}', b'{"b": "ab"}', None)

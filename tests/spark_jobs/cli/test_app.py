@@ -1,0 +1,160 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.cli import cli
+from spark_jobs.cli.app import went_well
+from spark_jobs.errors import ConfigError, StratalogError
+from spark_jobs.pipeline.run import Outcome
+from tests.fix_cli import Stratalog
+
+ROOT = Path(__file__).parents[3]
+RECORDED = ROOT / "tests" / "recorded"
+
+VERBS = sorted(cli.commands)
+
+CONTRACT = [
+    *("backfill", "changes", "check", "compact", "demo", "events", "export", "extract", "gc", "merge", "run", "status"),
+    "verify",
+]
+
+
+def test_the_verbs_are_those_of_the_contract() -> None:
+    assert set(CONTRACT) <= set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_has_help_with_an_example(stratalog: Stratalog, verb: str) -> None:
+    ran = stratalog(verb, "--help")
+    assert (ran.status, ran.err) == (0, "")
+    examples = re.findall(rf"Example: (stratalog {verb}\b(?:[^\n\\]|\\\n)*)", ran.out)
+    assert examples
+    for example in examples:
+        words = example.replace("\\\n", " ").split()[2:]
+        cli.commands[verb].make_context(verb, words, resilient_parsing=False)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_option_says_what_it_is_for(verb: str) -> None:
+    options = [one for one in cli.commands[verb].params if isinstance(one, click.Option)]
+    assert [one.name for one in options if not one.help] == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_stands_in_the_readme(verb: str) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.search(r"^#+ Commands\n(.*?)(?=^#+ |\Z)", readme, re.MULTILINE | re.DOTALL)
+    if commands:  # a page without that chapter promises nothing
+        assert re.search(rf"`(stratalog )?{verb}\b", commands[1])
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ([], "Usage: stratalog"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["events"], "Missing argument 'FILES...'"),
+        (["gc"], "Missing option '-c' / '--config'"),
+        (["check"], "Missing option '-c' / '--config'"),
+        (["run", "-c", "x.yaml", "--nonsense"], "No such option '--nonsense'"),
+        (["changes"], "give binlog files, or -c FILE with --source, and not both"),
+        (["changes", "a.000001", "-c", "x.yaml"], "give binlog files, or -c FILE with --source, and not both"),
+        (["changes", "a.000001", "--from", "a.000001:4"], "--source, --from and --to go with -c FILE"),
+        (["changes", "a.000001", "--table", "orders"], "'orders' is not a table pattern"),
+        (["check", "-c", "none.yaml"], "none.yaml: cannot be read: No such file or directory"),
+        (
+            ["backfill", "-c", "x", "--source", "s", "--from", "now", "--to", "a.000001:4"],
+            "'now' is no place in a log",
+        ),
+        (
+            ["backfill", "-c", "x", "--source", "s", "--from", "a.000002:4", "--to", "a.000001:4"],
+            "the range ends at a.000001:4, before its start at a.000002:4",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_use_is_2_and_said_on_standard_error(stratalog: Stratalog, arguments: list[str], said: str) -> None:
+    ran = stratalog(*arguments)
+    assert (ran.status, ran.out) == (2, "")
+    assert said in ran.err
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("demo", "events", "changes")])
+def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(
+    stratalog: Stratalog, tmp_path: Path, verb: str
+) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("sources: {shop: {mysql: {password: geheim}}}\ntables: [orders]\n")
+    more: dict[str, list[object]] = {
+        "export": ["--source", "shop", "--to", tmp_path / "out"],
+        "report": ["--to", tmp_path / "out"],
+        "backfill": ["--source", "shop", "--from", "a.000001:4", "--to", "a.000002:4"],
+        "skip": ["--source", "shop", "--at", "a.000001:4"],
+        "reset": ["--source", "shop", "--table", "shop.t"],
+    }
+    ran = stratalog(verb, "-c", path, *more.get(verb, []))
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        "pipeline.yaml: lake: missing",
+        "pipeline.yaml: sources.shop.mysql.user: missing",
+        "pipeline.yaml: tables[0]: 'orders' is not a table pattern; write it like shop.orders or shop.*",
+    ]
+
+
+@pytest.mark.parametrize("verb", ["run", "status", "extract", "compact", "merge"])
+def test_a_source_that_is_not_configured_is_2(stratalog: Stratalog, pipeline_file: Path, verb: str) -> None:
+    ran = stratalog(verb, "-c", pipeline_file, "--source", "crm")
+    assert (ran.status, ran.out, ran.err) == (2, "", "pipeline.yaml: no source 'crm'; it has shop\n")
+
+
+@pytest.mark.slow
+def test_a_reader_that_closes_the_pipe_is_no_failure() -> None:
+    file = RECORDED / "mysql-8.0-transactions.000001"
+    command = [sys.executable, "-m", "spark_jobs.cli", "events", *([str(file)] * 200)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(), said) == (0, b"")
+
+
+@pytest.mark.slow
+def test_a_connection_that_breaks_is_no_reader_that_has_had_enough() -> None:
+    broken = """
+import click, sys
+from spark_jobs.cli import cli, main
+
+@cli.command()
+def broken():
+    raise BrokenPipeError(32, "Broken pipe")
+
+sys.argv[1:] = ["broken"]
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", broken], cwd=ROOT, capture_output=True, text=True, check=False)
+    said = "a connection was closed by its other side: [Errno 32] Broken pipe; run it again\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", said)
+
+
+def test_what_stops_one_source_is_said_and_does_not_stop_the_next(capsys: pytest.CaptureFixture[str]) -> None:
+    def damaged(_: str) -> None:
+        raise StratalogError("shop: [b] is damaged")
+
+    def stopped(_: str) -> Outcome:
+        return Outcome([], None, stopped={TableName("a", "b"): "why"})
+
+    def wrong(_: str) -> None:
+        raise ConfigError({"tables": "wrong"})
+
+    found = [went_well("shop", do) for do in (damaged, stopped, lambda _: None)]
+    assert found == [False, False, True]
+    assert capsys.readouterr().err == "shop: [b] is damaged; mend that, and run again (docs/howto/broken-table.md)\n"
+    with pytest.raises(ConfigError):
+        went_well("shop", wrong)

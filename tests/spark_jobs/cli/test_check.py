@@ -1,0 +1,223 @@
+import json
+from contextlib import nullcontext
+from pathlib import Path
+
+import deltalake
+import pytest
+from deltalake import CommitProperties, Transaction
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.checks.verify import Difference, Verdict
+from spark_jobs.lake.table import Checkpoint
+from spark_jobs.log.position import Position
+from tests.fix_cli import SPEC, Ran, Stratalog
+from tests.fix_mysql import Database
+
+ROOT = Path(__file__).parents[3]
+RECORDED = ROOT / "tests" / "recorded"
+
+
+def test_check_says_that_all_is_well(stratalog: Stratalog, pipeline_file: Path) -> None:
+    ran = stratalog("check", "-c", pipeline_file)
+    assert (ran.status, ran.out, ran.err) == (0, f"{pipeline_file}: no problems found\n", "")
+
+
+def test_check_with_connect_lists_what_was_checked(
+    stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    ran = stratalog("check", "-c", pipeline_file, "--connect")
+    folder = pipeline_file.parent
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        "sources.shop:",
+        f"  ok       folder          {folder}/binlogs",
+        "  ok       binlog files    1, mysql-bin.000001",
+        "  ok       missing files   none",
+        f"  ok       log end         mysql-bin.000001:{len(SPEC.to_bytes())}",
+        "  ok       start position  earliest: found, bronze is empty",
+        "lake:",
+        f"  ok       writable  {folder}/lake, which a run makes",
+        f"{pipeline_file}: no problems found",
+    ]
+
+
+def test_results_fit_the_terminal(stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    (pipeline_file.parent / "binlogs" / "mysql-bin.000003").write_bytes(SPEC.to_bytes())
+    lines = stratalog("check", "-c", pipeline_file, "--connect").out.splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("  problem  missing files"))
+    assert lines[at].split(maxsplit=3)[3] == "between mysql-bin.000001 and"
+    assert lines[at + 1].split() == ["mysql-bin.000003"]
+    assert lines[at + 2].split() == ["copy", "the", "missing", "files", "into"]
+    assert all(len(line) <= 60 for line in lines if str(pipeline_file.parent) not in line)
+
+
+def test_check_gives_the_same_results_as_json(stratalog: Stratalog, pipeline_file: Path) -> None:
+    pipeline_file.write_text(pipeline_file.read_text().replace("./lake", "./pipeline.yaml/lake"))
+    ran = stratalog("check", "-c", pipeline_file, "--connect", "--json")
+    said = json.loads(ran.out)
+    assert (ran.status, said["problems"], said["warnings"]) == (1, 1, 0)
+    assert said["checks"][0] == {
+        "about": "sources.shop",
+        "name": "folder",
+        "status": "ok",
+        "value": f"{pipeline_file.parent}/binlogs",
+        "remedy": "",
+    }
+    assert (said["checks"][-1]["about"], said["checks"][-1]["status"]) == ("lake", "problem")
+    assert json.loads(stratalog("check", "-c", pipeline_file, "--json").out)["checks"] == []
+
+
+@pytest.mark.mysql
+def test_a_pattern_that_matches_nothing_fails_and_an_exclusion_only_warns(
+    stratalog: Stratalog, database: Database, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE orders (id INT PRIMARY KEY)")
+    server, path = database.server, tmp_path / "pipeline.yaml"
+    access = f"{{host: {server.host}, port: {server.port}, user: {server.user}, password: {server.password}}}"
+
+    def check(*tables: str) -> Ran:
+        path.write_text(f"lake: ./lake\nsources: {{shop: {{mysql: {access}}}}}\ntables: {json.dumps(tables)}\n")
+        return stratalog("check", "-c", path, "--connect")
+
+    ran = check(f"{database.name}.*", "!none.*")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.endswith(f"{path}: no problems found, 1 warning\n")
+    ran = check(f"{database.name}.*", f"{database.name}x.*")
+    assert (ran.status, ran.err) == (1, f"{path}: 1 problem, 0 warnings\n")
+    assert "matches no table" in ran.out
+    assert "no problems found" not in ran.out
+
+
+def test_check_reads_schema_dumps(stratalog: Stratalog, pipeline_file: Path) -> None:
+    log, place = pipeline_file.parent / "log", "-- CHANGE MASTER TO MASTER_LOG_FILE='b.000001', MASTER_LOG_POS=4;\n"
+    pipeline_file.write_text(f"lake: x\nsources: {{shop: {{files: {log}, schema_dump: s.sql}}}}\n")
+    dump = pipeline_file.parent / "s.sql"
+    assert (
+        f"sources.shop.schema_dump: {dump}: it cannot be read: No such file"
+        in stratalog("check", "-c", pipeline_file).err
+    )
+    for text, why in (
+        ("CREATE TABLE d.t (a INT);", "it does not say at which position of the log it was taken"),
+        (f"{place}CREATE TABLE d.t (a WHAT);", "line 2: CREATE TABLE of d.t cannot be read"),
+        (f"{place}CREATE TABLE t (a INT);", "line 2: the statement that begins there cannot be read: CREATE TABLE t"),
+    ):
+        dump.write_text(text)
+        ran = stratalog("check", "-c", pipeline_file)
+        assert (ran.status, ran.out) == (2, "")
+        assert ran.err.startswith(f"sources.shop.schema_dump: {dump}: {why}")
+    dump.write_text(f"{place}CREATE TABLE d.t (a INT);")
+    assert stratalog("check", "-c", pipeline_file).status == 0
+
+
+def test_check_with_connect_asks_every_source(
+    stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    text = "lake: x\nsources:\n  gone: {files: ./gone}\n  down: {mysql: {user: u, port: 1, connect_timeout: 2}}\n"
+    pipeline_file.write_text(text)
+    ran = stratalog("check", "-c", pipeline_file, "--connect")
+    gone = pipeline_file.parent / "gone"
+    assert (ran.status, ran.err) == (1, f"{pipeline_file}: 2 problems, 0 warnings\n")
+    lines = [" ".join(line.split()) for line in ran.out.splitlines()]
+    assert f"problem folder {gone} cannot be read: No such file or directory" in lines
+    assert any(line.startswith("problem connection 127.0.0.1:1") and "Connection refused" in line for line in lines)
+
+
+def test_a_check_tells_what_the_source_has_purged(stratalog: Stratalog, pipeline_file: Path) -> None:
+    checkpoint = Checkpoint(Position("mysql-bin.000001", 4), "b", notes={"begin": "mysql-bin.000001:4"})
+    said = CommitProperties(
+        custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
+    )
+    path = pipeline_file.parent / "lake" / "bronze" / "shop"
+    deltalake.write_deltalake(path, bronze.ARROW.empty_table(), commit_properties=said)
+    assert stratalog("check", "-c", pipeline_file, "--connect").status == 0
+    (pipeline_file.parent / "binlogs" / "mysql-bin.000001").rename(
+        pipeline_file.parent / "binlogs" / "mysql-bin.000002"
+    )
+    ran = stratalog("check", "-c", pipeline_file, "--connect")
+    assert ran.status == 1
+    assert "mysql-bin.000001 is gone from the source, whose oldest file is mysql-bin." in " ".join(ran.out.split())
+
+
+@pytest.mark.mysql
+def test_check_with_connect_names_child_tables_that_the_server_changes_unlogged(
+    stratalog: Stratalog, pipeline_file: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, rule = database.server, "ON DELETE CASCADE"
+    database.execute("CREATE TABLE p (id INT PRIMARY KEY)")
+    database.execute(f"CREATE TABLE c (id INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id) {rule})")
+    monkeypatch.setenv("SHOP_PASSWORD", server.password)
+    login = f"{{host: {server.host}, port: {server.port}, user: {server.user}, password: '${{SHOP_PASSWORD}}'}}"
+    text = f"lake: x\nsources: {{shop: {{mysql: {login}}}}}\ntables: ['{database.name}.*']\n"
+    pipeline_file.write_text(text)
+    ran = stratalog("check", "-c", pipeline_file, "--connect")
+    changed = f"{database.name}.c: is changed by the foreign key f -> {database.name}.p {rule}, and"
+    assert ran.status == 0
+    assert changed in " ".join(ran.out.split())
+    pipeline_file.write_text(text + "on_cascade: ignore\n")
+    assert rule not in stratalog("check", "-c", pipeline_file, "--connect").out
+
+
+def test_verify_refuses_a_source_without_a_server(stratalog: Stratalog, pipeline_file: Path) -> None:
+    ran = stratalog("verify", "-c", pipeline_file)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("sources.shop: it reads files, and a log alone cannot be asked what its tables hold")
+
+
+@pytest.fixture
+def verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline of a server whose one table differs, and another that does not."""
+    differences = (
+        Difference("different", {"id": "7", "code": "a"}, {"price": ("0.37", "0.42"), "note": (None, "x")}),
+        Difference("missing", {"id": "8", "code": "b"}),
+    )
+    found = [
+        Verdict("shop", TableName("shop", "lines"), "equal", Position("bin.000001", 4), 3, 3),
+        Verdict("shop", TableName("shop", "orders"), "differs", None, 9, 8, 1, 0, 1, differences=differences, unread=2),
+        Verdict("shop", TableName("shop", "bag"), "not compared", reason="shop: shop.bag: stopped"),
+        Verdict("shop", TableName("shop", "copied"), "differs", older=1, into="audit.copied"),
+    ]
+    monkeypatch.setattr("spark_jobs.cli.app.spark_of", lambda _: nullcontext())
+    monkeypatch.setattr(
+        "spark_jobs.checks.verify.verify_source", lambda _s, _p, _n, wanted: (one for one in found if wanted(one.table))
+    )
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("lake: ./lake\nsources:\n  shop: {mysql: {user: repl}}\n")
+    return path
+
+
+def test_verify_lists_what_differs(stratalog: Stratalog, verdicts: Path) -> None:
+    ran = stratalog("verify", "-c", verdicts, "--values")
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert ran.status == 1
+    assert lines[1] == ["shop.lines", "equal", "3", "3", "0", "0", "0", "0", "0", "0.0"]
+    assert lines[4][:4] == ["shop.copied", "into", "audit.copied", "differs"]
+    assert ran.out.splitlines()[5:] == [
+        "shop.orders different id=7, code=a: price is 0.42 and should be 0.37, note is x and should be NULL",
+        "shop.orders missing id=8, code=b",
+    ]
+    assert ran.err.splitlines() == [
+        "shop.orders: 2 more rows differ by their hashes; they were not read again one by one",
+        "shop: shop.bag: stopped",
+        "shop.copied into audit.copied: 1 rows are older than the log, which lacks the table's CREATE too",
+    ]
+    assert "shop.orders different id=7, code=a: price, note\n" in stratalog("verify", "-c", verdicts).out
+
+
+def test_verify_says_it_in_json_and_by_its_status(stratalog: Stratalog, verdicts: Path) -> None:
+    ran = stratalog("verify", "-c", verdicts, "--json", "--table", "shop.orders")
+    said = json.loads(ran.out)
+    assert (ran.status, said["table"], said["state"], said["position"]) == (1, "shop.orders", "differs", None)
+    assert (said["equal"], said["into"]) == (5, None)
+    assert said["differences"][0] == {
+        "kind": "different",
+        "key": {"id": "7", "code": "a"},
+        "columns": {"price": {"source": "0.37", "lake": "0.42"}, "note": {"source": None, "lake": "x"}},
+    }
+    assert stratalog("verify", "-c", verdicts, "--table", "shop.lines").status == 0
+    none = stratalog("verify", "-c", verdicts, "--table", "shop.none")
+    assert (none.status, none.out) == (2, "")
+    assert none.err == "--table: neither a source nor the lake has a table like shop.none in scope\n"

@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.bronze.extract import Extracted
+from spark_jobs.cli.ingest import _say_extracted
+from spark_jobs.lake.table import Checkpoint, Head
+from spark_jobs.log.position import Position, Range
+from tests.fix_cli import Ran, Stratalog
+from tests.fix_mysql import Database
+
+BEGIN, END = Position("b.000001", 4), Position("b.000001", 900)
+HEAD = Head(1, 1, Checkpoint(END, "b"))
+
+
+@pytest.mark.parametrize(
+    "found, said",
+    [
+        (Extracted("shop", Range(END, END), HEAD), "shop: bronze is at b.000001:900; nothing new\n"),
+        (
+            Extracted("shop", Range(BEGIN, END), HEAD, bytes=896, transactions=2, events=9, seconds=0.25),
+            "shop: bronze [b.000001:4, b.000001:900): 896 bytes, 2 transactions, 9 events in 0.2 s\n",
+        ),
+    ],
+    ids=["nothing", "something"],
+)
+def test_what_is_said_of_an_extraction(capsys: pytest.CaptureFixture[str], found: Extracted, said: str) -> None:
+    _say_extracted(found)
+    assert capsys.readouterr().out == said
+
+
+@pytest.mark.mysql
+def test_a_load_of_an_unknown_table_is_refused_before_spark_is_started(
+    stratalog: Stratalog, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.cli.app.spark_of", lambda _: pytest.fail("Spark is started"))
+    server, path = database.server, tmp_path / "pipeline.yaml"
+    access = f"{{host: {server.host}, port: {server.port}, user: {server.user}, password: {server.password}}}"
+    path.write_text(f"lake: ./lake\nsources: {{shop: {{mysql: {access}}}}}\n")
+    ran = stratalog("load", "-c", path, "--table", f"{database.name}.none")
+    refusal = f"shop: the server has no table {database.name}.none, or the user may not see it\n"
+    assert ran == Ran(2, "", refusal)

@@ -1,0 +1,246 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.cli.status import say_status
+from spark_jobs.errors import SourceError
+from spark_jobs.operations.failures import noted
+from spark_jobs.operations.status import SourceStatus, TableStatus
+from spark_jobs.silver.quarantine import Skip
+from tests.fix_cli import SPEC, Stratalog
+
+ROOT = Path(__file__).parents[3]
+RECORDED = ROOT / "tests" / "recorded"
+
+SKIP = Skip("shop", "t", "mysql-bin.000001:99", "Write_rows event", "shop.t: a damaged value")
+
+
+def test_status_of_a_source_that_nothing_was_read_of(stratalog: Stratalog, pipeline_file: Path) -> None:
+    size = len(SPEC.to_bytes())
+    ran = stratalog("status", "-c", pipeline_file)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out == f"shop: nothing read yet\n  log     mysql-bin.000001:{size}\n  bronze  empty\n"
+    assert json.loads(stratalog("status", "-c", pipeline_file, "--json").out) == {
+        "sources": {
+            "shop": {
+                "source": "shop",
+                "end": f"mysql-bin.000001:{size}",
+                "bronze": None,
+                "backlog_bytes": size,
+                "lag_seconds": None,
+                "retention_margin_bytes": None,
+                "retention_margin_hours": None,
+                "quarantined_events": 0,
+                "error": None,
+                "warning": None,
+                "tables": [],
+                "endpoint": None,
+                "stretch": None,
+                "endpoints": [],
+                "skips": [],
+                "alarms": [],
+                "cascades": [],
+            }
+        }
+    }
+
+
+def test_status_names_the_tables_that_foreign_keys_change_unlogged(capsys: pytest.CaptureFixture[str]) -> None:
+    key = {"table": "shop.c", "constraint": "f", "parent": "shop.p", "on_delete": "CASCADE", "on_update": "NO ACTION"}
+    one = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [], cascades=[key])
+    say_status(one, everything=False)
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1].split() == ["shop.c", "f", "CASCADE", "NO", "ACTION", "shop.p"]
+    assert err.startswith("shop.c is changed by the foreign key f -> shop.p, which the server does not log")
+
+
+def test_status_names_what_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    said = {
+        "table": "shop.t",
+        "position": SKIP.position,
+        "event": SKIP.event,
+        "skipped_at": "2026-01-01T00:00:00+00:00",
+    }
+    one = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [], skips=[said])
+    say_status(one, everything=False)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[-2:]] == [
+        ["passed", "over", "for", "at", "event", "since"],
+        ["shop.t", SKIP.position, "Write_rows", "event", said["skipped_at"]],
+    ]
+
+
+def test_status_says_that_a_table_is_reset(capsys: pytest.CaptureFixture[str]) -> None:
+    table = TableStatus("shop.t", "reset", None, "a.1:9", "reset at 2026-01-01; the next run does it over")
+    say_status(SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [table]), everything=False)
+    out, err = capsys.readouterr()
+    assert out.startswith("shop: behind")
+    assert err == "shop.t is reset at 2026-01-01; the next run does it over\n"
+
+
+def test_status_names_tables_whose_columns_are_numbered(capsys: pytest.CaptureFixture[str]) -> None:
+    told = [TableStatus(name, state, "a.1:9", "a.1:9", None, True, numbered=True)
+            for name, state in (("shop.t", "current"), ("shop.out", "ignored"))]  # fmt: skip
+    one = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, told)
+    say_status(one, everything=False)
+    assert capsys.readouterr().err == (
+        "shop.t has numbers for columns, and its rows are counted: nothing names them (on_unnamed: number)\n"
+    )
+    assert [table["numbered"] for table in one.to_json()["tables"]] == [True, True]
+
+
+ENDPOINTS = """
+lake: ./lake
+sources: {shop: {mysql: {user: r}, endpoints: [{host: 127.0.0.1, port: 1}, {host: 127.0.0.1, port: 2}]}}
+"""
+
+
+def test_endpoints_that_do_not_answer_are_told_one_by_one(stratalog: Stratalog, pipeline_file: Path) -> None:
+    pipeline_file.write_text(ENDPOINTS)
+    for ran in (stratalog("status", "-c", pipeline_file), stratalog("status", "-c", pipeline_file)):
+        assert ran.status == 1
+        lines = [line for line in ran.out.splitlines() if line.startswith("127.0.0.1:")]
+        assert [line.split()[:2] for line in lines] == [[f"127.0.0.1:{n}", "unavailable"] for n in (1, 2)]
+        assert "shop: none of its endpoints can be read\n127.0.0.1:1: cannot be reached: Connection refused" in ran.err
+    found = json.loads(stratalog("status", "-c", pipeline_file, "--json").out)["sources"]["shop"]["endpoints"]
+    assert [(one["endpoint"], one["in_use"], one["available"]) for one in found] == [
+        ("127.0.0.1:1", False, False),
+        ("127.0.0.1:2", False, False),
+    ]
+    assert all(one["unavailable_since"] < one["next_try"] for one in found)
+    checked = stratalog("check", "-c", pipeline_file, "--connect")
+    assert checked.status == 1
+    for n in (1, 2):
+        assert f"sources.shop (127.0.0.1:{n}):\n  problem  connection  127.0.0.1:{n} " in checked.out
+
+
+def test_status_shows_the_lake_where_the_source_does_not_answer(stratalog: Stratalog, pipeline_file: Path) -> None:
+    (pipeline_file.parent / "binlogs" / "mysql-bin.000001").unlink()
+    ran = stratalog("status", "-c", pipeline_file)
+    assert ran.status == 1
+    assert ran.out == "shop: cannot be read\n  log     unknown\n  bronze  empty\n"
+    assert ran.err.splitlines() == [
+        f"shop: {pipeline_file.parent}/binlogs holds no binlog files (named like mysql-bin.000001)",
+        (
+            "exit status 1: shop: the source cannot be read; stratalog check -c pipeline.yaml --connect lists what is "
+            "wrong with it"
+        ),
+    ]
+    ran = stratalog("status", "-c", pipeline_file, "--json")
+    assert ran.status == 1
+    assert [one["kind"] for one in json.loads(ran.out)["sources"]["shop"]["alarms"]] == ["unreachable"]
+    assert ran.err.startswith("exit status 1: shop: the source cannot be read; ")
+
+
+def test_status_fails_where_the_last_run_failed(stratalog: Stratalog, pipeline_file: Path) -> None:
+    with pytest.raises(SourceError), noted(pipeline_file, "shop", is_last=True):
+        raise SourceError("shop: a file is missing")
+    ran = stratalog("status", "-c", pipeline_file)
+    assert ran.status == 1
+    assert "exit status 1: shop: the last run failed, since 20" in ran.err
+    assert ": shop: a file is missing; stratalog check --connect lists what is wrong" in ran.err
+    with noted(pipeline_file, "shop", is_last=True):
+        pass
+    assert stratalog("status", "-c", pipeline_file).status == 0
+
+
+def at(position: str | None, **keys: Any) -> SourceStatus:
+    """A source whose bronze is there; its log ends at b.000002:900."""
+    said: dict[str, Any] = {
+        "end": "b.000002:900",
+        "backlog_bytes": 0,
+        "lag_seconds": 0.0,
+        "error": None,
+        "warning": None,
+    }
+    margin = {"retention_margin_bytes": 1_500_000, "retention_margin_hours": 49.5, "quarantined_events": 0}
+    return SourceStatus(**({"source": "shop", "bronze": position, "tables": []} | said | margin | keys))
+
+
+def table(name: str, place: str, state: str = "current", **keys: Any) -> TableStatus:
+    return TableStatus(name, state, place, place, keys.pop("reason", None), **keys)
+
+
+END = "b.000002:900"
+
+CONDITIONS: list[tuple[SourceStatus, str]] = [
+    (at(END), "up to date"),
+    (at(END, tables=[table("a.a", END), table("a.b", "b.000001:4", "ignored")]), "up to date"),
+    (at("b.000001:4", backlog_bytes=1_500, lag_seconds=200.0), "behind"),
+    (at(END, tables=[table("a.a", "b.000001:4")]), "behind"),
+    (at(END, tables=[table("a.a", END), table("a.b", "b.000001:4", "stopped")]), "1 of 2 tables stopped"),
+    (at(END, warning="the source has only 96 bytes"), "near to losing log"),
+    (at(END, error="gone", tables=[table("a.b", END, "stopped")]), "cannot be read"),
+    (at(None), "nothing read yet"),
+]
+
+
+@pytest.mark.parametrize("one, word", CONDITIONS)
+def test_status_says_first_how_a_source_is(capsys: pytest.CaptureFixture[str], one: SourceStatus, word: str) -> None:
+    say_status(one, everything=False)
+    assert capsys.readouterr().out.splitlines()[0] == f"shop: {word}"
+
+
+def test_status_says_where_the_layers_are_in_a_readers_units(capsys: pytest.CaptureFixture[str]) -> None:
+    tables = [table("a.a", "b.000001:4"), table("a.b", "b.000001:4", "stopped", reason="an ALTER")]
+    say_status(
+        at("b.000001:4", backlog_bytes=1_500, lag_seconds=200.0, endpoint="db1:3306", stretch=2, tables=tables),
+        everything=False,
+    )
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1:6] == [
+        "  log     b.000002:900",
+        "  bronze  b.000001:4, behind by 1.5 kB, 3 minutes",
+        "  margin  1.5 MB, 2 days of log before bronze's end are still at the source",
+        "  server  db1:3306, in stretch 2",
+        "  tables  1 current, 1 stopped",
+    ]
+    assert err == "a.b stopped: an ALTER\n"
+
+
+def test_status_lists_each_downstream_table_of_one_that_goes_to_several(capsys: pytest.CaptureFixture[str]) -> None:
+    targets = [
+        {"table": name, "downstream": place, "reason": None, "watermark": None}
+        for name, place in (("a.a", END), ("b.a", None))
+    ]
+    say_status(at(END, tables=[table("a.a", END, targets=targets)]), everything=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "shop: behind", "one of them has nothing of it yet"
+    assert [line.split() for line in lines[-3:]] == [
+        ["table", "into", "downstream"],
+        ["a.a", "a.a", END],
+        ["a.a", "b.a"],
+    ]
+
+
+def test_of_many_tables_status_lists_those_that_need_a_look(capsys: pytest.CaptureFixture[str]) -> None:
+    well = [table(f"a.t{number}", END, complete=True) for number in range(30)]
+    odd = [table("b.behind", "b.000001:4"), table("b.stopped", END, "stopped"), table("b.older", END, complete=False)]
+    say_status(at(END, tables=[*well, *odd]), everything=False)
+    few = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in few[5:]] == ["table", "b.behind", "b.stopped", "b.older", "30"]
+    say_status(at(END, tables=[*well, *odd]), everything=True)
+    assert len(capsys.readouterr().out.splitlines()) == 5 + 1 + 33
+
+
+def test_report_writes_a_page_a_source(stratalog: Stratalog, pipeline_file: Path) -> None:
+    folder = pipeline_file.parent / "reports"
+    ran = stratalog("report", "-c", pipeline_file, "--to", folder)
+    assert (ran.status, ran.out, ran.err) == (0, f"{folder / 'shop.html'}\n", "")
+    assert "<h1>shop</h1>" in (folder / "shop.html").read_text()
+
+
+def test_a_report_that_cannot_be_written_says_so(stratalog: Stratalog, pipeline_file: Path) -> None:
+    ran = stratalog("report", "-c", pipeline_file, "--to", pipeline_file)
+    assert ran.status == 2
+    assert f"{pipeline_file}: a report cannot be written there" in ran.err
+
+
+def test_reports_lie_where_the_configuration_says(stratalog: Stratalog, pipeline_file: Path) -> None:
+    ran = stratalog("report", "-c", pipeline_file)
+    assert (ran.status, ran.out) == (0, f"{pipeline_file.parent / 'reports' / 'shop.html'}\n")
+    pipeline_file.write_text(pipeline_file.read_text() + "\nreports: {to: null}\n")
+    ran = stratalog("report", "-c", pipeline_file)
+    assert ran.status == 2
+    assert "reports.to is null in pipeline.yaml: name a folder by --to" in ran.err

@@ -1,0 +1,223 @@
+"""Statements carried out and inverted again: what was there, or the reason why no log tells it."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.binlog import Column, Session, TableDefinition, TableName
+from spark_jobs.ddl.alter import Add, AddUnique, Change, Default, Operation, Visible, altered, created, operations
+from spark_jobs.ddl.inverse import inverted, settled, told
+from spark_jobs.errors import Unsupported
+from tests.ddl_stream import KINDS
+from tests.fix_hypothesis import examples
+
+NAME = TableName("d", "t")
+STRICT, LAX = Session(1 << 22, 33, explicit_timestamps=True), Session(0, 33)
+TYPES = [
+    (f"{kind} CHARACTER SET latin1", wider and f"{wider} CHARACTER SET latin1")
+    if kind.startswith(("CHAR", "VARCHAR(20)", "ENUM", "SET", "TINYTEXT"))
+    else (kind, wider)
+    for kind, _, wider in KINDS[:23]
+]
+
+
+def made(text: str) -> TableDefinition:
+    found = created(NAME, f"CREATE TABLE t ({text})")
+    assert found is not None
+    return found
+
+
+def rows_of(definition: TableDefinition, *, says_all: bool = False) -> TableDefinition:
+    """As a log without names has it; says_all: with signs and character sets, as MySQL's MINIMAL metadata."""
+
+    def logged(column: Column) -> Column:
+        is_text = column.type.is_character and says_all
+        return replace(
+            column,
+            name=None,
+            labels=None,
+            unsigned=None if column.type.is_numeric and column.type_code != 13 and not says_all else column.unsigned,
+            charset=column.charset if is_text else None,
+        )
+
+    return replace(definition, columns=tuple(map(logged, definition.columns)), key=None, index=None)
+
+
+def random_table(some: random.Random) -> tuple[str, dict[str, int]]:
+    columns = {f"c{at}": some.randrange(len(TYPES)) for at in range(some.randrange(1, 6))}
+    listed = [f"{name} {TYPES[kind][0]}{some.choice(['', ' NOT NULL'])}" for name, kind in columns.items()]
+    key = some.choice(["PRIMARY KEY (id)", "PRIMARY KEY (id)", "UNIQUE KEY one (id)", "KEY (id)"])
+    listed.insert(some.randrange(len(listed)), "id INT NOT NULL")
+    return ", ".join([*listed, key]), columns
+
+
+def random_alter(some: random.Random, columns: dict[str, int], names: list[int]) -> str:
+    """One ALTER TABLE with up to three operations; ``columns`` are those behind it."""
+    every = []
+    for name in some.sample(list(columns), min(len(columns), some.randrange(3))):
+        kind, wider = TYPES[columns[name]]
+        place = some.choice(["", "", "", " FIRST", " AFTER id"])
+        names[0] += 1
+        new = f"n{names[0]}"
+        operation = some.choice(
+            [
+                f"RENAME COLUMN {name} TO {new}",
+                f"RENAME COLUMN {name} TO {new}",
+                f"CHANGE {name} {new} {kind}{place}",
+                f"MODIFY {name} {wider or kind}{some.choice(['', ' NOT NULL'])}{place}",
+                f"DROP COLUMN {name}",
+                f"ALTER {name} SET DEFAULT 1",
+            ]
+        )
+        every.append(operation)
+        if new in operation:
+            columns[new] = columns.pop(name)
+        elif operation.startswith("DROP"):
+            del columns[name]
+    for _ in range(some.randrange(3)):
+        names[0] += 1
+        added = some.randrange(len(TYPES))
+        is_there = bool(columns) and some.random() < 0.15
+        column = some.choice(list(columns)) if is_there else f"n{names[0]}"
+        if not any(f" {column} " in f"{one} " for one in every):
+            if_missing = "IF NOT EXISTS " if is_there or some.random() < 0.1 else ""
+            place = some.choice(["", " FIRST", " AFTER id"])
+            every.append(f"ADD COLUMN {if_missing}{column} {TYPES[added][0]}{place}")
+            columns.setdefault(column, added)
+    some.shuffle(every)
+    every += some.sample(
+        ["COMMENT = 'x'", "ADD INDEX (id)", "ADD UNIQUE two (id)", "DROP INDEX one"], some.randrange(2)
+    )
+    return f"ALTER TABLE t {', '.join(every) or 'ENGINE = InnoDB'}"
+
+
+def must_be_inverted(found: list[Operation], before: TableDefinition) -> bool:
+    """Whether nothing of what was there is left out by the statement."""
+
+    def keeps(one: Operation) -> bool:
+        if isinstance(one, Add):
+            return not one.if_missing and not one.declared.in_key and not one.declared.is_unique
+        if isinstance(one, Change):
+            return one.declared is None
+        return isinstance(one, Default | Visible) or (isinstance(one, AddUnique) and before.index == "PRIMARY")
+
+    return all(map(keeps, found))
+
+
+@given(st.integers(min_value=0), st.booleans())
+@examples(400)
+def test_what_is_inverted_is_what_was_there(seed: int, says_all: bool) -> None:
+    some = random.Random(seed)
+    text, columns = random_table(some)
+    before = made(text)
+    found = operations(random_alter(some, columns, [0]))
+    try:
+        after = altered(before, found)
+    except Unsupported:
+        return
+    if after.key is None:  # which key takes the place of the one that went, a server tells
+        return
+    try:
+        candidates = inverted([told(after)], found, STRICT)
+        was = settled(candidates, rows_of(before, says_all=says_all))
+    except Unsupported:
+        assert not must_be_inverted(found, before)
+        return
+    assert was.is_told
+    assert was.definition == before
+    assert altered(was.definition, found) == after
+
+
+T = "id INT PRIMARY KEY, a INT UNSIGNED, b VARCHAR(9) CHARACTER SET latin1, e ENUM('x') CHARACTER SET latin1"
+
+
+@pytest.mark.parametrize(
+    "before, alter, says_all, why",
+    [
+        (T, "DROP COLUMN a", True, "it drops column a, and what that was is in no log"),
+        (T, "DROP COLUMN IF EXISTS z", True, "it drops column z"),
+        (T, "DROP PRIMARY KEY, ADD PRIMARY KEY (id, a)", True, "it changes keys"),
+        (T, "ADD c INT NOT NULL UNIQUE", True, None),
+        (T, "RENAME COLUMN IF EXISTS a TO z", True, "it renames column a if that was there"),
+        (T, "MODIFY a BIGINT UNSIGNED", False, None),
+        (T, "MODIFY a BIGINT", False, "it declares column a, and the log does not tell the sign that had before"),
+        (T, "MODIFY a BIGINT", True, None),
+        (T, "CHANGE b c VARCHAR(9) CHARACTER SET latin1", False, "the log does not tell the character set"),
+        (T, "CHANGE b c VARCHAR(9) CHARACTER SET latin1", True, None),
+        (T, "MODIFY e ENUM('x','y') CHARACTER SET latin1", True, "the log does not tell the labels that had before"),
+        (T, "CONVERT TO CHARACTER SET utf8mb4", True, None),
+        (T, "CONVERT TO CHARACTER SET utf8mb4", False, "the log does not tell the character set"),
+        (T, "MODIFY a INT UNSIGNED FIRST", True, None),
+        (
+            "id INT PRIMARY KEY, a DATE, b DATE",
+            "MODIFY b DATE AFTER id",
+            True,
+            r"\(id, b, a\) or \(id, a, b\) before it",
+        ),
+        (T, "MODIFY b VARCHAR(20) CHARACTER SET latin1 FIRST", True, None),
+        (T, "ADD COLUMN IF NOT EXISTS a INT UNSIGNED", True, None),
+        (T, "ADD COLUMN IF NOT EXISTS z INT UNSIGNED", True, None),
+        ("a INT NOT NULL, b INT, UNIQUE one (a)", "ADD UNIQUE two (b)", True, None),
+        ("a INT NOT NULL, b INT, UNIQUE one (a), KEY two (b)", "DROP INDEX two", True, "it changes keys"),
+        ("a INT NOT NULL, b INT, UNIQUE one (a)", "MODIFY b BIGINT", True, "it changes keys"),
+        ("a INT NOT NULL, b INT", "ADD UNIQUE two (a)", True, "it changes keys"),
+        ("u BINARY(16), id INT PRIMARY KEY", "MODIFY u VARBINARY(40)", True, "whether it was UUID, INET or VECTOR"),
+    ],
+)
+def test_what_one_statement_leaves_of_what_was_there(before: str, alter: str, says_all: bool, why: str | None) -> None:
+    was, found = made(before), operations(f"ALTER TABLE t {alter}")
+    after = altered(was, found)
+    if why is None:
+        candidates = inverted([told(after)], found, STRICT)
+        definition = settled(candidates, rows_of(was, says_all=says_all)).definition
+        labels = [one.labels for one in was.columns]
+        assert (definition.column_names(), [one.labels for one in definition.columns]) == (was.column_names(), labels)
+        assert [(c.type_code, c.meta, c.unsigned, c.nullable) for c in definition.columns] == [
+            (c.type_code, c.meta, c.unsigned, c.nullable) for c in was.columns
+        ]
+        return
+    with pytest.raises(Unsupported, match=why):
+        settled(inverted([told(after)], found, STRICT), rows_of(was, says_all=says_all))
+
+
+def test_a_session_that_is_not_strict_may_have_changed_a_sign() -> None:
+    before, found = made(T), operations("ALTER TABLE t CHANGE a z INT UNSIGNED")
+    candidates = inverted([told(altered(before, found))], found, LAX)
+    with pytest.raises(Unsupported, match="the sign"):
+        settled(candidates, rows_of(before))
+
+
+@pytest.mark.parametrize(
+    "alter, why",
+    [
+        ("ADD z INT", "there is no column z|it leads to"),
+        ("ADD e BIGINT", "column e: is followed as bigint"),
+        ("CHANGE z b VARCHAR(20) CHARACTER SET latin1", "column b: is followed as"),
+    ],
+)
+def test_a_statement_that_does_not_lead_to_what_is_known_is_not_inverted(alter: str, why: str) -> None:
+    with pytest.raises(Unsupported, match=f"it does not lead to what the table is known as behind it: {why}"):
+        inverted([told(made(T))], operations(f"ALTER TABLE t {alter}"), STRICT)
+
+
+def test_rows_that_are_not_of_what_was_found_are_refused() -> None:
+    other = rows_of(made("id INT PRIMARY KEY, a BIGINT"))
+    with pytest.raises(Unsupported, match=r"which .* is not"):
+        settled([told(made("id INT PRIMARY KEY, a INT"))], other)
+
+
+def test_what_is_open_waits_for_rows_over_several_statements() -> None:
+    before = made("id INT PRIMARY KEY, a SMALLINT UNSIGNED")
+    texts = ["MODIFY a INT UNSIGNED", "CHANGE a b BIGINT UNSIGNED", "ADD c DATE FIRST"]
+    done = [operations(f"ALTER TABLE t {text}") for text in texts]
+    after = before
+    for one in done:
+        after = altered(after, one)
+    candidates = [told(after)]
+    for one in reversed(done):
+        candidates = inverted(candidates, one, STRICT)
+    assert not candidates[0].is_told
+    assert settled(candidates, rows_of(before)).definition == before

@@ -1,0 +1,65 @@
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.ddl import alter, foreign_keys, inverse, renames
+from spark_jobs.ddl.unreadable_types import readable
+from spark_jobs.errors import TableStopped, Unsupported
+
+
+@pytest.mark.parametrize("error", [IndexError("secret"), RecursionError(), ArithmeticError("secret"), StopIteration()])
+def test_what_interpretation_meets_is_unsupported_and_shows_no_value(error: Exception) -> None:
+    @readable
+    def interpret() -> None:
+        raise error
+
+    with pytest.raises(Unsupported, match=rf"^the statement cannot be read \({type(error).__name__}\)$"):
+        interpret()
+
+
+def test_errors_of_ours_stay_and_results_pass() -> None:
+    @readable
+    def interpret(text: str) -> str:
+        if text == "stop":
+            raise TableStopped(text)
+        return text
+
+    assert interpret("text") == "text"
+    with pytest.raises(TableStopped, match=r"^stop$"):
+        interpret("stop")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ALTER TABLE", "ALTER TABLE t ADD", "CREATE TABLE t (", "DROP TABLE", "RENAME TABLE a TO"]
+)
+def test_no_statement_ends_in_another_error(text: str) -> None:
+    """Cut anywhere, a statement is read or refused."""
+    name = TableName("s", "t")
+    for interpret in (
+        lambda: alter.operations(text),
+        lambda: alter.target(text, "s"),
+        lambda: alter.dropped(text, "s"),
+        lambda: alter.created(name, text),
+        lambda: alter.new_name(text),
+        lambda: alter.index_made(text, "s"),
+        lambda: alter.index_dropped(text),
+        lambda: alter.keeps_columns(text),
+        lambda: renames.renamed(text, "s"),
+        lambda: renames.like(text, "s"),
+        lambda: foreign_keys.declared_keys(text, "s"),
+        lambda: foreign_keys.dropped_keys(text),
+    ):
+        try:
+            interpret()
+        except Unsupported:
+            continue
+
+
+def test_the_functions_that_interpret_statements_are_guarded() -> None:
+    guarded = {
+        alter: ("operations", "new_name", "target", "dropped", "created", "index_made", "index_dropped", "moved"),
+        renames: ("renamed", "like"),
+        inverse: ("told", "inverted", "settled"),
+        foreign_keys: ("declared_keys", "dropped_keys"),
+    }
+    assert [f"{module.__name__}.{name}" for module, names in guarded.items() for name in names
+            if not hasattr(getattr(module, name), "__wrapped__")] == []  # fmt: skip

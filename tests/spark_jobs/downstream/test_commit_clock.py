@@ -1,0 +1,112 @@
+"""Order times by what tasks find in slices, against a running maximum over all transactions."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.binlog import Slicer, read_commits
+from spark_jobs.downstream import commit_clock
+from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
+from tests.segment_types import INT
+
+T = Table("s.t", key=["id"], id=INT.NOT_NULL)
+_HELD = ("file", "start", "stop", "transaction_start", "context", "payload", "transactions", "committed_at", "kind")
+
+
+def file_of(number: int, times: Sequence[int]) -> bytes:
+    """A file of transactions that commit at these µs, every fifth of which is a statement."""
+    changes: list[Insert | Commit | Statement] = []
+    for at in range(len(times)):
+        changes += [Statement("s", "CREATE VIEW v AS SELECT 1")] if at % 5 == 4 else [Insert("s.t", (at,)), Commit()]
+    return SegmentSpec([T], changes, commit_micros=times, rotate_to=f"bin.{number + 1:06d}").to_bytes()
+
+
+def slices_of(number: int, times: Sequence[int], target: int) -> list[dict[str, Any]]:
+    """The file as bronze has it."""
+    content = file_of(number, times)
+    slicer = Slicer(f"bin.{number:06d}", 0, None, target=target)
+    batches = [*slicer.feed(content), *slicer.finish()]
+    rows = [row for batch in batches for row in batch.select(_HELD).to_pylist()]
+    return [row | {"stretch": 1, "number": number} for row in rows if row["kind"] != "control"]
+
+
+Late = tuple[int, int, int, int]
+"""File number, offsets [start, stop) there, and the order time of what lies there."""
+
+
+def late_ones(slices: list[dict[str, Any]], before: int | None) -> tuple[list[Late], int]:
+    """What is late, and what is reached behind these slices, as downstream/commit_clock.py finds them."""
+    several = [one for one in slices if one["transactions"] > 1]
+    spans = [row for one in several for part in commit_clock._span_task(batches([one])) for row in part.to_pylist()]
+    for one in slices:
+        if one["transactions"] <= 1:
+            at = round(one["committed_at"].timestamp() * 1e6)
+            place = {name: one[name] for name in ("stretch", "number", "start", "stop")}
+            spans.append(place | {"least": at, "greatest": at, "rises": True})
+    table = commit_clock._in_order(pa.Table.from_pylist(spans, schema=commit_clock._SPAN_SCHEMA))
+    floor = commit_clock.floors(table.column("greatest").to_numpy(), before)
+    whole, mixed = commit_clock.late_slices(table, floor)
+    found: list[Late] = []
+    by_place = {(one["number"], one["start"]): one for one in slices}
+    for at, row in enumerate(table.to_pylist()):
+        if whole[at]:
+            found.append((row["number"], row["start"], row["stop"], int(floor[at])))
+        elif mixed[at]:
+            one = by_place[row["number"], row["start"]]
+            for part in commit_clock._late_task(batches([one | {"_floor": int(floor[at])}])):
+                names = ("number", "start", "stop", "order_at")
+                found += [tuple(late[name] for name in names) for late in part.to_pylist()]
+    reached = max(int(one) for one in (*table.column("greatest").to_pylist(), *floor) if one > commit_clock._NEVER)
+    return found, reached
+
+
+def batches(rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    return iter([pa.RecordBatch.from_pylist(rows)])
+
+
+TIMES = st.lists(st.integers(1_600_000_000_000_000, 1_600_000_000_000_006), min_size=1, max_size=14)
+
+
+@given(st.lists(TIMES, min_size=1, max_size=3), st.sampled_from([1, 200, 700, 1 << 20]), st.data())
+def test_late_transactions_are_those_below_the_running_maximum(
+    files: list[list[int]], target: int, data: st.DataObject
+) -> None:
+    whole = [one for number, times in enumerate(files, 1) for one in slices_of(number, times, target)]
+    # However the log is cut into runs, each of which goes on from what the one before has reached.
+    cut = data.draw(st.sampled_from([at for at, one in enumerate(whole) if one["transaction_start"] == one["start"]]))
+    late: list[Late] = []
+    before: int | None = None
+    for part in filter(None, (whole[:cut], whole[cut:])):
+        found, before = late_ones(part, before)
+        late += found
+    greatest = 0
+    for number, times in enumerate(files, 1):
+        commits = list(read_commits([file_of(number, times)], f"bin.{number:06d}"))
+        places = [(int(a), int(b)) for one in commits for a, b in zip(one.start, one.stop, strict=True)]
+        for (start, stop), at in zip(places, times, strict=True):
+            greatest = max(greatest, at)
+            for offset in (start, stop - 1):
+                said = [order for one, first, after, order in late if one == number and first <= offset < after]
+                assert len(said) <= 1, "a row would come twice"
+                assert max([at, *said]) == greatest
+    assert before == greatest
+
+
+@pytest.mark.parametrize(
+    "committed, floor, late",
+    [
+        ([1, 2, 2, 3], 0, {}),
+        ([1, 2, 2, 3], 1, {}),
+        ([1, 2, 2, 3], 2, {0: 2}),
+        ([5, 2, 6, 1], 0, {1: 5, 3: 6}),
+        ([5, 2, 6, 1], 9, {0: 9, 1: 9, 2: 9, 3: 9}),
+    ],
+)
+def test_a_late_transaction_counts_as_what_was_reached(committed: list[int], floor: int, late: dict[int, int]) -> None:
+    at, order = commit_clock.late_transactions(np.array(committed), floor)
+    assert dict(zip(at.tolist(), order.tolist(), strict=True)) == late

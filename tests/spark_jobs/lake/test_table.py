@@ -1,0 +1,385 @@
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.errors import LakeError, LostRace, TableStopped
+from spark_jobs.lake.table import ALTERING, MAINTENANCE, Checkpoint, Head, Lake, Table, new_batch, patiently, spark_type
+from spark_jobs.log.position import Position
+from spark_jobs.text.sql import identifier
+
+
+@pytest.mark.parametrize("name", ["orders", "orders_2026", "a b", "a.b", ".hidden", "größe", "a:b*[c]{d}", "_t", "😀"])
+def test_a_name_is_its_folder(name: str) -> None:
+    assert Lake("lake").downstream("shop", name).path == f"lake/downstream/shop/{name}"
+
+
+@pytest.mark.parametrize("name", ["a/b", "a\\b", "100%", "a%2Fb", "a#b", "a?b", "a\nb", ".", "..", "_delta_log"])
+def test_a_name_that_no_folder_can_have_stops_its_table(name: str) -> None:
+    with pytest.raises(TableStopped, match="has no place in the lake yet; leave it out"):
+        Lake("lake").silver("shop", "shop", name)
+
+
+def test_every_layer_has_its_place() -> None:
+    lake = Lake("s3a://bucket/lake/")
+    assert lake.bronze("shop").path == "s3a://bucket/lake/bronze/shop"
+    assert lake.silver("shop", "a b", "t").path == "s3a://bucket/lake/silver/shop/a b/t"
+    assert lake.downstream("shop", "t").path == "s3a://bucket/lake/downstream/shop/t"
+    assert lake.published().path == "s3a://bucket/lake/published"
+    assert lake.schema("shop").path == "s3a://bucket/lake/schema/shop"
+    assert [Lake("x", plain=plain).bronze("s").plain for plain in (True, False)] == [True, False]
+
+
+@pytest.mark.parametrize("last, kind", [("live", MAINTENANCE), (ALTERING, ALTERING)])
+def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Path, last: str, kind: str) -> None:
+    """Theirs was told before it began, and another one has come by meanwhile."""
+
+    def saying(offset: int, kind: str) -> deltalake.CommitProperties:
+        said = Checkpoint(Position("f.000001", offset), f"{kind} at {offset}", kind)
+        return deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
+
+    for offset, written in ((4, "live"), (4, MAINTENANCE), (9, last)):
+        rows = pa.table({"a": [offset]})
+        deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(offset, written))
+    table = Table(str(tmp_path), plain=False)
+    for _ in range(2):
+        deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, MAINTENANCE))
+        deltalake.write_deltalake(tmp_path, pa.table({"a": [1]}), mode="append")  # by somebody else
+    deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, MAINTENANCE))
+    head = table.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    assert (head.version, head.position, head.checkpoint.kind) == (7, Position("f.000001", 9), kind)
+    newer = [(version, one.position.offset, one.kind) for version, one in table.since(0)]
+    assert newer == [(7, 9, kind), (5, 9, kind), (3, 9, kind), (2, 9, last), (1, 4, MAINTENANCE)]
+    assert [version for version, _ in table.since(4)] == [7, 5], "what they say is below"
+
+
+def test_a_checkpoint_has_no_variable_that_a_setting_would_have_replaced() -> None:
+    named = Checkpoint(Position("bin.000001", 4), "b", notes={"table": "s.${env:PW} {x} $5"})
+    assert "${" not in named.to_json()
+    assert Checkpoint.from_json(named.to_json()) == named
+
+
+@given(
+    st.builds(Position, st.sampled_from(["mysql-bin.000001", "ü.1000000"]), st.integers(0, 1 << 40), st.integers(1, 3)),
+    st.text(max_size=9),
+    st.sampled_from(["live", "backfill"]),
+    st.dictionaries(
+        st.sampled_from(["start", "begin", "key", "ü"]), st.one_of(st.text(), st.lists(st.text()), st.none())
+    ),
+)
+def test_a_checkpoint_is_read_back_as_it_was_written(
+    position: Position, batch: str, kind: str, notes: dict[str, Any]
+) -> None:
+    checkpoint = Checkpoint(position, batch, kind, notes)
+    assert Checkpoint.from_json(checkpoint.to_json()) == checkpoint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "by hand",
+        '{"other": {"position": "x"}}',
+        '{"stratalog": null}',
+        "{x",
+        "[1]",
+    ],
+)
+def test_commits_of_others_have_no_checkpoint(text: str | None) -> None:
+    assert Checkpoint.from_json(text) is None
+
+
+def test_a_checkpoint_is_one_json_object_under_our_name() -> None:
+    checkpoint = Checkpoint(Position("b.000001", 4), "x", notes={"start": "b.000001:4"})
+    assert json.loads(checkpoint.to_json()) == {
+        "stratalog": {"position": "b.000001:4", "batch": "x", "kind": "live", "start": "b.000001:4"}
+    }
+
+
+@pytest.mark.parametrize(
+    "before, said, after",
+    [
+        ({"oldest": "b.000002:4", "start": "x"}, {"start": "y"}, {"oldest": "b.000002:4", "start": "y"}),
+        ({"oldest": "b.000002:4"}, {"oldest": "b.000003:4"}, {"oldest": "b.000003:4"}),
+        ({"uuid": "a"}, {"uuid": None}, {"uuid": "a"}),
+        ({"uuid": "a"}, {"uuid": "b"}, {"uuid": "b"}),
+        ({}, {"start": "y"}, {"start": "y"}),
+    ],
+)
+def test_some_notes_stand_until_a_commit_says_otherwise(
+    before: dict[str, Any], said: dict[str, Any], after: dict[str, Any]
+) -> None:
+    place = Position("b.000009", 4)
+    head = Head(1, 1, Checkpoint(place, "old", "gc", before))
+    assert Checkpoint(place, "new", notes=said).upon(head) == Checkpoint(place, "new", notes=after)
+    assert Checkpoint(place, "new", notes=said).upon(Head(0, 0, None)).notes == said
+
+
+@pytest.mark.parametrize(
+    "delta, sql",
+    [
+        ("byte", "TINYINT"),
+        ("short", "SMALLINT"),
+        ("integer", "INT"),
+        ("long", "BIGINT"),
+        ("string", "STRING"),
+        ("decimal(12, 2)", "DECIMAL(12,2)"),
+        ("timestamp_ntz", "TIMESTAMP_NTZ"),
+        ({"type": "array", "elementType": "float", "containsNull": True}, "ARRAY<FLOAT>"),
+        ({"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}, "MAP<STRING, BIGINT>"),
+        ({"type": "struct", "fields": [{"name": "srid", "type": "integer"}]}, "STRUCT<srid: INT>"),
+    ],
+)
+def test_types_are_written_as_in_ddl(delta: Any, sql: str) -> None:
+    assert spark_type(delta) == sql
+
+
+def test_there_is_no_head_without_a_table(tmp_path: Path) -> None:
+    table = Lake(str(tmp_path)).bronze("shop")
+    assert (table.head(), table.columns(), table.since(0)) == (None, {}, [])
+
+
+def test_a_broken_log_is_said_with_its_path(tmp_path: Path) -> None:
+    table = Lake(str(tmp_path)).bronze("shop")
+    log = Path(table.path, "_delta_log")
+    log.mkdir(parents=True)
+    (log / "00000000000000000000.json").write_text("{")
+    with pytest.raises(LakeError, match=rf"^{table.path}: cannot be read: "):
+        table.head()
+
+
+COLUMNS = {"id": "INT", "note": "STRING"}
+AT = [Position("b.000001", offset) for offset in (100, 200, 300, 400)]
+
+
+def rows(spark: SparkSession, *ids: int) -> DataFrame:
+    return spark.createDataFrame([(number, "x") for number in ids], "id INT, note STRING")
+
+
+def checkpoint(at: int) -> Checkpoint:
+    return Checkpoint(AT[at], new_batch())
+
+
+def held(spark: SparkSession, table: Table) -> list[int]:
+    return sorted(row["id"] for row in table.read(spark).collect())
+
+
+@pytest.fixture
+def table(spark: SparkSession, lake: Path) -> Table:
+    """A table with one commit of ours: rows 1 and 2 at the first position."""
+    made = Lake(str(lake)).silver("shop", "shop", "t")
+    made.append(rows(spark, 1, 2), made.new(COLUMNS, {}), checkpoint(0))
+    return made
+
+
+def head_of(table: Table) -> Head:
+    head = table.head()
+    assert head is not None
+    return head
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a b=[c]{d}+'~",
+        "größe",
+        "a:b*",
+        "_t",
+    ],
+)
+def test_spark_and_deltalake_find_the_same_table_whatever_its_name(spark: SparkSession, lake: Path, name: str) -> None:
+    made = Lake(str(lake)).downstream(name, name)
+    head = made.new({"id": "INT", name: "STRING"}, {"delta.columnMapping.mode": "name"})
+    written = spark.createDataFrame([(1, "x")], f"id INT, {identifier(name)} STRING")
+    landed = made.append(written, head, checkpoint(0))
+    assert made.head() == landed
+    assert made.columns() == {"id": "INT", name: "STRING"}
+    assert held(spark, made) == [1]
+
+
+@pytest.mark.spark
+def test_a_head_counts_our_commits_and_passes_over_those_of_others(spark: SparkSession, table: Table) -> None:
+    first = head_of(table)
+    assert (first.counter, first.position) == (1, AT[0])
+    spark.sql(f"OPTIMIZE {table.sql}")
+    spark.sql(f"UPDATE {table.sql} SET note = 'by hand' WHERE id = 1")
+    meanwhile = head_of(table)
+    assert meanwhile.version > first.version
+    assert (meanwhile.counter, meanwhile.checkpoint) == (1, first.checkpoint)
+    second = table.append(rows(spark, 3), meanwhile, checkpoint(1))
+    assert (second.counter, second.position) == (2, AT[1])
+    spark.sql(f"DELETE FROM {table.sql} WHERE id = 3")
+    assert (head_of(table).counter, head_of(table).position) == (2, AT[1])
+    assert [found.position for _, found in table.since(first.version)] == [AT[1]]
+    assert [found.position for _, found in table.since(-1)] == [AT[1], AT[0]]
+
+
+def append(spark: SparkSession, table: Table, head: Head, at: int) -> Head:
+    return table.append(rows(spark, 10 + at), head, checkpoint(at))
+
+
+def replace(spark: SparkSession, table: Table, head: Head, at: int) -> Head:
+    return table.replace(rows(spark, 10 + at), f"id = {10 + at}", head, checkpoint(at))
+
+
+def merge(spark: SparkSession, table: Table, head: Head, at: int) -> Head:
+    source = f"(SELECT {10 + at} id) s"
+    matched = "t.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+    sql = f"MERGE INTO {table.sql} t USING {source} ON {matched}"
+    return table.statement(spark, head, checkpoint(at), lambda session: session.sql(sql))
+
+
+Write = Callable[[SparkSession, Table, Head, int], Head]
+
+
+@pytest.mark.spark
+def test_what_lost_a_race_is_planned_again_until_others_win_every_time() -> None:
+    left = [LostRace("first"), LostRace("second")]
+
+    def run() -> str:
+        if left:
+            raise left.pop()
+        return "done"
+
+    assert patiently(run, wait=0.001) == "done"
+    left[:] = [LostRace("always")] * 9
+    with pytest.raises(LostRace, match="always"):
+        patiently(run)
+    assert len(left) == 4
+
+
+@pytest.mark.parametrize("first, late", [(append, append), (merge, append), (append, replace), (replace, merge)])
+def test_the_later_of_two_plans_on_one_head_loses_and_leaves_nothing(
+    spark: SparkSession, table: Table, first: Write, late: Write
+) -> None:
+    planned = head_of(table)
+    won = first(spark, table, planned, 1)
+    with pytest.raises(LostRace) as lost:
+        late(spark, table, planned, 2)
+    assert str(lost.value) in (
+        (
+            f"{table.path}: planned on version {planned.version}, but another writer committed first; "
+            "nothing of this run is in the table, and the next run goes on from its head"
+        ),
+        f"{table.path}: another writer committed at the same time; run again",
+    )
+    assert table.head() == won
+    assert held(spark, table) == [1, 2, 11]
+    again = late(spark, table, won, 2)
+    assert (again.counter, again.position) == (3, AT[2])
+    assert held(spark, table) == [1, 2, 11, 12]
+
+
+@pytest.mark.spark
+def test_a_statements_transaction_does_not_leak_into_other_sessions(spark: SparkSession, table: Table) -> None:
+    merge(spark, table, head_of(table), 1)
+    spark.sql(f"INSERT INTO {table.sql} VALUES (7, 'by hand')")
+    assert held(spark, table) == [1, 2, 7, 11]
+    assert head_of(table).counter == 2
+
+
+@pytest.mark.spark
+def test_of_writers_at_the_same_time_one_wins(spark: SparkSession, table: Table) -> None:
+    planned = head_of(table)
+    together = threading.Barrier(3)
+    outcomes: list[str] = []
+
+    def race(at: int) -> None:
+        together.wait()
+        try:
+            replace(spark, table, planned, at)
+            outcomes.append("won")
+        except LostRace:
+            outcomes.append("lost")
+
+    racers = [threading.Thread(target=race, args=(at,)) for at in (1, 2, 3)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert sorted(outcomes) == ["lost", "lost", "won"]
+    assert len(held(spark, table)) == 3
+    assert head_of(table).counter == 2
+
+
+@pytest.mark.spark
+def test_what_spark_refuses_is_an_error_of_the_lake_with_its_path(spark: SparkSession, table: Table) -> None:
+    other = spark.createDataFrame([("x",)], "id STRING")
+    with pytest.raises(LakeError) as refused:
+        table.append(other.selectExpr("array(id) AS id"), head_of(table), checkpoint(1))
+    assert str(refused.value).startswith(f"{table.path}: ")
+    assert held(spark, table) == [1, 2]
+
+
+@pytest.mark.spark
+def test_a_table_is_made_by_its_first_commit_with_just_its_columns(spark: SparkSession, lake: Path) -> None:
+    made = Lake(str(lake)).bronze("shop")
+    columns = {"id": "BIGINT", "at": "STRUCT<n: INT>"}
+    head = made.new(columns, {"delta.dataSkippingNumIndexedCols": "1"})
+    assert made.head() is None
+    more = rows(spark, 1, 2).selectExpr("'x' AS more", "named_struct('n', 5) AS at", "id")
+    landed = made.replace(more, "id = 1", head, checkpoint(0))
+    assert (landed, landed.version, landed.position) == (made.head(), 0, AT[0])
+    assert (made.columns(), held(spark, made)) == (columns, [1, 2])
+    assert deltalake.DeltaTable(made.path).metadata().configuration["delta.dataSkippingNumIndexedCols"] == "1"
+    assert all(field.nullable for field in deltalake.DeltaTable(made.path).schema().fields)
+
+
+@pytest.mark.spark
+def test_of_two_that_make_a_table_one_loses(spark: SparkSession, lake: Path) -> None:
+    made = Lake(str(lake)).bronze("shop")
+    head = made.new(COLUMNS, {})
+    with ThreadPoolExecutor(2) as racers:
+        running = [racers.submit(made.append, rows(spark, each), head, checkpoint(0)) for each in (1, 2)]
+    lost = [one.exception() for one in running]
+    assert [type(one) for one in lost if one] == [LostRace]
+    with pytest.raises(LostRace):
+        made.append(rows(spark, 3), head, checkpoint(0))
+    assert held(spark, made) == [1 if lost[1] else 2]
+
+
+@pytest.mark.spark
+def test_an_older_version_is_read_as_it_was(spark: SparkSession, table: Table) -> None:
+    before = head_of(table)
+    append(spark, table, before, 1)
+    assert sorted(row["id"] for row in table.read(spark, before.version).collect()) == [1, 2]
+
+
+@pytest.mark.spark
+def test_a_counter_without_any_checkpoint_is_not_trusted(spark: SparkSession, lake: Path) -> None:
+    made = Lake(str(lake)).bronze("shop")
+    options = {"txnAppId": "stratalog", "txnVersion": "1"}
+    rows(spark, 1).write.format("delta").mode("append").options(**options).save(made.path)
+    with pytest.raises(LakeError) as refused:
+        made.head()
+    assert str(refused.value) == (
+        f"{made.path}: no commit in its history names a position; restore the table's _delta_log"
+    )
+
+
+@pytest.mark.spark
+def test_rows_and_columns_are_replaced_in_one_commit(spark: SparkSession, lake: Path) -> None:
+    table = Lake(str(lake)).load("shop", "shop", "t")
+    head = table.new(COLUMNS, {"delta.columnMapping.mode": "name"})
+    head = table.append(rows(spark, 1, 2), head, checkpoint(0))
+    other = spark.createDataFrame([(7, "y")], "note BIGINT, `a b` STRING")
+    renewed = table.renew(other, head, checkpoint(1))
+    assert (renewed.counter, renewed.position) == (2, AT[1])
+    assert table.columns() == {"note": "BIGINT", "a b": "STRING"}
+    assert [tuple(row) for row in table.read(spark).collect()] == [(7, "y")]
+    assert table.rows_written() == 1
+    with pytest.raises(LostRace):
+        table.renew(other, head, checkpoint(2))

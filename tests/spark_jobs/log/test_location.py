@@ -1,0 +1,62 @@
+from datetime import datetime
+
+import pytest
+
+from spark_jobs.errors import ConfigError
+from spark_jobs.log.gtid import DomainGtids, MysqlGtids
+from spark_jobs.log.location import parse_place, parse_start, parse_time
+from spark_jobs.log.position import Position
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+@pytest.mark.parametrize(
+    "text, kind, written",
+    [
+        ("mysql-bin.000042:1337", Position, "mysql-bin.000042:1337"),
+        ("2/mysql-bin.000042:4", Position, "2/mysql-bin.000042:4"),
+        (f"{UUID}:1-5:blue:7", MysqlGtids, f"{UUID}:1-5:blue:7"),
+        (f" {UUID.upper()}:1-5,\n{UUID}:6", MysqlGtids, f"{UUID}:1-6"),
+        (UUID.replace("-", "") + ":1", MysqlGtids, f"{UUID}:1"),
+        ("0-1-100", DomainGtids, "0-1-100"),
+        ("0-1-100, 1-2-3", DomainGtids, "0-1-100,1-2-3"),
+        ("2026-11-21T08:00:00Z", datetime, "2026-11-21 08:00:00+00:00"),
+        ("2026-11-21t08:00:00.5+01:00", datetime, "2026-11-21 08:00:00.500000+01:00"),
+        ("2026-11-21 08:00:00.123456-00:30", datetime, "2026-11-21 08:00:00.123456-00:30"),
+    ],
+)
+def test_a_place_is_told_by_its_form(text: str, kind: type, written: str) -> None:
+    found = parse_place(text)
+    assert isinstance(found, kind)
+    assert str(found) == written
+    assert parse_start(text) == found
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("", "is no place in a log"),
+        ("yesterday", "is no place in a log"),
+        ("earliest", "is no place in a log"),
+        ("mysql-bin.000042", "is no place in a log"),
+        ("2026-11", "is no place in a log"),
+        ("2026-11-21T08:00:00", "has no offset from UTC; write it like 2026-11-21T08:00:00Z or"),
+        ("2026-13-21T08:00:00Z", "is not a time: month must be in 1..12"),
+        ("2026-11-21T08:00:00.1234567Z", "is no place in a log"),
+        (f"{UUID}:5-1", "is not a GTID set: '5-1': numbers go upward"),
+        ("0-1-100,0-2-5", "is not a GTID set: domain 0 is there twice"),
+    ],
+)
+def test_what_is_no_place_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        parse_place(text)
+
+
+def test_names_are_starts() -> None:
+    assert (parse_start("earliest"), parse_start("latest")) == ("earliest", "latest")
+
+
+def test_a_time_by_itself() -> None:
+    assert parse_time("2026-11-21T08:00:00+01:00") == datetime.fromisoformat("2026-11-21T07:00:00+00:00")
+    with pytest.raises(ConfigError, match="is not a time; write it like"):
+        parse_time("noon")

@@ -1,0 +1,330 @@
+"""Old windows folded: what they fold to, when that is done, and what is refused since.
+
+Put here: random rows beside a plain twin, and described logs. Not here: a real server's tables
+(tests/pipeline/test_fold.py).
+"""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.export import export
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
+from spark_jobs.downstream.multi_source import SharedPart
+from spark_jobs.downstream.publication import consistent
+from spark_jobs.lake.table import Head, Table, new_batch
+from spark_jobs.log.position import Position, Range
+from spark_jobs.operations.fold_windows import folded, why_not
+from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.maintenance import Upkeep, maintain_source
+from spark_jobs.operations.mend import plan_reset, reset
+from spark_jobs.pipeline.archive import read_archive
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.initial_load.progress import READING, Progress
+from spark_jobs.pipeline.run import compact_source, extract_source
+from spark_jobs.silver import table as silver
+from tests.logs import SOURCE, Logs, day, file
+from tests.segment_spec import Change, Commit, Delete, Insert, Update
+
+pytestmark = pytest.mark.spark
+
+KEYED = silver.Columns({"k": "INT", "a": "STRING", "b": "INT"}, ("k",))
+PARTIAL = replace(KEYED, has_partial=True)
+BAG = silver.Columns({"a": "STRING", "b": "INT"}, ())
+Row = dict[str, Any]
+_OLD = 4
+"""Windows that are folded, of six."""
+
+
+def random_rows(columns: silver.Columns, seed: int) -> list[Row]:
+    """Rows of silver as compaction gives them: a window has a key once."""
+    chance = Random(seed)
+    found: list[Row] = []
+    for window in range(6):
+        start, stop = (1, 1, 100 * window), (1, 1, 100 * window + 100)
+        for key in range(120):
+            if chance.random() < 0.5:
+                continue
+            op = chance.choice(["insert", "update", "delete", "load" if window == 0 else "rename"])
+            row: Row = {"k": key, "a": chance.choice("xyz"), "b": chance.randrange(3), "_op": op}
+            row |= {"_existed": {"insert": False, "update": True, "delete": True}.get(op), "_committed_at": None}
+            row |= {"_position": (1, 1, 100 * window + key % 90, key), "_window_start": start, "_window_stop": stop}
+            row |= {"_raw": {"a": "0x00"} if chance.random() < 0.1 else None, silver.ABSENT: None}
+            if columns.is_bag:
+                row |= {"a": str(key % 20), silver.COPIES: chance.randrange(-2, 4), "_existed": None, "_raw": None}
+            if columns.has_partial and op == "update":
+                row[silver.ABSENT] = chance.sample(["a", "b"], chance.randrange(3)) or None
+                row |= dict.fromkeys(row[silver.ABSENT] or (), None)
+            found.append(row)
+        marker = dict.fromkeys(found[0], None) | {"_op": "truncate", "_position": (1, 1, 100 * window, -1)}
+        if window == 1 and seed % 2:
+            found.append(marker | {"_window_start": start, "_window_stop": start})
+    return found
+
+
+def state(columns: silver.Columns, rows: list[Row]) -> dict[Any, Any]:
+    """The plain twin: what rows make of each key, oldest first."""
+    emptied: Any = max((row["_position"] for row in rows if row["_op"] == "truncate"), default=(0,))
+    alive = [row for row in rows if row["_op"] != "truncate" and row["_position"] > emptied]
+    held: dict[Any, Any] = defaultdict(dict)
+    for row in sorted(alive, key=lambda one: one["_position"]):
+        if columns.is_bag:
+            image = tuple(row[name] for name in columns.types)
+            held[image] = (held[image] or 0) + row[silver.COPIES]
+        elif row["_op"] == "delete":
+            held[row["k"]] = {}
+        else:
+            given = {name: row[name] for name in columns.types if name not in (row[silver.ABSENT] or ())}
+            raw = (row["_raw"] or {}).get("a")
+            texts = {"raw": raw if "a" in given else held[row["k"]].get("raw")}
+            held[row["k"]] = held[row["k"]] | given | texts | {"at": row["_position"]}
+    return {key: one for key, one in held.items() if one}
+
+
+@pytest.mark.parametrize("columns", [KEYED, PARTIAL, BAG], ids=["keyed", "partial", "bag"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_fold_and_what_follows_it_make_of_every_key_what_all_windows_do(
+    spark: SparkSession, columns: silver.Columns, seed: int
+) -> None:
+    rows: list[Row] = [{name: row.get(name) for name in columns.stored} for row in random_rows(columns, seed)]
+    full: list[Row] = [row | {silver.ABSENT: row.get(silver.ABSENT)} for row in rows]
+    old = [row for row in rows if row["_window_stop"] <= (1, 1, 100 * _OLD)]
+    ddl = ", ".join(f"{name} {kind}" for name, kind in columns.stored.items())
+    frame = spark.createDataFrame([tuple(row.values()) for row in old], ddl)
+    emptied = "named_struct('stretch', 1, 'number', 1L, 'offset', 100L, 'row', -1)" if seed % 2 else None
+    found = [row.asDict() for row in folded(frame, columns, emptied).collect()]
+    made = [row | {name: tuple(row[name]) for name in ("_position", "_window_start", "_window_stop")} for row in found]
+    rest = [row for row in full if row["_window_stop"] > (1, 1, 100 * _OLD)]
+    assert state(columns, [row | {silver.ABSENT: row.get(silver.ABSENT)} for row in made] + rest) == state(
+        columns, full
+    )
+    assert {(row["_window_start"], row["_window_stop"]) for row in made} == {((1, 1, 0), (1, 1, 100 * _OLD))}
+    assert len({tuple(row[name] for name in columns.key or columns.types) for row in made}) == len(made)
+    if not columns.is_bag:
+        assert {(row["_op"], row["_existed"]) for row in made} <= {("insert", False), ("update", True)}
+    assert 0 < len(made) < len(old)
+
+
+SHOP = TableName("shop", "orders")
+NAME = ("shop", "orders")
+
+
+def written(logs: Logs) -> None:
+    """Files of days 1 to 6, by four runs: an order comes, lives, or goes, and comes back."""
+    for number in range(1, 7):
+        changes: list[Change] = [Insert("shop.orders", (number, "new"))]
+        changes += [Update("shop.orders", (1, "new" if number == 2 else str(number - 1)), (1, str(number)))] * (
+            number > 1
+        )
+        changes += [Delete("shop.orders", (2, "new"))] * (number == 3) + [Insert("shop.orders", (2, "back"))] * (
+            number == 6
+        )
+        changes += [Delete("shop.orders", (3, "new"))] * (number == 5)
+        logs.write(number, *changes, Commit())
+        if number not in (1, 3):
+            logs.run()
+
+
+def oldest(logs: Logs) -> Position:
+    held = head(logs.lake.bronze(SOURCE))
+    assert held is not None
+    assert held.checkpoint is not None
+    return bronze.oldest(held.checkpoint)
+
+
+def since(logs: Logs, number: int) -> Range:
+    end = logs.bronze().position
+    assert end is not None
+    return Range(Position(file(number), 4), end)
+
+
+TRUTH = [(1, "6"), (2, "back"), (4, "new"), (5, "new"), (6, "new")]
+
+
+def keeping(logs: Logs, *, fold: bool = True) -> Pipeline:
+    return logs.pipeline(retention={"bronze": "2d", "fold": fold})
+
+
+def maintained(logs: Logs, *, fold: bool = True) -> Upkeep:
+    found = maintain_source(logs.spark, keeping(logs, fold=fold), SOURCE)
+    assert found.stopped == {}
+    return found
+
+
+def folds(found: Upkeep) -> dict[str, tuple[str, int, int]]:
+    done = [one.folded for one in found.done if one.folded]
+    return {one.name.table: (str(one.floor), one.rows_before, one.rows_after) for one in done}
+
+
+def floor(logs: Logs) -> str:
+    """Where the fourth run ended, behind which gc leaves two files."""
+    return f"{file(4)}:{(logs.binlogs / file(4)).stat().st_size}"
+
+
+def head(table: Table) -> Head:
+    found = table.head()
+    assert found is not None
+    return found
+
+
+def corrupted(logs: Logs, table: Table, where: str) -> None:
+    """As if a run had decoded these rows wrongly."""
+    logs.spark.sql(f"UPDATE {table.sql} SET note = 'wrong' WHERE {where}")
+
+
+@pytest.mark.long
+def test_windows_below_bronze_are_folded_and_the_rest_is_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    logs = Logs(spark, tmp_path)
+    written(logs)
+    kept = tmp_path / "archive"
+    shutil.copytree(logs.binlogs, kept)
+    table, target = logs.lake.silver(SOURCE, *NAME), logs.lake.downstream(*NAME)
+    assert folds(maintained(logs)) == {}, "bronze has all of it"
+    gc_source(spark, keeping(logs), SOURCE, now=day(6.9))
+    assert folds(maintained(logs, fold=False)) == {}, "nobody asked for it"
+    before = consistent(spark, logs.lake, SOURCE).tables["shop", "orders"].rows
+    assert before is not None
+    rows = table.read(spark).count()
+    assert folds(maintained(logs)) == {"orders": (floor(logs), 6, 3)}
+    assert table.read(spark).count() == rows - 3
+    assert before.count() == len(TRUTH), "a reader of what was published before goes on"
+    assert logs.rows("orders") == TRUTH
+    (entry,) = (one for one in publication.read(logs.lake, SOURCE) if one.table == "orders")
+    assert entry.silver_version == head(table).version
+    assert folds(maintained(logs)) == {}, "once"
+
+    shutil.rmtree(target.path)
+    assert logs.run().stopped == {}
+    assert logs.rows("orders") == TRUTH, "written anew from what was folded"
+
+    later = since(logs, 6)
+    corrupted(logs, table, f"_window_stop > {silver.place_sql(later.start)} AND _op <> 'delete'")
+    corrupted(logs, target, "id IN (1, 2, 6)")
+    done = backfill_source(spark, keeping(logs), SOURCE, later, lambda name: name == SHOP)
+    assert (done.stopped, logs.rows("orders")) == ({}, TRUTH)
+
+    why = f"its windows before {floor(logs)} are folded into one, and are not done again, whatever bronze holds"
+    done = backfill_source(spark, keeping(logs), SOURCE, since(logs, 1), lambda name: name == SHOP)
+    assert why in done.stopped[SHOP]
+    assert oldest(logs) > since(logs, 1).start, "no file is brought for a table that has no use of it"
+    read_archive(spark, keeping(logs), SOURCE, kept)
+    assert len(list(export(spark, logs.lake, SOURCE, tmp_path / "out"))) == 6, "what was brought back is there"
+    done = backfill_source(spark, keeping(logs), SOURCE, since(logs, 1), lambda _: True)
+    assert set(done.stopped) == {SHOP}
+    assert why in done.stopped[SHOP]
+    assert logs.rows("orders") == TRUTH
+
+    reset(spark, keeping(logs), SOURCE, plan_reset(spark, keeping(logs), SOURCE, str(SHOP)))
+    assert "it is reset" in maintained(logs).unfolded[SHOP]
+    assert logs.run().stopped == {}
+    assert (logs.rows("orders"), silver.folded(head(table))) == (TRUTH, None)
+    done = backfill_source(spark, keeping(logs), SOURCE, since(logs, 1), lambda name: name == SHOP)
+    assert (done.stopped, logs.rows("orders")) == ({}, TRUTH)
+
+
+@pytest.mark.long
+def test_a_table_waits_where_something_is_still_to_come_by(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = Logs(spark, tmp_path)
+    written(logs)
+    gc_source(spark, keeping(logs), SOURCE, now=day(6.9))
+    table, lake = logs.lake.silver(SOURCE, *NAME), logs.lake
+    logs.write(7, Insert("shop.orders", (7, "new")), Commit())
+    extract_source(spark, keeping(logs), SOURCE)
+    compact_source(spark, keeping(logs), SOURCE)
+    (entry,) = (one for one in publication.read(lake, SOURCE) if one.table == "orders")
+    assert why_not(lake, entry, head(table)) == "downstream has not got all of it yet"
+    logs.run()
+    (entry,) = (one for one in publication.read(lake, SOURCE) if one.table == "orders")
+    assert why_not(lake, entry, head(table)) is None
+    assert why_not(lake, replace(entry, downstream=None), head(table)) == "downstream has not got all of it yet"
+    with monkeypatch.context() as patched:
+        patched.setattr("spark_jobs.operations.fold_windows.view", SharedPart)
+        assert "keys in common with other sources" in str(why_not(lake, entry, head(table)))
+    definition = TableDefinition(SHOP, (Column("id", 3),), key=(0,))
+    at = Position(file(6), 4)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "spark_jobs.operations.fold_windows.progress", lambda *_: Progress(READING, at, at, definition, 10)
+        )
+        assert why_not(lake, entry, head(table)) == "it is being loaded"
+
+    right = Table.replace
+    raced: list[str] = []
+
+    def overtaken(self: Table, rows: Any, where: str, upon: Head, said: Any) -> Head:
+        if self.path == table.path and not raced:
+            raced.append(self.path)
+            assert upon.checkpoint is not None
+            self.append(self.read(spark).where("false"), upon, replace(upon.checkpoint, batch=new_batch()))
+        return right(self, rows, where, upon, said)
+
+    monkeypatch.setattr(Table, "replace", overtaken)
+    found = maintained(logs)
+    assert (folds(found), found.unfolded) == ({}, {SHOP: "downstream has not got all of it yet"}), "a window came first"
+
+
+def run_again(logs: Logs) -> None:
+    logs.write(7, Insert("shop.orders", (7, "new")), Commit())
+    assert logs.run(keeping(logs)).stopped == {}
+
+
+def done_again(logs: Logs) -> None:
+    """A window above the floor, of which silver and downstream had something else."""
+    later = since(logs, 6)
+    for table in (logs.lake.silver(SOURCE, *NAME), logs.lake.downstream(*NAME)):
+        corrupted(logs, table, "id = 6")
+    done = backfill_source(logs.spark, keeping(logs), SOURCE, later, lambda name: name == SHOP)
+    assert (done.stopped, len(done.compacted)) == ({}, 1)
+
+
+def between(patched: pytest.MonkeyPatch, table: Table, do: Callable[[], object]) -> list[str]:
+    """Has something done just before the first commit of a kind to a table; gives the tables where it was."""
+    right = Table.replace
+    done: list[str] = []
+
+    def overtaken(self: Table, *given: Any, **more: Any) -> Head:
+        if self.path == table.path and not done:
+            done.append(self.path)
+            do()
+        return right(self, *given, **more)
+
+    patched.setattr(Table, "replace", overtaken)
+    return done
+
+
+@pytest.mark.long
+def test_maintenance_beside_a_run_a_backfill_and_other_maintenance(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer comes between what maintenance has planned and its commit, at the fold and where it publishes."""
+    first = Logs(spark, tmp_path / "first")
+    first.folder.mkdir()
+    written(first)
+    gc_source(spark, keeping(first), SOURCE, now=day(6.9))
+    others: list[Callable[[Logs], object]] = [maintained, run_again, done_again, done_again]
+    for at, other in enumerate(others):
+        logs = first.copied(tmp_path / str(at))
+        table = logs.lake.published() if at == 3 else logs.lake.silver(SOURCE, *NAME)
+        with monkeypatch.context() as patched:
+            came = between(patched, table, partial(other, logs))
+            maintained(logs)
+        assert came
+        assert folds(maintained(logs)) == {}, "what lost was planned anew"
+        assert logs.rows("orders") == TRUTH + ([(7, "new")] if other is run_again else [])
+        (entry,) = (one for one in publication.read(logs.lake, SOURCE) if one.table == "orders")
+        heads = head(logs.lake.silver(SOURCE, *NAME)), head(logs.lake.downstream(*NAME))
+        assert silver.folded(heads[0]) is not None
+        assert [entry.silver_version, entry.downstream_version] == [one.version for one in heads]

@@ -1,0 +1,279 @@
+import logging
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.export import export
+from spark_jobs.bronze.extract import land, plan
+from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
+from spark_jobs.errors import ConfigError, LakeError, LostRace, SourceError
+from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.log.position import Position, Range
+from spark_jobs.operations import gc as retention
+from spark_jobs.operations.gc import Collected, gc_source
+from spark_jobs.pipeline.archive import read_archive
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.source.files import Files
+from tests.logs import SOURCE, Logs, day, file
+from tests.segment_spec import Commit, Insert, Statement
+from tests.xa import prepared
+
+KEPT = {"retention": {"bronze": "2d"}}
+ANY = wanted_tables([])
+RULES = {"row_filters": {"none": {"tables": ["shop.orders"], "insert-value-expr": "id > 99"}}}
+
+
+@pytest.fixture
+def logs(spark: SparkSession, tmp_path: Path) -> Logs:
+    """Five files, of days 1 to 5, with an order each."""
+    made = Logs(spark, tmp_path)
+    for number in range(1, 6):
+        made.write(number, Insert("shop.orders", (number, "x")), Commit())
+    return made
+
+
+def gc(logs: Logs, now: float = 5.9, **asked: Any) -> Collected:
+    keys = {"tables": asked.pop("tables")} if "tables" in asked else {}
+    return gc_source(logs.spark, logs.pipeline(**KEPT, **keys), SOURCE, now=day(now), **asked)
+
+
+def held(logs: Logs) -> list[int]:
+    return [one.place[1] for one in bronze.files(logs.spark, logs.lake.bronze(SOURCE), logs.bronze().version)]
+
+
+def names(done: Collected) -> list[str]:
+    return [one.file for one in done.files]
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_files_that_are_old_and_read_go_in_batches_and_nobody_gives_less_without_a_word(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    logs.run()
+    first = logs.bronze()
+    would = gc(logs, dry_run=True)
+    assert (names(would), logs.bronze()) == ([file(1), file(2), file(3)], first)
+
+    monkeypatch.setattr(retention, "_BATCH", 1)
+    done = gc(logs)
+    assert done == would
+    assert (str(done.oldest), done.kept_for) == (f"{file(4)}:4", None)
+    assert held(logs) == [4, 5]
+    after = logs.bronze()
+    assert (after.counter, after.position) == (first.counter + 3, first.position)
+    again = gc(logs)
+    assert (again.files, again.oldest, logs.bronze()) == ((), done.oldest, after)
+
+    logs.write(6, Insert("shop.orders", (6, "x")), Insert("shop.later", (1, "new")), Commit())
+    assert logs.run().stopped == {}
+    assert [row[0] for row in logs.rows("orders")] == [1, 2, 3, 4, 5, 6]
+    assert logs.rows("later") == [(1, "new")], "a table that comes later has nothing before it"
+    head = logs.bronze()
+    assert head.checkpoint
+    assert bronze.oldest(head.checkpoint) == done.oldest
+
+    said = rf"bronze no longer holds \[{file(1)}:4, {file(4)}:4\); the oldest that it holds is {file(4)}:4. Bring the"
+    with caplog.at_level(logging.WARNING):
+        written = [one.path.name for one in export(logs.spark, logs.lake, SOURCE, tmp_path / "out")]
+        lines = "".join(changes_of_bronze(logs.spark, logs.lake, SOURCE, None, None, ANY)).splitlines()
+    assert written == [file(4), file(5), file(6)]
+    assert len(lines) == 4
+    assert [said.replace("\\", "")[:90] in message for message in caplog.messages] == [True, True]
+    with pytest.raises(LakeError, match=said):
+        list(changes_of_bronze(logs.spark, logs.lake, SOURCE, f"{file(1)}:4", None, ANY))
+    whole = Range(Position(file(1), 4), Position(file(6), 4))
+    for number in (1, 2, 3):
+        (logs.binlogs / file(number)).rename(tmp_path / file(number))
+    nobody = (
+        rf"begins at {file(4)}:4, and what is .* again at {file(1)}:4: nobody has {file(1)} to {file(3)}, which that"
+    )
+    with pytest.raises(LakeError, match=nobody):
+        backfill_source(logs.spark, logs.pipeline(), SOURCE, whole, ANY)
+    part = Range(Position(file(5), 4), Position(file(5), 900))
+    (reason,) = backfill_source(logs.spark, logs.pipeline(), SOURCE, part, ANY).stopped.values()
+    assert f"nobody has {file(1)} to {file(3)}" in reason, "its window began before"
+    assert len(logs.rows("orders")) == 6
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_files_put_back_are_the_log_again(logs: Logs, tmp_path: Path) -> None:
+    logs.run()
+    gc(logs)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    for number in (2, 3):
+        shutil.copy(logs.binlogs / file(number), archive)
+    logs.write(6, Insert("shop.orders", (6, "x")), Commit())
+    done = read_archive(logs.spark, logs.pipeline(), SOURCE, archive)
+    assert (str(done.range), done.extracted) == (f"[{file(2)}:4, {file(4)}:4)", None)
+    assert held(logs) == [2, 3, 4, 5]
+    with pytest.raises(SourceError, match="no file in it continues bronze at either end"):
+        read_archive(logs.spark, logs.pipeline(), SOURCE, archive)
+    done = read_archive(logs.spark, logs.pipeline(), SOURCE, logs.binlogs)
+    assert done.extracted
+    assert held(logs) == [1, 2, 3, 4, 5, 6]
+    for one in export(logs.spark, logs.lake, SOURCE, tmp_path / "out"):
+        assert one.path.read_bytes() == (logs.binlogs / one.path.name).read_bytes()
+    whole = Range(Position(file(1), 4), Position(file(5), 4))
+    assert backfill_source(logs.spark, logs.pipeline(), SOURCE, whole, ANY).stopped == {}
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_nothing_goes_that_a_table_has_not_read_unless_it_is_named(logs: Logs) -> None:
+    logs.write(2, Insert("shop.lines", (2, "x")), Commit(), Insert("shop.later", (2, "x")), Commit())
+    wide, narrow = ["shop.*"], ["shop.*", "!shop.later"]
+    logs.run(logs.pipeline(tables=narrow))
+    logs.write(
+        6, Statement("shop", "ALTER TABLE orders MODIFY id SMALLINT NOT NULL"), Insert("shop.lines", (6, "x")), Commit()
+    )
+    logs.run(logs.pipeline(tables=narrow))
+    for number in range(7, 10):
+        logs.write(number, Insert("shop.lines", (number, "x")), Commit())
+    logs.run(logs.pipeline(tables=narrow))
+
+    done = gc(logs, 20, tables=narrow)
+    assert names(done) == [file(number) for number in range(1, 5)]
+    assert done.kept_for
+    assert done.kept_for.name == "shop.orders"
+    assert "ALTER TABLE" in done.kept_for.reason
+    with pytest.raises(ConfigError, match=r"shop: no reader 'orders' to ignore; there are shop\.lines, shop\.orders, "):
+        gc(logs, 20, tables=narrow, ignored=["orders"])
+    assert names(gc(logs, 20, tables=narrow, ignored=["shop.orders"])) == [file(number) for number in range(5, 9)]
+    assert held(logs) == [9], "the last file stays"
+
+    logs.write(10, Insert("shop.lines", (10, "x")), Commit())
+    stopped = logs.run(logs.pipeline(tables=wide)).stopped
+    assert {name.table: "bronze no longer holds [" in said for name, said in stopped.items()} == {
+        "orders": True,
+        "later": True,
+    }
+    assert [row[0] for row in logs.rows("lines")] == [2, 6, 7, 8, 9, 10]
+    assert len(logs.rows("orders")) == 4
+
+
+@pytest.mark.spark
+def test_an_undecided_xa_transaction_keeps_its_file(logs: Logs) -> None:
+    logs.write(2, *prepared(Insert("shop.orders", (2, "x"))))
+    logs.run(logs.pipeline(tables=["none.*"]))
+    done = gc(logs, tables=["none.*"])
+    assert names(done) == [file(1)]
+    assert done.kept_for
+    assert str(done.kept_for).startswith(f"xa, at {file(2)}:")
+    assert names(gc(logs, tables=["none.*"], ignored=["xa"])) == [file(2), file(3)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("rules", [{}, RULES], ids=["plain", "ruled"])
+def test_the_first_window_held_is_done_again_though_the_file_before_it_is_gone(
+    spark: SparkSession, tmp_path: Path, rules: dict[str, Any]
+) -> None:
+    """Its window begins where the file before ends: closed files are read to their last byte."""
+    logs = Logs(spark, tmp_path)
+    for number in range(1, 6):
+        logs.write(number, Insert("shop.orders", (number, "x")), Commit())
+        logs.run(logs.pipeline(**rules))
+    gc(logs)
+    for number in (1, 2, 3):
+        (logs.binlogs / file(number)).unlink()
+    end = logs.bronze().position
+    assert end
+    before = Position(file(3), end.offset)  # the files are of one size
+    for start in (Position(file(4), 4), before):
+        for table in (logs.lake.silver(SOURCE, "shop", "orders"), logs.lake.downstream("shop", "orders")):
+            spark.sql(f"UPDATE {table.sql} SET note = 'wrong' WHERE id >= 4")
+        assert backfill_source(spark, logs.pipeline(**rules), SOURCE, Range(start, end), ANY).stopped == {}
+        assert logs.rows("orders") == [(number, "x") for number in range(1, 6)]
+    assert len("".join(changes_of_bronze(spark, logs.lake, SOURCE, str(before), None, ANY)).splitlines()) == 2
+    inside = Range(replace(before, offset=before.offset - 1), end)
+    with pytest.raises(LakeError, match=rf"nobody has {file(3)}"):
+        backfill_source(spark, logs.pipeline(**rules), SOURCE, inside, ANY)
+    logs.write(6, Insert("shop.orders", (6, "x")), Commit())
+    assert logs.run(logs.pipeline(**rules)).stopped == {}
+    assert len(logs.rows("orders")) == 6
+
+
+@pytest.mark.spark
+def test_what_no_run_has_looked_at_stays(logs: Logs) -> None:
+    from spark_jobs.pipeline.run import extract_source
+
+    extract_source(logs.spark, logs.pipeline(), SOURCE)
+    done = gc(logs)
+    assert done.files == ()
+    assert done.kept_for
+    assert done.kept_for.name == "silver"
+    assert names(gc(logs, ignored=["silver"])) == [file(1), file(2), file(3)]
+    (reason,) = logs.run().stopped.values()
+    assert "bronze no longer holds [" in reason, "its older rows were never seen"
+
+
+@pytest.mark.spark
+def test_of_gc_and_an_extraction_planned_before_it_the_later_one_loses(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.run()
+    source, table = Files(SOURCE, logs.binlogs), logs.lake.bronze(SOURCE)
+    logs.write(6, Insert("shop.orders", (6, "x")), Commit())
+    late = plan(table, source, "earliest")
+    gc(logs, 3.5)
+    with pytest.raises(LostRace):
+        land(logs.spark, table, late, source.reading(), 0.0)
+    assert held(logs) == [2, 3, 4, 5]
+
+    right = retention._Work._delete_before
+    raced: list[int] = []
+
+    def slow(work: Any, oldest: Position, head: Head, checkpoint: Checkpoint) -> Head:
+        if not raced:
+            raced.append(1)
+            land(logs.spark, table, plan(table, source, "earliest"), source.reading(), 0.0)
+        return right(work, oldest, head, checkpoint)
+
+    monkeypatch.setattr(retention._Work, "_delete_before", slow)
+    assert names(gc(logs)) == [file(2), file(3)], "gc plans again"
+    assert held(logs) == [4, 5, 6]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_gc_that_dies_between_batches_is_finished_by_the_next(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    logs.run()
+    monkeypatch.setattr(retention, "_BATCH", 1)
+    commit, commits = Table._commit, []
+
+    def fatal(table: Table, head: Head, checkpoint: Checkpoint, write: Any) -> Head:
+        commits.append(checkpoint)
+        if len(commits) < 2:
+            return commit(table, head, checkpoint, write)
+        if moment == "after":
+            write()
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Table, "_commit", fatal)
+        with pytest.raises(Killed):
+            gc(logs)
+    assert held(logs) == ([2, 3, 4, 5] if moment == "before" else [3, 4, 5])
+    oldest = logs.bronze().checkpoint
+    assert oldest
+    assert bronze.oldest(oldest).number == held(logs)[0]
+    gc(logs)
+    assert held(logs) == [4, 5]
+
+
+@pytest.mark.spark
+def test_without_a_retention_nothing_is_old(logs: Logs) -> None:
+    logs.run()
+    assert gc_source(logs.spark, logs.pipeline(), SOURCE, now=day(999)).files == ()

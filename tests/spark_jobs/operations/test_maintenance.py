@@ -1,0 +1,217 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.bronze.export import export
+from spark_jobs.changes.feed import wanted_tables
+from spark_jobs.downstream.publication import consistent, read
+from spark_jobs.errors import LostRace
+from spark_jobs.lake.table import ALTERING, Table, new_batch
+from spark_jobs.log.position import Position, Range
+from spark_jobs.operations import maintenance
+from spark_jobs.operations.maintenance import Maintained, Upkeep, _hours, maintain_source
+from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.run import extract_source, lake_of
+from tests.logs import SOURCE, Logs, file
+from tests.segment_spec import Commit, Insert, Update
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
+
+
+@pytest.fixture(scope="module")
+def three_runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Logs:
+    """Three runs of a file each: a row comes, then is changed, so that it is marked as deleted in an older file."""
+    made = Logs(spark, tmp_path_factory.mktemp("three_runs"))
+    for number in range(1, 4):
+        updated = [Update("shop.orders", (1, str(number - 1)), (1, str(number)))] if number > 1 else []
+        made.write(number, Insert("shop.orders", (number, str(number))), *updated, Commit())
+        made.run()
+    return made
+
+
+@pytest.fixture
+def logs(three_runs: Logs, tmp_path: Path) -> Logs:
+    """The test's own copy."""
+    return three_runs.copied(tmp_path)
+
+
+def tables(logs: Logs) -> dict[str, Table]:
+    lake = logs.lake
+    return {
+        "bronze": lake.bronze(SOURCE),
+        "silver": lake.silver(SOURCE, "shop", "orders"),
+        "downstream": lake.downstream("shop", "orders"),
+    }
+
+
+def done_to(upkeep: Upkeep, table: Table) -> Maintained:
+    return next(one for one in upkeep.done if one.path == table.path)
+
+
+def everything(logs: Logs) -> dict[str, Any]:
+    rows = {name: sorted(map(repr, table.read(logs.spark).collect())) for name, table in tables(logs).items()}
+    return rows | {"positions": [table.head().position for table in tables(logs).values()]}  # type: ignore[union-attr]
+
+
+def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_path: Path) -> None:
+    before, start = everything(logs), consistent(logs.spark, logs.lake, SOURCE)
+    found = maintain_source(logs.spark, logs.pipeline(), SOURCE)
+    assert found.stopped == {}
+    for table in tables(logs).values():
+        one = done_to(found, table)
+        assert (one.files_before > 1, one.files_after, one.kept_hours) == (True, 1, 7 * 24), table.path
+        assert len(table.files()) == 1
+        assert table.marked_rows(logs.spark) == 0
+    assert everything(logs) == before
+    assert start.tables["shop", "orders"].rows is not None
+    assert start.tables["shop", "orders"].rows.count() == 3, "a reader of older versions goes on"
+    (entry,) = read(logs.lake, SOURCE)
+    heads = [tables(logs)[name].head() for name in ("silver", "downstream")]
+    assert [entry.silver_version, entry.downstream_version] == [head.version for head in heads if head]
+
+    again = maintain_source(logs.spark, logs.pipeline(), SOURCE)
+    assert [one.version_before == one.version_after for one in again.done] == [True] * len(again.done)
+    from spark_jobs.operations.backlog import settled
+
+    assert settled(logs.pipeline(), SOURCE), "the next run has nothing to do"
+    logs.write(4, Insert("shop.orders", (4, "4")), Update("shop.orders", (1, "3"), (1, "4")), Commit())
+    assert logs.run().stopped == {}
+    assert logs.rows("orders") == [(1, "4"), (2, "2"), (3, "3"), (4, "4")]
+    whole = Range(Position(file(1), 4), Position(file(4), 4))
+    outcome = backfill_source(logs.spark, logs.pipeline(), SOURCE, whole, wanted_tables([]))
+    assert (outcome.compacted, outcome.merged, outcome.stopped) == ([], [], {})
+    assert len(list(export(logs.spark, logs.lake, SOURCE, tmp_path / "out"))) == 4
+
+
+def test_a_purge_removes_every_marked_row(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tables(logs)["downstream"]
+    monkeypatch.setattr(maintenance, "_OPTIMIZE", maintenance._OPTIMIZE | {OPTIMIZE_RATIO: "1.0"})
+    monkeypatch.setitem(maintenance._OPTIMIZE, "spark.databricks.delta.optimize.minFileSize", "1")
+    maintain_source(logs.spark, logs.pipeline(), SOURCE)
+    assert table.marked_rows(logs.spark) > 0, "too few to be worth it"
+    before = everything(logs)
+    maintain_source(logs.spark, logs.pipeline(), SOURCE, purge=True)
+    assert table.marked_rows(logs.spark) == 0
+    assert everything(logs) == before
+
+
+OPTIMIZE_RATIO = "spark.databricks.delta.optimize.maxDeletedRowsRatio"
+
+
+def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs) -> None:
+    silver = tables(logs)["silver"]
+    before = silver.head()
+    maintain_source(logs.spark, logs.pipeline(), SOURCE)
+    assert before is not None
+
+    def kept() -> int:
+        return len([one for one in Path(silver.path).rglob("*.parquet") if one.parent.name != "_delta_log"])
+
+    full = kept()
+    assert full >= 4
+    hours = _hours(silver, before.version, timedelta(0))
+    assert hours == 2, "the version before was replaced less than an hour ago"
+    silver.run(logs.spark, maintenance._VACUUM, f"VACUUM {silver.sql} RETAIN {hours} HOURS")
+    assert kept() == full
+    after = silver.head()
+    assert after is not None
+    assert (_hours(silver, after.version, timedelta(0)), _hours(silver, None, timedelta(days=2))) == (0, 48)
+    silver.run(logs.spark, maintenance._VACUUM, f"VACUUM {silver.sql} RETAIN 0 HOURS")
+    assert kept() == 1
+    assert silver.head() == after, "removing files is no version of the table"
+
+
+def test_a_version_that_a_merge_compares_with_is_kept_however_old(logs: Logs) -> None:
+    lake = logs.lake
+    (entry,) = read(lake, SOURCE)
+    needed = {table.path: version for table, version in maintenance._tables(lake, SOURCE)}
+    assert needed[tables(logs)["silver"].path] == entry.silver_version
+    assert needed[tables(logs)["downstream"].path] == entry.downstream_version
+    superseded = tables(logs)["bronze"].superseded(0)
+    assert superseded is not None
+    assert timedelta(0) < datetime.now(UTC) - superseded < timedelta(hours=1)
+
+
+def test_a_writer_that_planned_before_loses_and_one_that_comes_first_is_waited_for(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tables(logs)["downstream"]
+    planned = table.head()
+    assert planned is not None
+    assert planned.checkpoint is not None
+    first, late = (replace(planned.checkpoint, batch=new_batch()) for _ in range(2))
+    right = Table.rearrange
+    raced: list[str] = []
+
+    def slow(self: Table, spark: SparkSession, head: Any, *rest: Any) -> None:
+        if self.path == table.path and not raced:
+            raced.append(self.path)
+            self.append(self.read(spark).where("false"), head, first)
+        right(self, spark, head, *rest)
+
+    monkeypatch.setattr(Table, "rearrange", slow)
+    found = maintain_source(logs.spark, logs.pipeline(), SOURCE)
+    assert (found.stopped, len(table.files()), raced) == ({}, 1, [table.path])
+    with pytest.raises(LostRace):
+        table.append(table.read(logs.spark).where("false"), planned, late)
+
+
+def test_what_lands_while_files_are_written_together_stays_the_newest_that_a_table_says(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta lets an append by while it writes files together, and commits these behind it."""
+    logs.write(4, Insert("shop.orders", (4, "4")), Commit())
+    table, right = tables(logs)["bronze"], Table.run
+    landed: list[Position] = []
+
+    def slow(self: Table, spark: SparkSession, confs: dict[str, str], statement: str) -> Any:
+        if statement == f"OPTIMIZE {table.sql}":
+            landed.append(extract_source(logs.spark, logs.pipeline(), SOURCE).range.stop)
+        return right(self, spark, confs, statement)
+
+    monkeypatch.setattr(Table, "run", slow)
+    assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
+    head = table.head()
+    assert head is not None
+    assert ([head.position], len(table.files())) == (landed, 1)
+    assert table.history(1)[0]["operation"] == "OPTIMIZE", "behind the extraction"
+    slices = table.read(logs.spark).count()
+    assert logs.run().stopped == {}
+    assert table.read(logs.spark).count() == slices, "nothing is extracted twice"
+    assert logs.rows("orders")[-1] == (4, "4")
+    (entry,) = read(logs.lake, SOURCE)
+    assert entry.holds(str(landed[0]))
+
+
+def test_a_table_between_two_sets_of_columns_stays_so(logs: Logs) -> None:
+    silver = tables(logs)["silver"]
+    head = silver.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    said = replace(head.checkpoint, batch=new_batch(), kind=ALTERING, notes=head.checkpoint.notes | {"left": ["…"]})
+    silver.append(silver.read(logs.spark).where("false"), head, said)
+    found = maintain_source(logs.spark, logs.pipeline(retention={"fold": True}), SOURCE)
+    assert (found.stopped, len(silver.files())) == ({}, 1)
+    after = silver.head()
+    assert after is not None
+    assert after.checkpoint is not None
+    assert (after.checkpoint.kind, after.checkpoint.notes["left"]) == (ALTERING, ["…"])
+
+
+def test_a_table_that_cannot_be_maintained_does_not_stop_the_others(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(self: Table, *_: Any) -> None:
+        raise LostRace(f"{self.path}: another writer")
+
+    bronze = tables(logs)["bronze"].path
+    right = Table.rearrange
+    monkeypatch.setattr(Table, "rearrange", lambda self, *a: busy(self) if self.path == bronze else right(self, *a))
+    found = maintain_source(logs.spark, logs.pipeline(), SOURCE)
+    assert found.stopped == {bronze: f"{bronze}: another writer"}
+    assert done_to(found, tables(logs)["silver"]).files_after == 1
+    assert lake_of(logs.pipeline()).bronze(SOURCE).path == bronze

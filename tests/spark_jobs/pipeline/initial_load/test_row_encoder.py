@@ -1,0 +1,172 @@
+"""Rows of a query beside the same rows in the log.
+
+Put here: that they are the same values. Not here: which rows are asked for (test_key_ranges.py).
+"""
+
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from spark_jobs.binlog import Changes, Column, Decoder, Slicer, TableDefinition, TableName
+from spark_jobs.ddl.definitions import completed, on_server
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import SourceError, TableStopped
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyColumn, KeyRange
+from spark_jobs.pipeline.initial_load.row_encoder import Selecting, as_selected, decoded, select
+from tests.differential.comparison import Log, connected, logged
+from tests.differential.kinds import KINDS
+from tests.differential.workload import Connection, Numbers, Writer, dialect_of, table_of
+from tests.fix_mysql import Database
+from tests.fix_servers import Servers
+from tests.servers import SERVERS
+from tests.spark_jobs.source.test_server import settings, source_of
+
+ID = KeyColumn("id", "bigint")
+INT, JSON, DECIMAL, TIME = (
+    Column("c", code, meta, unsigned=False) for code, meta in ((3, 0), (245, 4), (246, 20 << 8 | 10), (19, 3))
+)
+
+
+def one_column(column: Column) -> TableDefinition:
+    return TableDefinition(TableName("shop", "t"), (column,), (0,))
+
+
+@pytest.mark.parametrize(
+    "column, sent, value",
+    [
+        (INT, b"-2147483648", "-2147483648"),
+        (JSON, b'"base64:type15:AAAA\nBBBB"', '"base64:type15:AAAA\\nBBBB"'),
+        (DECIMAL, b"-0.0000000001", "-1E-10"),
+        (DECIMAL, b"-1234567890.0123456789", "-1234567890.0123456789"),
+        (TIME, b"-00:00:00.500", "-00:00:00.500"),
+        (TIME, b"-838:59:59.000", "-838:59:59.000"),
+        (Column("c", 10), b"2024-00-10", "None"),
+        (Column("c", 5, 8), b"-0", "-0.0"),
+        (Column("c", 15, 20, charset=8), b"\xe4", "ä"),
+        (Column("c", 15, 20, charset=33), b"\xe4", "None"),
+        (Column("c", 247, 1, labels=("x", "y")), b"2", "y"),
+        (Column("c", 247, 1, labels=("x", "y")), b"0", ""),
+    ],
+)
+def test_what_a_server_sends_becomes_the_value_of_the_log(column: Column, sent: bytes, value: str) -> None:
+    [found] = decoded(one_column(column), [(sent,)], "here")
+    assert str(found.after.column(0)[0].as_py()) == value
+
+
+def test_what_a_column_cannot_hold_is_kept_as_text() -> None:
+    [found] = decoded(one_column(Column("c", 18, 2)), [(b"0000-00-00 00:00:00.00",), (None,)], "here")
+    assert found.after.column(0).to_pylist() == [None, None]
+    assert found.raw is not None
+    assert found.raw.to_pylist() == [[("c", "0000-00-00 00:00:00.00")], None]
+
+
+def test_rows_are_decoded_in_pieces_and_in_order() -> None:
+    rows = [(str(number).encode(),) for number in range(20_000)]
+    found = list(decoded(one_column(INT), iter(rows), "here"))
+    assert len(found) > 1
+    assert [one for part in found for one in part.after.column(0).to_pylist()] == list(range(20_000))
+
+
+def test_a_type_that_is_not_known_is_refused_by_name() -> None:
+    with pytest.raises(TableStopped, match=r"shop\.t: the type of its column c"):
+        as_selected(one_column(Column("c", -1)))
+
+
+def test_names_may_hold_anything() -> None:
+    key = Key("shop%s", "or`ders", (KeyColumn("i%d", "int"),))
+    definition = TableDefinition(TableName("shop%s", "or`ders"), (Column("i%d", 3), Column("f`", 4, 4)), (0,))
+    statement, parameters = select(definition, key, KeyRange(("7",), None))
+    assert statement % tuple(parameters) == ("SELECT `i%d`, `f```" + " * 1e0 FROM `shop%s`.`or``ders` WHERE `i%d` > 7")
+
+
+def rows_of_log(log: Log, definition: TableDefinition) -> Iterator[Changes]:
+    """The table's changes in a log, read by a server's definition."""
+    decoder = Decoder(definition)
+    for name, chunks in log.chunks():
+        slicer = Slicer(name, 0, None)
+        batches = [batch for chunk in chunks for batch in slicer.feed(chunk)] + list(slicer.finish())
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield from decoder.decode(name, row["start"], row["context"], row["payload"])
+
+
+def by_id(found: Iterable[Changes]) -> dict[str, dict[str, str]]:
+    rows: dict[str, dict[str, str]] = {}
+    for part in found:
+        raws = [None] * len(part) if part.raw is None else part.raw.to_pylist()
+        for cells, raw in zip(part.after.to_pylist(), raws, strict=True):
+            rows[cells["id"]] = {name: repr(cell) for name, cell in cells.items()} | {"_raw": repr(raw)}
+    return rows
+
+
+def fill(random: Random, connection: Connection, table: Any) -> None:
+    """Rows of all sorts, also those that no strict server takes."""
+    writer = Writer(random, table, Numbers())
+    for at in range(8):
+        writer.odd = at > 2
+        connection.attempt(writer.insert())
+
+
+@pytest.mark.mysql
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SERVERS)
+def test_values_are_those_of_the_log(name: str, servers: Servers) -> None:
+    server = servers.get(name)
+    seed, schema = 5, "selected"
+    random = Random(seed)
+    with connected(server) as connection:
+        what = dialect_of(connection)
+        kinds = [one for one, kind in KINDS.items() if kind.here(what)]
+        groups = [kinds[at::4] for at in range(4)] + [random.sample(kinds, 10) for _ in range(2)]
+        tables = [table_of(random, what, (schema, f"t{at}"), "InnoDB", some) for at, some in enumerate(groups)]
+        connection.execute(f"DROP DATABASE IF EXISTS {schema}")
+        connection.execute(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
+        with logged(server, connection) as log:
+            connection.execute("SET SESSION sql_mode = '', innodb_strict_mode = OFF")
+            for table in tables:
+                connection.execute(table.create)
+                fill(random, connection, table)
+        declared = on_server(source_of(server))
+        for table in tables:
+            compare(server, log, declared[TableName(schema, table.name)])
+        connection.execute(f"DROP DATABASE {schema}")
+
+
+def compare(server: MySQLServer, log: Log, declared: TableDefinition) -> None:
+    selecting = Selecting("shop", settings(server), declared, Key(declared.name.schema, declared.name.table, (ID,)))
+    selected = by_id(selecting.read(KeyRange(None, None)))
+    known = as_logged(log, declared)
+    told = by_id(rows_of_log(log, known))
+    assert len(selected) > 20
+    assert selected.keys() == told.keys()
+    for row, cells in told.items():
+        different = {
+            name: (selected[row][name][:200], cell[:200]) for name, cell in cells.items() if selected[row][name] != cell
+        }
+        assert not different, (known, row)
+
+
+def as_logged(log: Log, declared: TableDefinition) -> TableDefinition:
+    """The definition in the log, with what the server tells besides."""
+    from spark_jobs.binlog import definitions_of
+
+    for name, chunks in log.chunks():
+        slicer = Slicer(name, 0, None)
+        batches = [batch for chunk in chunks for batch in slicer.feed(chunk)] + list(slicer.finish())
+        for batch in batches:
+            for row in batch.to_pylist():
+                for one in definitions_of(name, row["start"], row["context"], row["payload"]):
+                    if one.name == declared.name:
+                        return completed("shop", one, (Position("log", 4), declared), None)
+    raise AssertionError(f"{declared.name} is not in the log")
+
+
+@pytest.mark.mysql
+def test_a_table_that_is_gone_is_named(database: Database) -> None:
+    key = Key(database.name, "gone", (ID,))
+    definition = TableDefinition(TableName(database.name, "gone"), (Column("id", 3),), (0,))
+    with pytest.raises(SourceError, match=rf"shop: {database.name}\.gone: .*doesn't exist"):
+        list(Selecting("shop", settings(database.server), definition, key).read(KeyRange(None, None)))

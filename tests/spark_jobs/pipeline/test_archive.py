@@ -1,0 +1,44 @@
+"""Copies of files at bronze's end. Those before its beginning: test_restore.py and operations/test_gc.py."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import SourceError
+from spark_jobs.pipeline.archive import read_archive
+from tests.logs import SOURCE, Logs, file
+from tests.segment_spec import Commit, Insert
+
+
+@pytest.fixture
+def logs(spark: SparkSession, tmp_path: Path) -> Logs:
+    """Five files with an order each."""
+    made = Logs(spark, tmp_path)
+    for number in range(1, 6):
+        made.write(number, Insert("shop.orders", (number, "x")), Commit())
+    return made
+
+
+@pytest.mark.spark
+def test_what_a_source_purged_is_read_from_copies_that_are_its_own(logs: Logs, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    (logs.binlogs / file(5)).rename(tmp_path / file(5))
+    logs.run()
+    shutil.copytree(logs.binlogs, archive)
+    shutil.copy(tmp_path / file(5), archive)
+    logs.write(6, Insert("shop.orders", (6, "x")), Commit())
+    for number in range(1, 5):
+        (logs.binlogs / file(number)).unlink()
+    with pytest.raises(SourceError, match=rf"{file(4)} is gone .* oldest file is {file(6)}; either .* --archive DIR"):
+        logs.run()
+    own = (archive / file(4)).read_bytes()
+    logs.write(4, Insert("shop.orders", (4, "y")), Commit()).rename(archive / file(4))
+    with pytest.raises(SourceError, match=rf"{file(4)}: is not the file that bronze holds"):
+        read_archive(logs.spark, logs.pipeline(), SOURCE, archive)
+    (archive / file(4)).write_bytes(own)
+    read_archive(logs.spark, logs.pipeline(), SOURCE, archive)
+    shutil.copy(archive / file(5), logs.binlogs)
+    logs.run()
+    assert [row[0] for row in logs.rows("orders")] == [1, 2, 3, 4, 5, 6]

@@ -1,0 +1,119 @@
+"""Gaps of tables, read off a schema history that stands in a lake."""
+
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.config.model import Pipeline, from_keys
+from spark_jobs.ddl.foreign_keys import ForeignKey
+from spark_jobs.ddl.server_facts import ServerFacts
+from spark_jobs.lake.table import Checkpoint, Lake
+from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.log_gaps import before_gap, cascades, gaps_of
+from spark_jobs.schema.history import ARROW, row
+from spark_jobs.schema.tracker import TableVersion
+
+CHILD, OLD = TableName("shop", "c"), TableName("shop", "old")
+CREATE = "CREATE TABLE c (id INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id) ON DELETE CASCADE)"
+
+UNLOGGED = "and the server does not log what that does to its rows"
+
+
+def at(offset: int) -> Position:
+    return Position("mysql-bin.000003", offset)
+
+
+def pipeline(folder: Path, **keys: Any) -> Pipeline:
+    said = {"lake": "lake", "sources": {"shop": {"files": "logs"}}} | keys
+    return from_keys(said, folder / "pipeline.yaml")
+
+
+def store(lake: Lake, *statements: tuple[int, str], facts: ServerFacts | None = None) -> None:
+    """A history as extraction writes it: a statement about two tables stands in two rows."""
+    versions = [
+        TableVersion(name, at(offset), "ddl", statement=text, database="shop")
+        for offset, text in statements
+        for name in (CHILD, OLD)
+    ]
+    notes = {"begin": str(at(4))} | ({"facts": facts.to_note()} if facts else {})
+    said = Checkpoint(at(900), "batch", notes=notes)
+    metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
+    rows = pa.Table.from_pylist([row(one) for one in versions], schema=ARROW)
+    deltalake.write_deltalake(lake.schema("shop").path, rows, commit_properties=metadata)
+
+
+def test_child_tables_in_scope_are_told_with_constraint_parent_and_rule(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    key = ForeignKey("g", TableName("crm", "p"), "SET NULL", "CASCADE")
+    store(lake, (100, CREATE), facts=ServerFacts(at(50), ((OLD, key),)))
+    found = cascades(pipeline(tmp_path), lake, "shop")
+    assert [str(one).partition("; ")[0] for one in found] == [
+        f"shop.c: is changed by the foreign key f -> shop.p ON DELETE CASCADE, {UNLOGGED}",
+        f"shop.old: is changed by the foreign key g -> crm.p ON DELETE SET NULL ON UPDATE CASCADE, {UNLOGGED}",
+    ]
+    assert found[1].to_json() == {
+        "table": "shop.old",
+        "constraint": "g",
+        "parent": "crm.p",
+        "on_delete": "SET NULL",
+        "on_update": "CASCADE",
+    }
+
+
+@pytest.mark.parametrize("keys", [{"on_cascade": "ignore"}, {"tables": ["shop.p"]}])
+def test_nothing_is_told_of_tables_out_of_scope_or_where_it_is_ignored(tmp_path: Path, keys: dict[str, Any]) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    store(lake, (100, CREATE))
+    assert cascades(pipeline(tmp_path, **keys), lake, "shop") == []
+
+
+def test_a_lake_without_a_history_has_no_gaps(tmp_path: Path) -> None:
+    assert cascades(pipeline(tmp_path), Lake(str(tmp_path / "lake")), "shop") == []
+
+
+def test_what_stands_in_comments_for_servers_of_a_version_counts(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    store(lake, (100, f"/*!50003 {CREATE} */"))
+    assert len(cascades(pipeline(tmp_path), lake, "shop")) == 1
+
+
+def test_keys_stop_tables_by_choice_and_system_versioning_always(tmp_path: Path) -> None:
+    lake, whole = Lake(str(tmp_path / "lake")), Range(at(4), at(900))
+    store(lake, (100, CREATE), (200, "CREATE TABLE v (id INT) WITH SYSTEM VERSIONING"))
+    versioned = TableName("shop", "v")
+    warns = gaps_of(pipeline(tmp_path), lake, "shop")
+    assert warns.first(CHILD, whole) is None
+    gap = warns.first(versioned, whole)
+    assert gap is not None
+    assert before_gap(whole, gap) == Range(at(4), at(200))
+    assert "leave the table out" in warns.refusal(gap, versioned)
+
+    stops = gaps_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
+    gap = stops.first(CHILD, whole)
+    assert gap is not None
+    assert before_gap(whole, gap) == Range(at(4), at(100))
+    assert f"stratalog skip --source shop --at {at(100)}" in stops.refusal(gap, CHILD)
+    assert stops.first(CHILD, whole, skipped={at(100)}) is None
+    assert stops.first(CHILD, Range(at(4), at(100))) is None
+
+
+def test_what_is_older_than_the_log_stops_a_table_where_it_is(tmp_path: Path) -> None:
+    lake, within = Lake(str(tmp_path / "lake")), Range(at(300), at(900))
+    store(lake, facts=ServerFacts(at(50), ((OLD, ForeignKey("g", CHILD, "CASCADE")),)))
+    stops = gaps_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
+    gap = stops.first(OLD, within)
+    assert gap is not None
+    assert before_gap(within, gap) == Range(at(300), at(300))
+    assert "skip" not in stops.refusal(gap, OLD)
+
+
+def test_names_in_small_letters_are_met_by_statements_as_they_were_typed(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    store(lake, (100, CREATE.replace("TABLE c", "TABLE Shop.C")))
+    found = gaps_of(pipeline(tmp_path), lake, "shop")
+    assert [one.table for one in found.of(CHILD)] == [TableName("Shop", "C")]
+    assert found.of(TableName("SHOP", "C")) == []

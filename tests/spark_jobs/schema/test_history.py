@@ -1,0 +1,337 @@
+"""The schema history as a table: its rows, what a server is asked for it, and what is read out of it."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from spark_jobs.binlog import Column, Session, TableDefinition, TableName
+from spark_jobs.config.model import MySQL, SchemaDump
+from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.definitions import ask
+from spark_jobs.errors import LakeError, StratalogError, TableStopped
+from spark_jobs.lake.table import Checkpoint, Lake
+from spark_jobs.log.position import Position
+from spark_jobs.schema import dump
+from spark_jobs.schema import history as schema_history
+from spark_jobs.schema.history import ask_server, by_history, declared_facts, named, new_facts, read, reading_of
+from spark_jobs.schema.tracker import Asked, Fact, Logged, Stated, TableVersion
+from spark_jobs.source.files import Files
+from spark_jobs.source.server import Server
+from tests.fix_mysql import Database
+
+NAME = TableName("shop", "t.`x")
+UNNAMED = TableDefinition(NAME, (Column(None, 3), Column(None, 15, 40, charset=255)))
+KNOWN = TableDefinition(
+    NAME,
+    (
+        Column("id", 3, nullable=True, default="NULL", computed=False, invisible=True),
+        Column("note", 15, 40, charset=255),
+    ),
+    (0,),
+    "PRIMARY",
+)
+
+
+def at(offset: int) -> Position:
+    return Position("mysql-bin.000003", offset, 2)
+
+
+def store(lake: Lake, *versions: TableVersion, **notes: Any) -> None:
+    """What ``follow`` writes, written without Spark."""
+    rows = pa.Table.from_pylist([schema_history.row(one) for one in versions], schema=schema_history.ARROW)
+    said = Checkpoint(at(900), "batch", notes={"begin": str(at(4))} | notes)
+    metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
+    deltalake.write_deltalake(lake.schema("shop").path, rows, commit_properties=metadata)
+
+
+STATED = TableVersion(
+    NAME,
+    at(100),
+    "ddl",
+    KNOWN,
+    note="why",
+    differs=("a", "b"),
+    renamed_from=TableName("a`b", "c.d"),
+    statement="CREATE",
+    database="shop",
+    variables={"sql_mode": "ANSI"},
+    gtid="g:1",
+    committed_at=datetime(2026, 11, 22, 8, 0, 0, 123456, UTC),
+)
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        STATED,
+        TableVersion(NAME, at(100), "table_map", UNNAMED),
+        TableVersion(NAME, at(100), "table_map", replace(UNNAMED, key=())),
+        TableVersion(NAME, at(100), "ddl", is_dropped=True, renamed_to=NAME),
+        TableVersion(NAME, at(100), "server", TableDefinition(NAME, (Column("e", 247, 1, labels=("it's", "ä")),), ())),
+        TableVersion(NAME, at(100), "server", holds=False, definition=replace(KNOWN, key=None, index=None)),
+    ],
+)  # fmt: skip
+def test_versions_are_read_as_they_were_written(tmp_path: Path, version: TableVersion) -> None:
+    lake = Lake(str(tmp_path))
+    store(lake, version)
+    (found,) = read(lake, "shop").versions
+    assert found == version
+    for one, two in [(found.definition, version.definition)]:
+        columns = [[(c.default, c.computed, c.invisible) for c in each.columns] for each in (one, two) if each]
+        assert columns[:1] == columns[1:]
+
+
+def test_a_history_is_asked_within_its_reach(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    with pytest.raises(LakeError, match=r"shop: there is no schema history yet; stratalog extract writes it"):
+        read(lake, "shop")
+    store(lake, STATED, TableVersion(NAME, at(500), "ddl", is_dropped=True))
+    history = read(lake, "shop")
+    assert [one.at.offset for one in history.of(NAME)] == [100, 500]
+    assert [history.at(place)[NAME].is_dropped for place in (at(101), at(500), at(501), None)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert history.at(at(100)) == {}
+    for place in (Position("mysql-bin.000003", 500), at(901)):
+        with pytest.raises(LakeError, match=r"is not in the schema history, from 2/mysql-bin\.000003:4 to"):
+            history.at(place)
+
+
+TOLD = TableVersion(NAME, at(200), "server", KNOWN)
+
+
+def test_names_come_from_what_a_server_told_last(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    older = replace(KNOWN, columns=(replace(KNOWN.columns[0], name="old"), KNOWN.columns[1]))
+    store(lake, replace(TOLD, definition=older, at=at(100)), TOLD, asked=str(at(700)), completes=True)
+    assert named(lake, "shop", UNNAMED, at(700)) == KNOWN
+    with pytest.raises(TableStopped, match=r"was read at 2/mysql-bin\.000003:700, before a change at .*:701"):
+        named(lake, "shop", UNNAMED, at(701))
+
+
+@pytest.mark.parametrize(
+    "version, notes",
+    [
+        (TOLD, {}),
+        (TOLD, {"asked": str(at(700)), "completes": False}),
+        (replace(TOLD, definition=None, holds=False), {"asked": str(at(700)), "completes": True}),
+        (replace(TOLD, name=TableName("shop", "T")), {"asked": str(at(700)), "completes": True}),
+        (replace(TOLD, origin="ddl"), {"asked": str(at(700)), "completes": True}),
+    ],
+)
+def test_what_no_server_told_names_nothing(tmp_path: Path, version: TableVersion, notes: dict[str, Any]) -> None:
+    lake = Lake(str(tmp_path))
+    store(lake, version, **notes)
+    with pytest.raises(TableStopped, match="no definition was read from a server"):
+        named(lake, "shop", UNNAMED, None)
+
+
+class Later(Server):
+    """A server whose log names the character set of labels, by its version."""
+
+    def variables(self, connection: Any) -> dict[str, str]:
+        return super().variables(connection) | {"version": "8.0.17"}
+
+
+@pytest.mark.mysql
+def test_a_server_is_asked_once_or_whenever_its_log_does_not_tell_all(database: Database, tmp_path: Path) -> None:
+    server, lake = database.server, Lake(str(tmp_path))
+    login: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user}
+    settings = MySQL(**login, password=server.password)
+    source = Later("shop", settings)
+    database.execute("CREATE TABLE t (a INT DEFAULT 5)")
+    found = ask_server(lake, source)
+    assert found is not None
+    assert not found.completes
+    assert TableName(database.name, "t") in {one.name for one in found.asked.definitions}
+    assert found.asked.variables["version"].startswith("8.0")
+    store(lake, TOLD, asked=str(found.asked.at), completes=False)
+    assert ask_server(lake, source) is None
+    assert ask_server(lake, Files("shop", tmp_path)) is None
+    without_charsets = ask_server(lake, Server("shop", settings))
+    assert without_charsets is not None
+    assert without_charsets.completes, "before 8.0.17 the log does not name the character set of labels"
+    database.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    try:
+        again = ask_server(lake, source)
+    finally:
+        database.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    assert again is not None
+    assert again.completes
+    assert again.asked.at <= source.log().end
+
+
+@pytest.mark.mysql
+def test_a_server_is_asked_behind_the_position_that_its_word_is_of(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change between the two stands behind that position, and what was told does not count."""
+    server = database.server
+    login: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user}
+    source = Server("shop", MySQL(**login, password=server.password))
+    database.execute("CREATE TABLE t (a INT)")
+
+    def altered_meanwhile(*asked: Any) -> Any:
+        database.execute("ALTER TABLE t RENAME COLUMN a TO b")
+        return ask(*asked)
+
+    monkeypatch.setattr(schema_history, "ask", altered_meanwhile)
+    found = ask_server(Lake(str(tmp_path)), source)
+    assert found is not None
+    assert found.asked.at < source.log().end
+
+
+DUMPED = TableVersion(NAME, at(300), "dump", KNOWN)
+WIDER = replace(KNOWN, columns=(*KNOWN.columns, Column("more", 3)))
+
+
+def test_what_a_dump_tells_is_moved_on_by_statements(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    new = TableName("shop", "new")
+    store(
+        lake,
+        TableVersion(NAME, at(100), "table_map", UNNAMED),
+        DUMPED,
+        TableVersion(NAME, at(400), "ddl", WIDER),
+        TableVersion(NAME, at(500), "ddl", is_dropped=True, renamed_to=new),
+        TableVersion(new, at(500), "ddl", replace(WIDER, name=new)),
+        TableVersion(TableName("shop", "unread"), at(300), "dump", holds=False, note="line 9: why"),
+        TableVersion(TableName("shop", "other"), at(300), "dump", KNOWN, holds=False, differs=("column a: b",)),
+    )
+    told = by_history(lake, "shop")
+    for place in (4, 300):
+        found = told(NAME, at(place))
+        assert found is not None
+        assert (found.at, found.definition, found.why) == (at(300), KNOWN, None)
+    for name, place in ((NAME, 450), (new, 550)):
+        found = told(name, at(place))
+        assert found is not None
+        assert (found.at, found.definition, found.why) == (at(place), replace(WIDER, name=name), None)
+    assert told(new, at(4)) is None
+    for table, why in (("unread", "line 9: why"), ("other", "column a: b, and the dump, at 2/mysql-bin.000003:300")):
+        found = told(TableName("shop", table), at(4))
+        assert found is not None
+        assert found.why is not None
+        assert found.why.startswith(why)
+    lost = told(NAME, at(600))
+    assert lost is not None
+    assert lost.why == "what followed from it up to 2/mysql-bin.000003:600 is not known"
+
+
+def test_a_server_s_word_alone_is_not_told(tmp_path: Path) -> None:
+    """It is asked for as ``named``, which knows whether a statement came since."""
+    lake = Lake(str(tmp_path))
+    store(lake, TOLD)
+    assert by_history(lake, "shop")(NAME, at(300)) is None
+
+
+def test_what_statements_led_to_is_told_without_a_dump(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    store(lake, TOLD, TableVersion(NAME, at(400), "ddl", WIDER))
+    told = by_history(lake, "shop")(NAME, at(450))
+    assert told is not None
+    assert (told.at, told.definition, told.by) == (at(450), WIDER, "the schema history")
+
+
+def test_what_was_led_back_is_told_from_its_place_on_with_why_not_before(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    store(
+        lake,
+        TableVersion(NAME, at(100), "table_map", UNNAMED),
+        TableVersion(NAME, at(150), "ddl", note="its columns were not known before it"),
+        TableVersion(NAME, at(200), "inverted", KNOWN, note="it drops column x"),
+        TableVersion(NAME, at(300), "ddl", WIDER),
+        TableVersion(NAME, at(400), "server", WIDER),
+    )
+    told = by_history(lake, "shop")
+    early, later = told(NAME, at(100)), told(NAME, at(250))
+    assert early is not None
+    assert (early.at, early.definition, early.not_before) == (at(200), KNOWN, "it drops column x")
+    assert later is not None
+    assert (later.at, later.definition) == (at(250), KNOWN)
+
+
+def test_a_dump_that_the_history_has_is_not_read_again(tmp_path: Path) -> None:
+    lake, source = Lake(str(tmp_path / "lake")), Files("shop", tmp_path)
+    path = tmp_path / "schema.sql"
+    path.write_text("-- CHANGE MASTER TO MASTER_LOG_FILE='bin.000001', MASTER_LOG_POS=4;\nCREATE TABLE d.t (a INT);\n")
+    (tmp_path / "bin.000001").write_bytes(b"")
+    one = SchemaDump(file=path)
+    store(lake, TOLD, dump=dump.mark(one, path.read_bytes()))
+    assert reading_of(lake, source, one) is None
+    with pytest.raises(StratalogError):  # it is read, and its place is looked for in the log
+        reading_of(lake, source, one.model_copy(update={"at": "bin.000001:5"}))
+
+
+def said(offset: int, text: str) -> Stated:
+    session = Session(1 << 22, 33, explicit_timestamps=True)
+    return Stated(at(offset), judge(text, "shop"), "shop", session, stop=at(offset + 50))
+
+
+def test_what_a_run_could_not_know_is_known_further_back_when_the_server_tells() -> None:
+    """A table that changed while the server was asked: the next run writes the history anew, and the one behind not."""
+    name = TableName("shop", "t")
+    v, w, x = (
+        TableDefinition(name, (Column("id", 3, nullable=False), Column(one, 3)), (0,), "PRIMARY") for one in "vwx"
+    )
+    bare = replace(v, columns=tuple(replace(one, name=None) for one in v.columns), key=None, index=None)
+    facts: list[Fact] = [Logged(at(100), bare), said(200, "ALTER TABLE t RENAME COLUMN v TO w"), Asked(at(300), (w,))]
+    later: list[Fact] = [said(350, "ALTER TABLE t RENAME COLUMN w TO x"), Logged(at(420), bare)]
+    first, lacking = schema_history._followed([], [*facts, *later], at(4))
+    assert lacking == []
+    assert [one.origin for one in first if one.holds and one.definition and one.definition.named()] == []
+
+    told = Asked(at(600), (x,))
+    second, lacking = schema_history._followed(first, [told], at(500))
+    assert lacking == [str(name)]
+    assert [one.origin for one in second] == ["server"]
+    anew, _ = schema_history._followed([], [*facts, *later, told], at(4))
+    found = [(one.at.offset, one.definition.column_names()) for one in anew if one.definition and one.holds]
+    assert found[0] == (4, ["id", "v"])
+    assert (200, ["id", "w"]) in found
+    assert found[-1] == (600, ["id", "x"])
+    assert schema_history._followed(anew, [Logged(at(700), bare), Asked(at(800), (x,))], at(650)) == ([], [])
+
+
+def test_a_later_run_leads_back_what_it_is_told_as_far_as_the_one_before() -> None:
+    name = TableName("shop", "t")
+    one = TableDefinition(name, (Column("id", 3, nullable=False),), (0,), "PRIMARY")
+    two = replace(one, columns=(*one.columns, Column("h", 15, 9, charset=8)))
+    bare = replace(two, columns=tuple(replace(c, name=None, charset=None) for c in two.columns), key=None, index=None)
+    stored, _ = schema_history._followed([], [Asked(at(100), (one,))], at(4))
+    facts: list[Fact] = [said(200, "ALTER TABLE t ADD h VARCHAR(9)"), Logged(at(300), bare), Asked(at(400), (two,))]
+    found, lacking = schema_history._followed(stored, facts, at(150))
+    assert lacking == []
+    assert [(each.origin, each.at.offset) for each in found][:2] == [("ddl", 200), ("inverted", 250)]
+    told = schema_history.told_at([*stored, *found], at(300))
+    assert told is not None
+    assert told.definition == two
+
+
+@pytest.mark.mysql
+def test_what_the_log_does_not_tell_is_asked_once_and_of_tables_in_scope_or_not(
+    database: Database, tmp_path: Path
+) -> None:
+    server, lake = database.server, Lake(str(tmp_path))
+    source = Server("shop", MySQL(host=server.host, port=server.port, user=server.user, password=server.password))
+    database.execute("CREATE TABLE p (id INT PRIMARY KEY)")
+    database.execute("CREATE TABLE c (id INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id) ON DELETE CASCADE)")
+    found = new_facts(lake, source)
+    assert found is not None
+    own = [(child.table, key.name) for child, key in found.foreign_keys if child.schema == database.name]
+    assert own == [("c", "f")]
+    store(lake, STATED, facts=found.to_note())
+    assert declared_facts(lake, "shop") == found
+    assert new_facts(lake, source) is None
+    changed = replace(found, logs_cascades=True)
+    other = Lake(str(tmp_path / "other"))
+    store(other, STATED, facts=changed.to_note())
+    assert new_facts(other, source) is not None, "the server logs cascades otherwise than it did"

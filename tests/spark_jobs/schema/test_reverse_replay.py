@@ -1,0 +1,232 @@
+"""What is told at a log's end, led back over random statements: what was there, from the place on that is said."""
+
+import os
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pymysql
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.config.model import MySQL
+from spark_jobs.ddl.alter import altered, operations
+from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.definitions import on_server
+from spark_jobs.ddl.diff import differences
+from spark_jobs.errors import Unsupported
+from spark_jobs.log.position import Position
+from spark_jobs.schema.reverse_replay import Back, back
+from spark_jobs.schema.tracker import Asked, Fact, Logged, Stated, Tracker, as_of
+from spark_jobs.source.server import Server
+from tests.ddl_stream import Stream
+from tests.fix_hypothesis import examples
+from tests.fix_mysql import Database
+from tests.spark_jobs.ddl.test_inverse import (
+    NAME,
+    STRICT,
+    made,
+    must_be_inverted,
+    random_alter,
+    random_table,
+    rows_of,
+)
+from tests.spark_jobs.schema.test_tracker import facts_of, opened
+from tests.spark_jobs.silver.test_table_timeline_on_server import Log
+
+END = 9000
+FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
+RUNS = int(os.environ.get("STRATALOG_RUNS", "2"))
+
+
+def at(offset: int) -> Position:
+    return Position("b.000001", offset)
+
+
+def said(offset: int, text: str) -> Stated:
+    return Stated(at(offset), judge(text, "d"), "d", STRICT, stop=at(offset + 50))
+
+
+def led_back(facts: Iterable[Fact]) -> Back:
+    every = list(facts)
+    return back(every, Tracker().follow(every), at(4))
+
+
+def shown(facts: Iterable[Fact]) -> dict[str, str]:
+    """By place and table the columns that were found, and why they are not those before it."""
+    return {
+        f"{one.definition.name.table} {one.at.offset}": ",".join(one.definition.column_names())
+        + (f" ? {one.note}" if one.note else "")
+        for one in led_back(facts).facts
+    }
+
+
+@given(st.integers(min_value=0), st.booleans())
+@examples(200)
+def test_what_is_found_is_what_was_there(seed: int, says_all: bool) -> None:
+    some = random.Random(seed)
+    text, columns = random_table(some)
+    known, names = [made(text)], [0]
+    facts: list[Fact] = []
+    is_certain = True
+    for nth in range(some.randrange(1, 6)):
+        alter = random_alter(some, columns, names)
+        found = operations(alter)
+        try:
+            after = altered(known[-1], found)
+        except Unsupported:
+            return
+        if after.key is None:
+            return
+        if some.random() < 0.7:
+            facts.append(Logged(at(1000 * nth + 500), rows_of(known[-1], says_all=says_all)))
+        is_certain = is_certain and must_be_inverted(found, known[-1])
+        facts.append(said(1000 * (nth + 1), alter))
+        known.append(after)
+    facts += [Logged(at(END - 1000), rows_of(known[-1], says_all=says_all)), Asked(at(END), (known[-1],))]
+    way = led_back(facts)
+    for one in way.facts:
+        assert one.definition == known[one.at.offset // 1000]
+    if is_certain:
+        assert at(4) in [one.at for one in way.facts]
+    versions = Tracker().follow([*facts, *way.facts])
+    last = as_of(versions)[NAME]
+    assert last.definition == known[-1]
+    rows = [one for one in facts if isinstance(one, Logged)]
+    for row in rows:
+        there = as_of(versions, row.at)[NAME].definition
+        if there and there.named():
+            assert there == known[min(row.at.offset // 1000, len(known) - 1)]
+
+
+ONE, TWO = made("id INT PRIMARY KEY, a INT"), replace(made("id INT PRIMARY KEY, b DATE"), name=TableName("d", "u"))
+
+THREE = made("id INT PRIMARY KEY, a INT, b INT")
+
+
+def bare(definition: TableDefinition, table: str = "t") -> TableDefinition:
+    return replace(rows_of(definition), name=TableName("d", table))
+
+
+@pytest.mark.parametrize(
+    "facts, wanted",
+    [
+        ([said(100, "RENAME TABLE t TO x, u TO t, x TO u")],
+         {"t 150": "id,a", "u 150": "id,b", "t 4": "id,b", "u 4": "id,a"}),
+        ([said(100, "RENAME TABLE v TO w, w TO t")], {"t 150": "id,a", "v 4": "id,a"}),
+        ([said(100, "ALTER TABLE v RENAME COLUMN z TO a, RENAME TO t")], {"t 150": "id,a", "v 4": "id,z"}),
+        ([said(100, "ALTER TABLE t ENGINE = InnoDB"), said(200, "TRUNCATE t")],
+         {"t 150": "id,a", "t 250": "id,a", "t 4": "id,a"}),
+        ([said(100, "CREATE TABLE t (id INT PRIMARY KEY, a INT)"), said(200, "CREATE INDEX i ON t (a)")],
+         {"t 150": "id,a", "t 250": "id,a"}),
+        ([said(100, "DROP TABLE t"), said(200, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, a INT)")],
+         {"t 250": "id,a"}),
+        ([said(200, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, a INT)")], {"t 250": "id,a"}),
+        ([Logged(at(50), bare(ONE)), said(200, "CREATE TABLE IF NOT EXISTS t (z INT)")],
+         {"t 250": "id,a", "t 4": "id,a"}),
+        ([said(100, "DROP DATABASE d")], {}),
+        ([said(100, "ALTER TABLE t DROP COLUMN z"), said(200, "ALTER TABLE t ADD a INT")],
+         {"t 250": "id,a", "t 150": "id ? what it was before ALTER TABLE at b.000001:100 is not known: it drops column "
+          "z, and what that was is in no log (ALTER TABLE t DROP COLUMN z)"}),
+        ([said(100, "ALTER TABLE T ADD a INT")],
+         {"t 150": "id,a ? what it was before ALTER TABLE at b.000001:100 is not known: it names d.T; whether that is "
+          "d.t is not in the log (ALTER TABLE T ADD a INT)"}),
+        ([said(100, "ALTER TABLE t ADD SYSTEM VERSIONING")],
+         {"t 150": "id,a ? what it was before ALTER TABLE at b.000001:100 is not known: rows of system-versioned "
+          "tables are not merged (ALTER TABLE t ADD SYSTEM VERSIONING)"}),
+        ([Logged(at(50), bare(THREE)), said(100, "ALTER TABLE t RENAME COLUMN z TO a")],
+         {"t 150": "id,a ? what it was before ALTER TABLE at b.000001:100 is not known: by its rows at b.000001:50, "
+          "its rows have (@1 int, @2 int, @3 int), which (id int, z int) is not (ALTER TABLE t RENAME COLUMN z TO a)"}),
+        ([said(100, "ALTER TABLE t CHANGE z a INT"), Logged(at(500), bare(ONE))], {"t 150": "id,a"}),
+    ],
+)  # fmt: skip
+def test_what_statements_and_rows_say_going_back(facts: list[Fact], wanted: dict[str, str]) -> None:
+    other = said(60, "ALTER TABLE other ADD x INT")  # of which something lacks
+    assert shown([other, *facts, Asked(at(END), (ONE, TWO))]) == wanted
+
+
+def test_nothing_is_looked_for_where_nothing_lacks() -> None:
+    facts: list[Fact] = [said(100, "CREATE TABLE t (id INT PRIMARY KEY, a INT)"), Asked(at(END), (ONE,))]
+    assert led_back(facts) == Back()
+
+
+def test_a_character_set_that_a_statement_leaves_to_the_table_is_led_back() -> None:
+    known = made("id INT PRIMARY KEY, a VARCHAR(9) CHARACTER SET latin1")
+    facts: list[Fact] = [
+        said(100, "CREATE TABLE t (id INT PRIMARY KEY)"),
+        said(200, "ALTER TABLE t ADD a VARCHAR(9)"),
+        Logged(at(300), bare(known)),
+        Asked(at(END), (known,)),
+    ]
+    versions = Tracker().follow([*facts, *led_back(facts).facts])
+    assert [one.origin for one in versions][:3] == ["ddl", "ddl", "inverted"]
+    there = as_of(versions, at(300))[NAME].definition
+    assert there == known
+
+
+def test_a_log_that_names_its_columns_tells_them_itself() -> None:
+    after = altered(ONE, operations("ALTER TABLE t ADD z INT"))
+    other = said(60, "ALTER TABLE other ADD x INT")  # of which something lacks
+    facts: list[Fact] = [Logged(at(50), ONE), other, said(100, "ALTER TABLE t ADD z INT"), Asked(at(END), (after,))]
+    assert shown(facts) == {"t 150": "id,a,z"}
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
+@pytest.mark.parametrize("server, metadata", [("", "MINIMAL"), ("mariadb-11.4", "NO_LOG")])
+def test_a_log_that_begins_amid_random_statements_leads_back_to_what_the_server_had(
+    request: pytest.FixtureRequest, server: str, seed: int, metadata: str, summary: list[str]
+) -> None:
+    if server:
+        with opened(request.getfixturevalue("servers"), server) as database:
+            line = require_as_it_was(database, seed, metadata)
+    else:
+        line = require_as_it_was(request.getfixturevalue("database"), seed, metadata)
+    summary.append(f"led back, {server or 'mysql-8.0'}, {metadata}, seed {seed}: {line}")
+
+
+def require_as_it_was(database: Database, seed: int, metadata: str) -> str:
+    """Says what was compared."""
+    server = database.server
+    login: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user}
+    source, name = Server("shop", MySQL(**login, password=server.password)), TableName(database.name, "t")
+    database.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
+    ((kept,),) = database.execute("SELECT @@GLOBAL.binlog_row_metadata")
+    database.execute(f"SET GLOBAL binlog_row_metadata = '{metadata}'")
+    compared = reasons = parts = 0
+    try:
+        stream = Stream(seed)
+        database.execute(stream.create())
+        for _ in range(5):  # a log after the other, of which none has the CREATE, but where the table is made anew
+            database.execute("FLUSH BINARY LOGS")
+            file, begin = database.execute("SHOW MASTER STATUS")[0][:2]
+            had = {0: on_server(source).get(name)}  # by a place before the statement that made it so
+            for _ in range(8):
+                for statement in stream.some.choice([stream.rows, stream.add, stream.alter, stream.alter])():
+                    # behind it MariaDB may have written a checkpoint of its own already
+                    before = database.execute("SHOW MASTER STATUS")[0][1]
+                    try:
+                        database.execute(statement)
+                    except pymysql.MySQLError:  # values that are not of the column's new type
+                        continue
+                    if statement.startswith("ALTER"):
+                        had[before] = on_server(source).get(name)
+            log = Log(file, (server.data / file).read_bytes(), 4)
+            told = tuple(one for at, one in [(log.stop, on_server(source).get(name))] if one)
+            facts = [*facts_of(log), Asked(log.at(log.stop), told)]
+            way = back(facts, Tracker().follow(facts), log.at(begin))
+            for one in way.facts:
+                there = had[max(place for place in had if place < one.at.offset)]
+                assert there is not None, one
+                assert differences(one.definition, there) == [], one
+                assert one.definition.key == there.key, one
+                compared += 1
+                reasons += one.note is not None
+            parts += 1
+    finally:
+        database.execute(f"SET GLOBAL binlog_row_metadata = '{kept}'")
+    assert compared, seed
+    return f"{compared} definitions in {parts} logs, {reasons} of them behind a statement that cannot be inverted"

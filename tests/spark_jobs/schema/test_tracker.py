@@ -1,0 +1,444 @@
+"""Tables followed by what four origins tell: their definitions behind each, and what is said where they contradict."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pymysql
+import pytest
+
+from spark_jobs.binlog import Column, FormatDescription, Session, TableDefinition, TableName, parse_table_map
+from spark_jobs.binlog.events.query_event import read_session
+from spark_jobs.config.model import MySQL
+from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.definitions import on_server
+from spark_jobs.ddl.diff import differences
+from spark_jobs.log.position import Position
+from spark_jobs.schema.tracker import (
+    Asked,
+    Fact,
+    Inverted,
+    Logged,
+    Stated,
+    TableVersion,
+    Tracker,
+    as_of,
+    changes,
+    key_of,
+    listed_with_key,
+)
+from spark_jobs.source.server import Server
+from tests.ddl_stream import Stream
+from tests.fix_mysql import Database
+from tests.fix_servers import Servers
+from tests.spark_jobs.silver.test_table_timeline_on_server import Log
+
+STRICT = Session(1 << 22, 33, explicit_timestamps=True)
+T = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9) CHARACTER SET latin1, b INT NOT NULL)"
+ID, A, B = Column("id", 3, nullable=False), Column("a", 15, 9, charset=8), Column("b", 3, nullable=False)
+LOGGED = TableDefinition(TableName("d", "t"), (ID, A, B), (0,))
+
+
+def at(offset: int) -> Position:
+    return Position("b.000001", offset)
+
+
+def said(*statements: str, start: int = 100) -> list[Fact]:
+    return [
+        Stated(at(start + 10 * nth), judge(text, "d"), "d", STRICT, {"sql_mode": "STRICT_ALL_TABLES"}, f"g:{nth}")
+        for nth, text in enumerate(statements)
+    ]
+
+
+def rows(offset: int, definition: TableDefinition = LOGGED) -> Logged:
+    return Logged(at(offset), definition)
+
+
+def asked(offset: int, *definitions: TableDefinition) -> Asked:
+    return Asked(at(offset), definitions)
+
+
+def follow(*facts: Fact | Iterable[Fact]) -> list[TableVersion]:
+    every: list[Fact] = []
+    for one in facts:
+        every += [one] if isinstance(one, Stated | Logged | Asked | Inverted) else list(one)
+    return Tracker().follow(every)
+
+
+def shown(versions: Iterable[TableVersion], table: str = "t") -> str:
+    """A table as it is at the end."""
+    one = as_of(versions)[TableName("d", table)]
+    if one.is_dropped:
+        return f"-> {one.renamed_to}" if one.renamed_to else "dropped"
+    return listed_with_key(one.definition) if one.definition else f"? {one.note}"
+
+
+NO_KEY = "CREATE TABLE t (a INT, b INT)"
+INT = "(id int not null, a varchar(9), b int not null), key: "
+
+
+@pytest.mark.parametrize(
+    "statements, wanted",
+    [
+        ([T], INT + "id"),
+        ([T, "ALTER TABLE t DROP PRIMARY KEY"], INT + "unknown"),
+        ([T, "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b, id)"], INT + "b, id"),
+        ([T, "ALTER TABLE t DROP PRIMARY KEY, ADD CONSTRAINT `p` PRIMARY KEY USING BTREE (b DESC)"], INT + "b"),
+        ([T, "ALTER TABLE t DROP COLUMN id"], "(a varchar(9), b int not null), key: unknown"),
+        (
+            [T, "ALTER TABLE t DROP COLUMN id, ADD COLUMN n BIGINT PRIMARY KEY FIRST"],
+            "(n bigint not null, a varchar(9), b int not null), key: n",
+        ),
+        ([NO_KEY], "(a int, b int), key: none"),
+        ([NO_KEY, "ALTER TABLE t ADD UNIQUE (a)"], "(a int, b int), key: none"),
+        ([NO_KEY, "ALTER TABLE t ADD n INT NOT NULL UNIQUE"], "(a int, b int, n int not null), key: n"),
+        ([NO_KEY, "ALTER TABLE t MODIFY a INT NOT NULL"], "(a int not null, b int), key: unknown"),
+        ([NO_KEY, "ALTER TABLE t ADD PRIMARY KEY (b)"], "(a int, b int not null), key: b"),
+        (["CREATE TABLE t (a INT NOT NULL)", "CREATE UNIQUE INDEX i ON t (a)"], "(a int not null), key: a"),
+        (["CREATE TABLE t (a INT NOT NULL)", "CREATE UNIQUE INDEX i ON d.t (a(3))"], "(a int not null), key: none"),
+        (["CREATE TABLE t (a INT NOT NULL)", "CREATE INDEX i ON t (a)"], "(a int not null), key: none"),
+        (["CREATE TABLE t (a INT NOT NULL, UNIQUE i (a))", "DROP INDEX i ON t"], "(a int not null), key: unknown"),
+        (["CREATE TABLE t (a INT NOT NULL, UNIQUE i (a))", "DROP INDEX other ON t"], "(a int not null), key: a"),
+        (["CREATE TABLE t (a INT NOT NULL, UNIQUE i (a))", "ALTER TABLE t MODIFY a INT"], "(a int), key: unknown"),
+        (["CREATE TABLE t (a INT INVISIBLE, b INT)"], "(a int invisible, b int), key: none"),
+        (["CREATE TABLE t (a INT INVISIBLE, b INT)", "ALTER TABLE t ALTER a SET VISIBLE"], "(a int, b int), key: none"),
+        ([T, "CREATE TABLE u LIKE t", "DROP TABLE t", "RENAME TABLE u TO t"], INT + "id"),
+        (["CREATE TABLE u (a INT)", T, "RENAME TABLE t TO v, u TO t, v TO u"], "(a int), key: none"),
+        ([T, "ALTER TABLE t ADD c INT, RENAME TO e.t"], "-> e.t"),
+        ([T, "DROP TABLES x, t"], "dropped"),
+        ([T, "DROP DATABASE d"], "dropped"),
+        ([T, "DROP DATABASE e"], INT + "id"),
+        ([T, "DROP DATABASE D"], "? whether its schema is d is not in the log"),
+        ([T, "DROP TABLE t", "CREATE TABLE IF NOT EXISTS t (a INT)"], "(a int), key: none"),
+        ([T, "CREATE TABLE IF NOT EXISTS t (a INT)"], INT + "id"),
+        ([T, "DROP TABLE t", "CREATE TABLE t AS SELECT 1 a"], "? its columns come from a query"),
+        ([T, "ALTER TABLE t DROP PARTITION p1"], INT + "id"),
+        ([T, "ALTER TABLE t COMMENT = 'x', ENGINE = MyISAM"], INT + "id"),
+        ([T, "TRUNCATE t", "INSERT INTO t VALUES (1)", "CALL p()"], INT + "id"),
+        ([T, "ALTER TABLE T ADD c INT"], "? the statement names d.T; whether it is d.t is not in the log"),
+        ([T, "ALTER TABLE t ADD c NONSENSE"], "? not followed: column c: the type nonsense is not known"),
+        (
+            ["CREATE TABLE t (a INT)", "ALTER TABLE t DROP b"],
+            "? not followed: the table had no column b, as far as is known: d.t (a int)",
+        ),
+        ([T, "ALTER TABLE t ADD c INT", "RENAME TABLE t u"], "? the statement cannot be read"),
+        (["ALTER TABLE t ADD c INT"], "? its columns were not known before it"),
+        (["CREATE TABLE t LIKE e.u"], "? the columns of e.u were not known"),
+    ],
+)  # fmt: skip
+def test_what_statements_lead_to(statements: list[str], wanted: str) -> None:
+    assert shown(follow(said(*statements))) == wanted
+
+
+def test_each_statement_is_kept_with_its_session() -> None:
+    found = follow(said(T, "TRUNCATE t", "GRANT ALL ON *.* TO a", "ALTER TABLE mysql.t ADD a INT"))
+    assert [one.statement for one in found] == [T, "TRUNCATE t"]
+    assert [(one.origin, one.gtid, one.database) for one in found] == [("ddl", "g:0", "d"), ("ddl", "g:1", "d")]
+    assert found[0].variables == {"sql_mode": "STRICT_ALL_TABLES"}
+
+
+def test_names_are_kept_where_tables_are_renamed() -> None:
+    found = follow(said(T, "RENAME TABLE t TO u"))
+    old, new = TableName("d", "t"), TableName("d", "u")
+    assert {one.name: (one.renamed_from, one.renamed_to) for one in found[1:]} == {old: (None, new), new: (old, None)}
+
+
+def test_a_version_holds_behind_its_statement_and_at_its_rows() -> None:
+    found = follow(said(T, "ALTER TABLE t ADD c INT", start=100), rows(300, replace(LOGGED, columns=(ID,))))
+    name = LOGGED.name
+    widths = {
+        offset: len(one.definition.columns)
+        for offset in (100, 101, 110, 111, 299, 300)
+        for one in [as_of(found, at(offset)).get(name)]
+        if one and one.definition
+    }
+    assert widths == {101: 3, 110: 3, 111: 4, 299: 4, 300: 1}
+
+
+def test_rows_tell_what_statements_leave_open() -> None:
+    found = follow(said("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9) DEFAULT 'x', b INT NOT NULL)"), rows(200))
+    assert [one.origin for one in found] == ["ddl", "table_map"]
+    last = found[-1].definition
+    assert last is not None
+    assert [(one.charset, one.default) for one in last.columns][1] == (8, "'x'")
+    assert (last.key, last.index) == ((0,), "PRIMARY")
+    assert len(follow(said(T), rows(200), rows(300))) == 2  # the statement tells no collation, and rows it once
+
+
+def test_rows_without_names_get_them_from_statements() -> None:
+    bare = replace(LOGGED, columns=tuple(replace(one, name=None, charset=None) for one in LOGGED.columns), key=None)
+    assert shown(follow(said(T), rows(200, bare))) == INT + "id"
+    assert shown(follow(rows(200, bare))) == "(@1 int not null, @2 varchar(9), @3 int not null), key: unknown"
+    (_, found) = follow(said(T), rows(200, replace(bare, columns=bare.columns[:2])))
+    assert found.differs == (
+        "its rows have types (@1 int, @2 varchar(9)), and it is followed as (id int, a varchar(9), b int)",
+    )
+
+
+@pytest.mark.parametrize(
+    "logged, said_so",
+    [
+        (replace(LOGGED, columns=(ID, A)), ["column b: the log of its rows does not have it"]),
+        (replace(LOGGED, key=(2,)), ["the key is (id), in the log of its rows (b)"]),
+        (
+            replace(LOGGED, columns=(ID, A, Column("b", 8, nullable=False))),
+            ["column b: is followed as int (type 3, 0), and the log of its rows declares bigint (type 8, 0)"],
+        ),
+    ],
+)
+def test_rows_that_contradict_statements_are_right_and_it_is_said(logged: TableDefinition, said_so: list[str]) -> None:
+    found = follow(said(T), rows(200, logged))
+    assert (list(found[-1].differs), found[-1].holds) == (said_so, True)
+    assert shown(found) == listed_with_key(logged)
+
+
+def test_rows_of_a_table_that_was_dropped_say_so() -> None:
+    found = follow(said(T, "DROP TABLE t"), rows(200))
+    assert found[-1].differs == ("the log has rows of it behind the statement that dropped it",)
+
+
+DECLARED = replace(LOGGED, index="PRIMARY", columns=(ID, A, replace(B, default="3")))
+
+
+def test_a_server_tells_what_the_log_does_not() -> None:
+    found = follow(rows(100), asked(200, DECLARED))
+    assert [(one.origin, one.holds) for one in found] == [("table_map", True), ("server", True)]
+    last = found[-1].definition
+    assert last is not None
+    assert ([one.default for one in last.columns], last.index) == ([None, None, "3"], "PRIMARY")
+    assert follow(rows(100), asked(200, DECLARED), asked(300, DECLARED)) == found  # it is no news
+
+
+@pytest.mark.parametrize(
+    "facts, why",
+    [
+        ([asked(200, replace(DECLARED, columns=(ID, A)))], ("column b: the server does not have it",)),
+        ([*said("DROP TABLE t", start=150), asked(200, DECLARED)], ("the log has dropped it",)),
+        ([asked(200, replace(DECLARED, name=TableName("d", "other")))], ("the server does not have it",)),
+    ],
+)
+def test_a_server_that_contradicts_the_log_is_not_believed(facts: list[Fact], why: tuple[str, ...]) -> None:
+    found = follow(said(T), facts)
+    one = next(one for one in found if one.differs)
+    assert (one.differs, one.holds, one.name.table) == (why, False, "t")
+    assert shown(found) == shown([one for one in found if one.origin == "ddl"])
+
+
+def test_what_a_server_said_while_the_table_changed_does_not_count() -> None:
+    found = follow(said(T), asked(200, DECLARED), said("ALTER TABLE t ADD c INT", start=210))
+    server = next(one for one in found if one.origin == "server")
+    assert (server.holds, server.note) == (
+        False,
+        "the table was changed while the server was asked: ALTER TABLE t ADD c INT",
+    )
+    assert shown(found) == "(id int not null, a varchar(9), b int not null, c int), key: id"
+
+
+def test_what_a_server_said_of_later_does_not_count() -> None:
+    found = follow(said(T), replace(asked(200, DECLARED), note="later", is_whole=False))
+    assert [(one.holds, one.note) for one in found] == [(True, None), (False, "later")]
+    assert shown(found) == INT + "id"
+
+
+def test_a_type_that_is_not_known_is_said() -> None:
+    (found,) = follow(asked(200, replace(LOGGED, columns=(ID, Column("a", -1)))))
+    assert (found.holds, found.note) == (False, "the type of its column a is not known")
+
+
+def test_following_in_parts_is_following_at_once() -> None:
+    facts = [*said(T, "CREATE TABLE u LIKE t", "RENAME TABLE t TO v"), rows(125), *said("DROP TABLE u", start=150)]
+    whole = Tracker().follow(facts)
+    for cut in range(len(facts) + 1):
+        first = Tracker().follow(facts[:cut])
+        assert [*first, *Tracker(first).follow(facts[cut:])] == whole
+
+
+def test_changes_are_told_by_the_columns_names() -> None:
+    after = replace(LOGGED, columns=(B, replace(ID, type_code=8), Column("c", 3)), key=None)
+    assert changes(LOGGED, after) == [
+        "- a varchar(9)",
+        "+ c int",
+        "id: int not null -> bigint not null",
+        "order: b, id, c",
+        "key: id -> unknown",
+    ]
+    assert changes(LOGGED, LOGGED) == changes(LOGGED, None) == []
+    older = replace(LOGGED, columns=(ID, A, replace(B, default="3")))
+    assert changes(older, replace(older, columns=(ID, A, replace(B, default="4")))) == ["b: 3 -> 4 if left out"]
+    assert changes(None, LOGGED) == [listed_with_key(LOGGED)]
+    assert key_of(replace(LOGGED, key=())) == "none"
+
+
+FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
+RUNS = int(os.environ.get("STRATALOG_RUNS", "2"))
+KEYS = [
+    "ALTER TABLE t DROP PRIMARY KEY",
+    "ALTER TABLE t ADD COLUMN k{0} INT NOT NULL DEFAULT 0, ADD UNIQUE u{0} (k{0}, id)",
+    "CREATE UNIQUE INDEX i{0} ON t (id)",
+    "ALTER TABLE t ADD PRIMARY KEY (id)",
+    "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id)",
+    "RENAME TABLE t TO s; RENAME TABLE s TO t",
+]
+
+
+def with_keys(stream: Stream, count: int) -> Iterator[str]:
+    """Random statements with changes of the key between them; a server refuses those that cannot be."""
+    for nth, statement in enumerate(stream.statements(count)):
+        yield statement
+        if stream.some.random() < 0.15:
+            yield from stream.some.choice(KEYS).format(nth).split("; ")
+
+
+def facts_of(log: Log) -> list[Fact]:
+    length = int.from_bytes(log.head[9:13], "little")
+    format_ = FormatDescription.parse(log.head[:length], log.file)
+    found: list[Fact] = []
+    for row in log.slices:
+        place = log.at(row["start"])
+        found += [Logged(place, parse_table_map(event, format_, log.file)) for event in row["maps"]]
+        if row["kind"] == "statement":
+            judged = judge(row["statement"], row["database"])
+            session, stop = read_session(row["payload"]), log.at(row["stop"])
+            found.append(Stated(place, judged, row["database"], session, stop=stop))
+    return found
+
+
+CASES = [("", "FULL"), ("", "MINIMAL"), ("mariadb-11.4", "FULL"), ("mariadb-11.4", "NO_LOG")]
+"""Servers, the run's own one first, and what their logs tell of tables."""
+
+
+@contextmanager
+def opened(servers: Servers, server: str) -> Iterator[Database]:
+    """A schema in a server of a version."""
+    running = servers.get(server)
+    with running.connect() as connection:
+        database = Database("tracked", running, connection)
+        database.execute("CREATE DATABASE tracked")
+        try:
+            connection.select_db("tracked")
+            yield database
+        finally:
+            database.execute("DROP DATABASE tracked")
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
+@pytest.mark.parametrize("server, metadata", CASES)
+def test_random_statements_lead_to_the_server_s_table(
+    request: pytest.FixtureRequest, server: str, seed: int, metadata: str, summary: list[str]
+) -> None:
+    if server:
+        with opened(request.getfixturevalue("servers"), server) as database:
+            line = require_same_as_on_server(database, seed, metadata)
+    else:
+        line = require_same_as_on_server(request.getfixturevalue("database"), seed, metadata)
+    summary.append(f"schema history, {server or 'mysql-8.0'}, {metadata}, seed {seed}: {line}")
+
+
+def require_same_as_on_server(database: Database, seed: int, metadata: str) -> str:
+    """Says what was compared."""
+    server = database.server
+    login: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user}
+    source = Server("shop", MySQL(**login, password=server.password))
+    database.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
+    database.execute("FLUSH BINARY LOGS")
+    ((kept,),) = database.execute("SELECT @@GLOBAL.binlog_row_metadata")
+    database.execute(f"SET GLOBAL binlog_row_metadata = '{metadata}'")
+    name = TableName(database.name, "t")
+    file = database.execute("SHOW MASTER STATUS")[0][0]
+    compared = done = unknown = 0
+    try:
+        for nth, statement in enumerate([*with_keys(Stream(seed), 60), "REPLACE INTO t (id) VALUES (1)"]):
+            try:
+                database.execute(statement)
+            except pymysql.MySQLError:  # a key that is not there, values that are there twice
+                continue
+            done += 1
+            if nth % 15 and not statement.endswith("VALUES (1)"):
+                continue
+            log = Log(file, (server.data / file).read_bytes(), 4)
+            current = as_of(Tracker().follow(facts_of(log)), log.at(log.stop)).get(name)
+            declared = on_server(source).get(name)
+            assert (current is None or current.is_dropped) == (declared is None), statement
+            if current is None or declared is None:
+                continue
+            assert current.definition is not None, (statement, current.note)
+            assert differences(current.definition, declared) == [], (statement, current)
+            assert current.definition.key in (declared.key, None), (statement, current)
+            unknown += current.definition.key is None
+            compared += 1
+    finally:
+        database.execute(f"SET GLOBAL binlog_row_metadata = '{kept}'")
+    return f"{done} statements, equal at {compared} pauses, the key not known at {unknown}"
+
+
+BARE = TableDefinition(TableName("d", "t"), tuple(replace(one, name=None, charset=None) for one in LOGGED.columns))
+
+
+WHOLE = "(id int not null, a varchar(9), b int not null), key: id"
+
+
+def dumped(offset: int, *definitions: TableDefinition, **told: Any) -> Asked:
+    return Asked(at(offset), definitions, is_whole=False, origin="dump", **told)
+
+
+@pytest.mark.parametrize(
+    "facts, wanted",
+    [
+        ([rows(10, BARE), dumped(50, LOGGED)], WHOLE),
+        (
+            [rows(10, BARE), dumped(50, LOGGED), *said("ALTER TABLE t ADD c INT")],
+            "(id int not null, a varchar(9), b int not null, c int), key: id",
+        ),
+        (
+            [dumped(50, LOGGED), *said("ALTER TABLE t RENAME COLUMN a TO x"), rows(200, BARE)],
+            "(id int not null, x varchar(9), b int not null), key: id",
+        ),
+        ([*said("ALTER TABLE t ADD c INT"), dumped(150, LOGGED)], WHOLE),
+        ([rows(10, BARE), dumped(50, replace(LOGGED, columns=(ID, A)))],
+         "(@1 int not null, @2 varchar(9), @3 int not null), key: unknown"),
+        ([*said(T, "DROP TABLE t"), dumped(150, LOGGED)], "dropped"),
+        ([dumped(50, LOGGED), dumped(60, unread=((LOGGED.name, "line 3"),))], WHOLE),
+    ],
+)  # fmt: skip
+def test_a_dump_tells_from_its_place_on(facts: list[Fact], wanted: str) -> None:
+    assert shown(follow(facts)) == wanted
+
+
+def test_what_a_dump_tells_stays_through_rows_that_say_less() -> None:
+    """Each extraction has the TABLE_MAPs anew; they add no version, and take no default away."""
+    known = replace(LOGGED, columns=(ID, replace(A, default="'x'", computed=False), B))
+    found = follow(dumped(50, known), rows(100, BARE), rows(200, BARE))
+    assert [one.origin for one in found] == ["dump"]
+    assert as_of(found)[LOGGED.name].definition == known
+
+
+def test_a_dump_that_contradicts_rows_or_statements_does_not_hold() -> None:
+    other = replace(LOGGED, columns=(ID, A))
+    for facts in ([rows(10, BARE)], said(T, start=10)):
+        *_, last = follow(facts, dumped(60, other))
+        assert (last.origin, last.holds, last.definition) == ("dump", False, other)
+        assert last.differs
+    (one,) = follow(dumped(60, unread=((LOGGED.name, "line 3"),)))
+    assert (one.holds, one.note, one.definition) == (False, "line 3", None)
+
+
+def test_what_was_led_back_counts_where_something_lacks_and_contradicts_nothing() -> None:
+    found = follow(rows(10, BARE), [Inverted(at(20), LOGGED, "not before")])
+    assert [(one.origin, one.note) for one in found] == [("table_map", None), ("inverted", "not before")]
+    assert shown(found) == WHOLE
+    assert [one.origin for one in follow(said(T), [Inverted(at(120), LOGGED)])] == ["ddl"]
+    assert [one.origin for one in follow(said("DROP TABLE t"), [Inverted(at(120), LOGGED)])] == ["ddl"]
+    without_charset = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9), b INT NOT NULL)"
+    told = follow(said(without_charset), [Inverted(at(120), LOGGED)])
+    assert told[-1].definition == LOGGED
+    other = replace(LOGGED, columns=(ID, B))
+    assert [one.origin for one in follow(said(without_charset), [Inverted(at(120), other)])] == ["ddl"]
+
+
+def test_columns_without_names_stay_so_behind_statements() -> None:
+    (_, behind) = follow(rows(10, BARE), said("ALTER TABLE t ADD c INT"))
+    assert behind.definition is not None
+    assert [one.name for one in behind.definition.columns] == [None, None, None, "c"]

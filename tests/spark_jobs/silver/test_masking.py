@@ -1,0 +1,104 @@
+import pytest
+
+from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.config.filters import ColumnRule, Mask
+from spark_jobs.config.table_patterns import Scope
+from spark_jobs.ddl.default_values import Fill
+from spark_jobs.errors import TableStopped
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.masking import fills_seen, missing, origins_seen, shape
+
+HASH = Mask("hash", salt="pepper")
+TABLE = TableDefinition(
+    TableName("shop", "t"),
+    (
+        Column("id", 3),
+        Column("Name", 15, 80, charset=255),
+        Column("born", 10),
+        Column("weight", 5, 8),
+        Column("photo", 252, 2, charset=63),
+    ),
+    key=(0,),
+)
+
+
+def rule(**said: object) -> ColumnRule:
+    return ColumnRule("r", Scope(), **said)  # type: ignore[arg-type]
+
+
+def test_without_a_rule_columns_are_as_they_are() -> None:
+    assert shape(TABLE, None).columns == silver.columns(TABLE)
+    assert shape(TABLE, None).cells["_raw"] == "`_raw`"
+
+
+def test_what_is_left_out_or_masked_is_not_in_the_exact_texts_either() -> None:
+    found = shape(TABLE, rule(exclude=frozenset({"born"}), masks={"name": Mask("truncate", length=2)}))
+    assert list(found.columns.types) == ["id", "Name", "weight", "photo"]
+    assert found.cells["Name"] == "left(`Name`, 2)"
+    assert "('Name', 'born')" in found.cells["_raw"]
+    assert found.salt is None
+
+
+def test_a_hash_is_text_and_its_salt_stands_in_no_query() -> None:
+    found = shape(TABLE, rule(masks={"id": HASH, "name": HASH}))
+    assert found.columns.types["id"] == "STRING"
+    assert found.columns.key == ("id",)
+    assert found.salt == "pepper"
+    assert "pepper" not in "".join(found.cells.values())
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (rule(exclude=frozenset({"id"})), "columns.r leaves out id, which rows are told apart by; mask it by a hash"),
+        (rule(include=frozenset({"name"})), "columns.r leaves out id, which rows are told apart by"),
+        (rule(masks={"id": Mask("constant", constant=1)}), "columns.r.mask.id: constant makes one key of several"),
+        (rule(masks={"born": Mask("truncate", length=1)}), "only text and bytes are truncated, and the column is DATE"),
+        (rule(masks={"weight": HASH}), "columns.r.mask.weight: only text, bytes, whole numbers, DECIMAL and DATE"),
+        (rule(masks={"born": Mask("constant", constant="x")}), "the constant 'x' does not fit the column, which is"),
+        (rule(masks={"id": HASH, "name": Mask("hash", salt="x")}), "columns of one table are hashed with one salt"),
+    ],
+)
+def test_rules_that_such_a_table_cannot_have(wrong: ColumnRule, said: str) -> None:
+    with pytest.raises(TableStopped) as error:
+        shape(TABLE, wrong)
+    assert said in str(error.value)
+
+
+def test_a_whole_number_must_fit() -> None:
+    key = TableDefinition(TABLE.name, (Column("id", 3), Column("small", 1)), key=(0,))
+    assert shape(key, rule(masks={"small": Mask("constant", constant=-128)})).cells["small"] == "CAST(-128 AS TINYINT)"
+    with pytest.raises(TableStopped, match="128 is no TINYINT"):
+        shape(key, rule(masks={"small": Mask("constant", constant=128)}))
+
+
+def test_a_name_that_the_table_never_had() -> None:
+    assert missing(rule(exclude=frozenset({"phone"})), frozenset({"id"})) == (
+        "columns.r names column phone, which the table does not have"
+    )
+    assert missing(rule(exclude=frozenset({"id"})), frozenset({"id"})) is None
+    assert missing(None, frozenset()) is None
+
+
+def test_a_column_under_another_name() -> None:
+    before = silver.Columns({"id": "INT", "email": "STRING"}, ("id",))
+    after = silver.Columns({"id": "INT", "mail": "STRING"}, ("id",))
+    origins: dict[str, str | None] = {"id": "id", "mail": "email", "phone": "telephone"}
+    with pytest.raises(TableStopped, match="column email is renamed to mail, and the rule does not say the same"):
+        origins_seen(rule(masks={"email": HASH}), origins, before, after)
+    both = rule(masks={"email": HASH, "mail": HASH}, exclude=frozenset({"phone", "telephone"}))
+    assert origins_seen(both, origins, before, after) == {"id": "id", "mail": "email"}
+
+
+def test_a_masked_column_is_not_added_with_a_default() -> None:
+    after = silver.Columns({"id": "INT", "note": "STRING"}, ("id",))
+    assert fills_seen(rule(), {"note": Fill("'x'"), "gone": Fill("1")}, after) == {"note": Fill("'x'")}
+    with pytest.raises(TableStopped, match=r"columns\.r\.mask\.note: the column was added with a default"):
+        fills_seen(rule(masks={"note": HASH}), {"note": Fill("'x'")}, after)
+
+
+def test_columns_beside_are_null() -> None:
+    found = shape(TABLE, None).beside({"_v_until_1_4": "INT"})
+    assert list(found.columns.types)[-1] == "_v_until_1_4"
+    assert found.cells["_v_until_1_4"] == "CAST(NULL AS INT)"
+    assert found.columns.key == shape(TABLE, None).columns.key

@@ -1,0 +1,192 @@
+import random
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from spark_jobs.ddl.default_values import Fill
+from spark_jobs.errors import LostRace, TableStopped
+from spark_jobs.lake.table import ALTERING, Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.log.position import Position
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.schema_evolution import carry_out, steps
+
+AT = Position("b.000001", 4)
+
+
+def raw(names: dict[str, str | None]) -> str:
+    """The step by which exact texts follow their columns."""
+    return f"UPDATE SET _raw = {silver.raw_sql('_raw', names)} WHERE _raw IS NOT NULL"
+
+
+@pytest.mark.parametrize(
+    "old, new, origins, fills, wanted",
+    [
+        ({"a": "INT"}, {"a": "INT"}, {"a": "a"}, {}, []),
+        ({"a": "INT", "b": "INT"}, {"b": "INT"}, {"b": "b"}, {}, ["DROP COLUMN `a`", raw({"a": None, "b": "b"})]),
+        ({"a": "INT"}, {"x": "INT"}, {"x": "a"}, {}, ["RENAME COLUMN `a` TO `x`", raw({"a": "x"})]),
+        (
+            {"a": "INT", "b": "INT"},
+            {"b": "INT", "a": "INT"},
+            {"b": "a", "a": "b"},
+            {},
+            [
+                "RENAME COLUMN `a` TO `_renamed_0`",
+                "RENAME COLUMN `b` TO `_renamed_1`",
+                "RENAME COLUMN `_renamed_0` TO `b`",
+                "RENAME COLUMN `_renamed_1` TO `a`",
+                raw({"a": "b", "b": "a"}),
+            ],
+        ),
+        (
+            {"a": "INT"},
+            {"n": "STRING", "a": "BIGINT", "d": "DATE"},
+            {"n": None, "a": "a", "d": None},
+            {"n": Fill("'x'"), "d": Fill("NULL", "0000-00-00")},
+            [
+                "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+                "ALTER COLUMN `a` TYPE BIGINT",
+                "ADD COLUMN (`n` STRING FIRST)",
+                "ADD COLUMN (`d` DATE AFTER `a`)",
+                "UPDATE SET `n` = CAST('x' AS STRING)",
+                f"UPDATE SET _raw = {silver.raw_with('_raw', {'d': '0000-00-00'})}",
+            ],
+        ),
+        (
+            {"a": "INT"},
+            {"a": "INT", "at": "TIMESTAMP_NTZ"},
+            {"a": "a", "at": None},
+            {},
+            [
+                "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')",
+                "ADD COLUMN (`at` TIMESTAMP_NTZ AFTER `a`)",
+            ],
+        ),
+        (
+            {"a": "INT", "b": "INT"},
+            {"b": "INT", "a": "INT"},
+            {"b": "b", "a": "a"},
+            {},
+            ["ALTER COLUMN `b` FIRST"],
+        ),
+        (
+            {"a": "INT"},
+            {"a": "STRING"},
+            {"a": None},
+            {},
+            ["DROP COLUMN `a`", "ADD COLUMN (`a` STRING FIRST)", raw({"a": None})],
+        ),
+    ],
+)  # fmt: skip
+def test_steps_lead_from_some_columns_to_others(
+    old: dict[str, str],
+    new: dict[str, str],
+    origins: dict[str, str | None],
+    fills: dict[str, Fill],
+    wanted: list[str],
+) -> None:
+    assert steps(old, new, origins, fills) == wanted
+
+
+_STEP = re.compile(
+    r"DROP COLUMN `(?P<drop>\w+)`|RENAME COLUMN `(?P<old>\w+)` TO `(?P<new>\w+)`|SET TBLPROPERTIES .*"
+    r"|ALTER COLUMN `(?P<typed>\w+)` TYPE (?P<type>\w+)|ADD COLUMN \(`(?P<add>\w+)` (?P<kind>\w+) (?P<at>.*)\)"
+    r"|ALTER COLUMN `(?P<move>\w+)` (?P<to>FIRST|AFTER .*)|UPDATE SET _raw .*"
+)
+
+
+def carried(columns: list[tuple[str, str, str]], step: str) -> list[tuple[str, str, str]]:
+    """What a step makes of columns (name, type, identity), as Delta does it: names are compared in small letters."""
+    found = _STEP.fullmatch(step)
+    assert found, step
+    part = found.groupdict()
+    names = [name.lower() for name, _, _ in columns]
+
+    def place(text: str) -> int:
+        left = [name for name, _, _ in columns]
+        return 0 if text == "FIRST" else left.index(text.removeprefix("AFTER ").strip("`")) + 1
+
+    if part["drop"]:
+        return [one for one in columns if one[0] != part["drop"]]
+    if part["old"]:
+        assert part["new"].lower() not in names
+        return [(part["new"] if name == part["old"] else name, kind, own) for name, kind, own in columns]
+    if part["typed"]:
+        return [(name, part["type"] if name == part["typed"] else kind, own) for name, kind, own in columns]
+    if part["add"]:
+        assert part["add"].lower() not in names
+        columns.insert(place(part["at"]), (part["add"], part["kind"], "new"))
+    if part["move"]:
+        one = next(one for one in columns if one[0] == part["move"])
+        columns.remove(one)
+        columns.insert(place(part["to"]), one)
+    return columns
+
+
+NAMES = st.lists(st.sampled_from("abcdefABCDEF"), min_size=1, max_size=6, unique_by=str.lower)
+
+
+@given(NAMES, NAMES, st.randoms())
+def test_any_columns_become_any_others(before: list[str], behind: list[str], some: random.Random) -> None:
+    old = dict.fromkeys(before, "INT")
+    left = some.sample(before, len(before))
+    origins = {name: left.pop() if left and some.random() < 0.7 else None for name in behind}
+    new = {name: some.choice(["INT", "BIGINT"]) for name in behind}
+    columns = [(name, kind, name) for name, kind in old.items()]
+    for step in steps(old, new, origins, {}):
+        columns = carried(columns, step)
+    assert columns == [(name, kind, origins[name] or "new") for name, kind in new.items()]
+
+
+def filled(spark: SparkSession, lake: Path) -> tuple[Table, Head]:
+    table = Lake(str(lake)).downstream("shop", "t")
+    head = table.new({"id": "INT", "v": "INT", "_raw": silver.ADDED["_raw"]}, silver.properties(table))
+    row = spark.sql("SELECT 1 id, 2 v, CAST(NULL AS MAP<STRING, STRING>) _raw")
+    return table, table.append(row, head, Checkpoint(AT, new_batch(), notes={"key": ["id"]}))
+
+
+@pytest.mark.spark
+def test_a_run_that_ended_between_two_steps_is_gone_on_with(spark: SparkSession, lake: Path) -> None:
+    table, head = filled(spark, lake)
+    wanted = steps({"id": "INT", "v": "INT"}, {"n": "STRING", "w": "BIGINT"}, {"n": None, "w": "v"}, {"n": Fill("'x'")})
+    first = carry_out(spark, table, head, wanted[:2], {"turn": "here"})
+    stopped = table.head()
+    assert stopped == first
+    assert stopped is not None
+    assert stopped.checkpoint is not None
+    assert (stopped.checkpoint.kind, stopped.position, stopped.counter) == (ALTERING, AT, head.counter)
+    assert stopped.checkpoint.notes == {"key": ["id"], "turn": "here", "left": []}
+    carry_out(spark, table, stopped, wanted[2:], {})
+    assert table.columns() == {"n": "STRING", "w": "BIGINT", "_raw": silver.ADDED["_raw"]}
+    assert [tuple(row) for row in table.read(spark).collect()] == [("x", 2, None)]
+    with pytest.raises(LostRace):
+        carry_out(spark, table, first, ["DROP COLUMN `n`"], {})
+
+
+@pytest.mark.spark
+def test_plain_tables_take_new_columns_alone(spark: SparkSession, lake: Path) -> None:
+    table = Lake(str(lake), plain=True).downstream("shop", "t")
+    head = table.new({"id": "INT"}, silver.properties(table))
+    head = table.append(spark.sql("SELECT 1 id"), head, Checkpoint(AT, new_batch()))
+    head = carry_out(spark, table, head, ["ADD COLUMN (`n` STRING FIRST)"], {})
+    with pytest.raises(TableStopped, match="DROP COLUMN `n` needs a feature of Delta"):
+        carry_out(spark, table, head, ["DROP COLUMN `n`"], {})
+
+
+def test_of_many_columns_only_those_move_that_have_to() -> None:
+    names = [f"c{at}" for at in range(50)]
+    old = dict.fromkeys(names, "INT")
+    kept = {name: f"_{name}_until_1_4" for name in ("c3", "c7")}
+    new = old | dict.fromkeys(kept.values(), "INT")
+    origins = {name: None if name in kept else name for name in names} | {new: old for old, new in kept.items()}
+    assert [step for step in steps(old, new, origins, {}) if not step.startswith("UPDATE")] == [
+        "RENAME COLUMN `c3` TO `_c3_until_1_4`",
+        "RENAME COLUMN `c7` TO `_c7_until_1_4`",
+        "ADD COLUMN (`c3` INT AFTER `c2`)",
+        "ADD COLUMN (`c7` INT AFTER `c6`)",
+        "ALTER COLUMN `_c3_until_1_4` AFTER `c49`",
+        "ALTER COLUMN `_c7_until_1_4` AFTER `_c3_until_1_4`",
+    ]

@@ -1,0 +1,268 @@
+"""Random DDL and DML on real servers, carried out row by row in plain Python: the server's tables at every pause.
+
+It is the course that is tested here, with the decoder, without Spark: how statements are read, and how rows are led
+through them.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_jobs.binlog import (
+    Decoder,
+    FormatDescription,
+    Slicer,
+    TableDefinition,
+    TableName,
+    definitions_of,
+    parse_table_map,
+    read_session,
+)
+from spark_jobs.bronze.scan import Said, Seen, Survey
+from spark_jobs.ddl.classify import Effect, judge
+from spark_jobs.ddl.default_values import Fill
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.table_timeline import Content, Rows, Rules, Step, Turn, course, held, origins_of
+from tests.ddl_stream import stream_for
+from tests.fix_mysql import Database, database_of
+from tests.fix_servers import TELLING, Servers, telling
+from tests.schema_dumps import where
+
+pytestmark = [pytest.mark.mysql]
+
+FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
+RUNS = int(os.environ.get("STRATALOG_RUNS", "1"))
+STEPS = int(os.environ.get("STRATALOG_STEPS", "60"))
+
+Row = dict[str, Any]
+
+
+class Log:
+    """A part of a server's log in slices, as bronze has it, and what a survey says of it."""
+
+    def __init__(self, file: str, data: bytes, start: int) -> None:
+        self.file = file
+        slicer = Slicer(file, 0, None)
+        batches = [*slicer.feed(data), *slicer.finish()]
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        self.slices = [row for row in rows if row["start"] >= start]
+        self.stop = slicer.complete
+        self.head = next(iter(rows))["payload"][4:]
+
+    def at(self, offset: int) -> Position:
+        return Position(self.file, offset)
+
+    def survey(self, until: Position) -> Survey:
+        """Of what is before a place."""
+        length = int.from_bytes(self.head[9:13], "little")
+        format_ = FormatDescription.parse(self.head[:length], self.file)
+        tables: dict[TableName, Seen] = {}
+        said = []
+        for row in self.slices:
+            here = self.at(row["start"])
+            if here >= until:
+                break
+            for one in row["tables"]:
+                name = TableName(one["schema"], one["table"])
+                seen = tables.get(name, Seen(here, here, ()))
+                tables[name] = replace(seen, last=here)
+            for event in row["maps"]:
+                definition = parse_table_map(event, format_, self.file)
+                seen = tables[definition.name]
+                tables[definition.name] = replace(seen, definitions=(*seen.definitions, (here, definition)))
+            if row["kind"] == "statement":
+                judged, session = judge(row["statement"], row["database"]), read_session(row["payload"])
+                said.append(Said(here, judged, self.at(row["stop"]), row["database"], None, session))
+        return Survey(tables, tuple(one for one in said if one.statement.effect is not Effect.NONE))
+
+    def within(self, name: TableName, part: Range) -> list[dict[str, Any]]:
+        wanted = {"schema": name.schema, "table": name.table}
+        inside = [row for row in self.slices if part.start <= self.at(row["start"]) < part.stop]
+        return [row for row in inside if row["kind"] == "rows" and wanted in row["tables"]]
+
+    def first(self, name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
+        found: dict[int, TableDefinition] = {}
+        for at, part in enumerate(parts):
+            for row in self.within(name, part)[:1]:
+                used = definitions_of(self.file, row["start"], row["context"], row["payload"])
+                found[at] = next(one for one in used if one.name == name)
+        return found
+
+
+def filled(fill: Fill | None, kind: str) -> Any:
+    """What a new column has; its exact text where the lake's type does not hold it."""
+    return None if fill is None else fill.exact or value_of(fill.sql, kind)
+
+
+def value_of(literal: str, kind: str) -> Any:
+    """What CAST(literal AS kind) gives."""
+    text = re.sub(r"\\(.)", r"\1", literal[1:-1]) if literal.startswith("'") else literal
+    if kind == "STRING":
+        return text
+    if kind == "BINARY":
+        return bytes.fromhex(literal[2:-1])
+    if kind == "DATE":
+        return date.fromisoformat(text)
+    if kind == "TIMESTAMP_NTZ":
+        return datetime.fromisoformat(text)
+    return widened(Decimal(text), kind)
+
+
+def widened(value: Any, kind: str) -> Any:
+    """A value as a wider type has it."""
+    if value is None or isinstance(value, str | bytes | date):
+        return value
+    if kind == "FLOAT":
+        return float(np.float32(float(value)))
+    if kind == "DOUBLE":
+        return float(value)
+    if kind.startswith("DECIMAL"):
+        scale = int(kind[8:-1].partition(",")[2])
+        return Decimal(value).quantize(Decimal(1).scaleb(-scale))
+    return int(value)
+
+
+class Table:
+    """A table on its way through its course."""
+
+    def __init__(self) -> None:
+        self.types: dict[str, str] = {}
+        self.rows: list[Row] = []
+
+    def follow(self, log: Log, name: TableName, steps: Iterable[Step]) -> "Table":
+        for step in steps:
+            if isinstance(step, Turn):
+                self.turn(log, step)
+            else:
+                self.change(log, name, step)
+        return self
+
+    def turn(self, log: Log, turn: Turn) -> None:
+        if turn.carried is not None and turn.origins is None:
+            given = Table().follow(log, turn.carried.name, turn.carried.steps)
+            self.types, self.rows = given.types, given.rows
+        elif turn.empties and turn.carried is None:
+            self.rows = []
+        if turn.standing.definition is None:
+            return
+        columns = silver.columns(turn.standing.definition)
+        origins = origins_of(turn, self.types, columns.types)
+        moved = []
+        for row in self.rows:
+            new: Row = {}
+            for name, kind in columns.types.items():
+                origin = origins[name]
+                if origin is None:
+                    new[name] = filled(turn.fills.get(name), kind)
+                else:
+                    new[name] = widened(row[origin], kind)
+            moved.append(new)
+        self.types = columns.types
+        self.rows = moved
+
+    def change(self, log: Log, name: TableName, rows: Rows) -> None:
+        columns = silver.columns(rows.definition)
+        self.types = columns.types
+        decoder = Decoder(rows.definition, before="all")
+        for part in log.within(name, rows.range):
+            begun = {"committed_us": 0, "transaction_start": part["transaction_start"]}
+            payload = pa.py_buffer(part["payload"])
+            for changes in decoder.decode(log.file, part["start"], part["context"], payload, **begun):
+                before, after = exact(changes.before, changes.before_raw), exact(changes.after, changes.raw)
+                for op, old, new in zip(changes.op.to_pylist(), before, after, strict=True):
+                    for gone in [old] if op == 2 else [new] if op == 3 else []:
+                        self.remove(gone, columns.key or tuple(columns.types))
+                    if op != 3:
+                        if columns.key:
+                            self.remove(new, columns.key)
+                        self.rows.append(new)
+
+    def remove(self, gone: Row, key: Sequence[str]) -> None:
+        """One row that has the values of the key's columns, if any has."""
+        at = next((at for at, row in enumerate(self.rows) if all(row[name] == gone[name] for name in key)), None)
+        if at is not None:
+            del self.rows[at]
+
+
+def exact(rows: pa.RecordBatch, raw: pa.MapArray | None) -> list[Row]:
+    """Rows with the texts of what their columns' types do not hold."""
+    texts = raw.to_pylist() if raw is not None else [None] * len(rows)
+    return [row | dict(one or ()) for row, one in zip(rows.to_pylist(), texts, strict=True)]
+
+
+def shown(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row with whole numbers as integers: BIGINT UNSIGNED is a decimal in the lake."""
+    return tuple(int(cell) if isinstance(cell, Decimal) and cell == cell.to_integral_value() else cell for cell in row)
+
+
+def of_server(database: Database, table: str, types: dict[str, str]) -> list[str]:
+    asked = database.execute(
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
+        "ORDER BY ordinal_position",
+        (database.name, table),
+    )
+    assert [name for name, _ in asked] == list(types)
+    forms = {"time": "CAST(`{}` AS CHAR)", "set": "CAST(`{}` AS CHAR)", "bit": "`{}` + 0"}
+    listed = ", ".join(forms.get(kind, "`{}`").format(name) for name, kind in asked)
+    return sorted(repr(shown(row)) for row in database.execute(f"SELECT {listed} FROM {table}"))
+
+
+def table_at_end(log: Log, name: TableName) -> Table:
+    """What a table's course leads to; names that tables take from others bring their rows along."""
+    rules = Rules(lambda logged, _: logged, log.first)
+
+    @cache
+    def contents(was: TableName, until: Position) -> Content:
+        return held(log.survey(until), was, Range(log.at(0), until), None, replace(rules, contents=contents))
+
+    whole = Range(log.at(0), log.at(log.stop))
+    return Table().follow(
+        log, name, course(log.survey(whole.stop), name, whole, None, replace(rules, contents=contents))
+    )
+
+
+def require_same(database: Database, log: Log) -> list[int]:
+    """Every table that is there: how many rows each of them has."""
+    counts = []
+    for (table,) in database.execute("SHOW TABLES"):
+        found = table_at_end(log, TableName(database.name, table))
+        rows = sorted(repr(shown(tuple(row.values()))) for row in found.rows)
+        if database.execute(f"SELECT * FROM {table}"):
+            assert rows == of_server(database, table, found.types), table
+        else:  # whose columns are known from the first row on
+            assert not rows, table
+        counts.append(len(found.rows))
+    return counts
+
+
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
+@pytest.mark.parametrize("tables", [["t"], ["t", "u", "v"]], ids=len)
+@pytest.mark.parametrize("server, metadata", TELLING)
+def test_courses_lead_to_the_server_s_tables(
+    server: str, metadata: str | None, tables: list[str], seed: int, servers: Servers, summary: list[str]
+) -> None:
+    running = servers.get(server)
+    with telling(running, metadata), database_of(running) as database:
+        database.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
+        database.execute("FLUSH BINARY LOGS")
+        file, _ = where(running).split(":")
+        counts: list[int] = []
+        last = [f"REPLACE INTO {table} (id) VALUES (1)" for table in tables]
+        statements = [*stream_for(server, metadata, seed, tables).statements(STEPS), *last]
+        for at, statement in enumerate(statements):
+            database.execute(statement)
+            if at % 30 == 0 or statement is last[-1]:
+                log = Log(file, (running.data / file).read_bytes(), 4)
+                counts += require_same(database, log)
+    told = f"courses, {server}, {metadata or 'no metadata'}, {len(tables)} tables, seed {seed}"
+    summary.append(f"{told}: {len(statements)} statements, {len(counts)} tables compared, {sum(counts)} rows")

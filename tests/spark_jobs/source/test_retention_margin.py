@@ -1,0 +1,186 @@
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from pymysql.cursors import Cursor
+
+from spark_jobs.bronze.extract import plan
+from spark_jobs.config.model import MySQL, Pipeline, Retention, load
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.errors import ConfigError, SourceError
+from spark_jobs.lake.table import Lake
+from spark_jobs.log.position import Position
+from spark_jobs.operations.status import require_readable, status
+from spark_jobs.pipeline.run import lake_of
+from spark_jobs.source.files import Files
+from spark_jobs.source.open import open_sources
+from spark_jobs.source.retention_margin import Margin, begun, margin
+from spark_jobs.source.server import Server
+from tests.gtid_logs import land
+from tests.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.segment_types import INT
+from tests.servers import build_of
+
+SPEC = SegmentSpec([Table("shop.t", key=["id"], id=INT.NOT_NULL)], [Insert("shop.t", (1,)), Commit()])
+SIZE = len(SPEC.to_bytes())
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Files:
+    """Three files, begun 90 minutes apart."""
+    for number in (3, 4, 5):
+        SPEC.second = 1_700_000_000 + number * 5400
+        (tmp_path / f"b.{number:06d}").write_bytes(SPEC.to_bytes())
+    return Files("shop", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "held, size, hours",
+    [
+        ("b.000002:900", 0, 0.0),  # the file is purged, and bronze has all of it
+        ("b.000003:4", 0, 0.0),
+        ("b.000003:100", 96, 0.0),
+        ("b.000004:4", SIZE, 1.5),
+        ("b.000005:100", 2 * SIZE + 96, 3.0),
+    ],
+)
+def test_a_margin_is_what_the_source_has_before_a_position(source: Files, held: str, size: int, hours: float) -> None:
+    assert margin(source, source.log(), Position.parse(held)) == Margin(size, hours, "b.000003")
+
+
+@pytest.mark.mysql
+def test_a_live_server_tells_when_its_files_werebegun(tmp_path: Path) -> None:
+    with MySQLServer(tmp_path) as running, running.connect() as connection, connection.cursor() as cursor:
+        given = {"host": running.host, "port": running.port, "user": running.user, "password": running.password}
+        server = Server("shop", MySQL.model_validate(given))
+        cursor.execute("FLUSH BINARY LOGS")
+        oldest = server.log().end.file
+        cursor.execute("DO SLEEP(1.1)")
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute(f"PURGE BINARY LOGS TO '{oldest}'")
+        listed = server.log()
+        found = margin(server, listed, listed.end)
+        times = [begun(server.reading(), one.name) for one in listed.files]
+    assert (found.oldest, found.bytes) == (oldest, sum(one.size for one in listed.files) - 4)
+    assert found.hours is not None
+    assert 0 <= found.hours < 0.1
+    assert 1 <= times[-1] - times[0] < 60
+    assert found.shortage(Retention(margin=timedelta(hours=1))) is not None
+
+
+def test_hours_are_unknown_where_a_file_is_gone_by_then(source: Files, caplog: pytest.LogCaptureFixture) -> None:
+    listed = source.log()
+    (source.directory / "b.000003").unlink()
+    assert margin(source, listed, Position("b.000005", 4)) == Margin(2 * SIZE, None, "b.000003")
+    assert "how old the log is stays unknown" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "found, limits, said",
+    [
+        (Margin(500, 3.0, "b.000009"), Retention(), None),
+        (Margin(500, 3.0, "b.000009"), Retention(margin=timedelta(hours=3), margin_bytes=500), None),
+        (
+            Margin(500, 2.5, "b.000009"),
+            Retention(margin=timedelta(hours=3)),
+            "only 2.5 hours of log before what is yet to be read (b.000009 is its oldest file), less than retention",
+        ),
+        (Margin(500, 3.0, "b.000009"), Retention(margin_bytes=501), "only 500 bytes of log before"),
+        (Margin(500, None, "b.000009"), Retention(margin=timedelta(hours=3)), None),
+        (Margin(0, 0.0, "b.000001"), Retention(margin=timedelta(hours=3), margin_bytes=9), None),
+    ],
+)
+def test_a_shortage_is_below_a_limit_of_a_log_that_was_purged(
+    found: Margin, limits: Retention, said: str | None
+) -> None:
+    shortage = found.shortage(limits)
+    assert (shortage is None) == (said is None)
+    assert said is None or said in str(shortage)
+
+
+@pytest.mark.mysql
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mysql-8.0", "mariadb-11.4"])
+def test_a_server_whose_purge_comes_near_is_warned_of_and_what_it_purged_has_two_ways_on(
+    tmp_path: Path, name: str
+) -> None:
+    """As a user meets it: in ``status``, in ``check --connect``, and in the run."""
+    try:
+        build = build_of(name)
+    except ConfigError as why:
+        pytest.skip(str(why))
+    with (
+        MySQLServer(tmp_path / "server", {}, build) as server,
+        server.connect() as connection,
+        connection.cursor() as cursor,
+    ):
+        pipeline = _pipeline(tmp_path, server, "earliest")
+        lake, (source,) = lake_of(pipeline), open_sources("shop", pipeline.sources["shop"])
+        for statement in ("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)", "FLUSH BINARY LOGS"):
+            cursor.execute(statement)
+        land(lake.bronze("shop"), source)
+        first, oldest = source.log().files[0].name, source.log().end.file
+        assert _said(pipeline) == (None, None), "it still has all of its log"
+
+        _purge(cursor, oldest)
+        cursor.execute("DO SLEEP(2.1)")  # two seconds are the least that is not 0.000 hours
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute("INSERT INTO shop.t VALUES (1)")
+        land(lake.bronze("shop"), source)
+        warning, error = _said(pipeline)
+        assert error is None
+        assert "hours of log before what is yet to be read" in str(warning)
+        assert f"({oldest} is its oldest file), less than retention.margin, 1 hours" in str(warning)
+        seen = status(pipeline, lake, "shop")
+        assert (seen.retention_margin_bytes or 0) > 100
+        assert 0 < (seen.retention_margin_hours or 0) < 0.1
+        with pytest.raises(SourceError, match=r"less than retention\.margin"):
+            require_readable(pipeline, lake, "shop")
+
+        held = source.log().end.file
+        for statement in ("FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (2)", "FLUSH BINARY LOGS"):
+            cursor.execute(statement)
+        now = source.log().end.file
+        _purge(cursor, now)
+        ways = (
+            f"is gone from the source, whose oldest file is {now}; either have archived copies read into the same "
+            "bronze (stratalog extract --source shop --archive DIR), or begin anew under another source name with "
+            "start: "
+        )
+        assert f"{held} {ways}" in str(_said(pipeline)[1])
+        with pytest.raises(SourceError) as refused:
+            plan(lake.bronze("shop"), source, "earliest")
+        assert f"{held} {ways}earliest" in str(refused.value)
+        with pytest.raises(SourceError) as refused:  # a source that begins there
+            plan(Lake(str(tmp_path / "other")).bronze("shop"), source, f"{first}:4")
+        assert f"{first} {ways}earliest" in str(refused.value)
+
+
+def _purge(cursor: Cursor, file: str) -> None:
+    """MariaDB keeps a file until it has noted, a moment after the next began, that no recovery needs it."""
+    for _ in range(100):
+        cursor.execute(f"PURGE BINARY LOGS TO '{file}'")
+        cursor.execute("SHOW BINARY LOGS")
+        if cursor.fetchall()[0][0] == file:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"the server keeps files before {file}")
+
+
+def _pipeline(folder: Path, server: MySQLServer, start: str) -> Pipeline:
+    login = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+    said = {
+        "lake": "./lake",
+        "sources": {"shop": {"mysql": login, "start": start}},
+        "tables": ["shop.*"],
+        "retention": {"margin": "1h"},
+    }
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    return load(folder / "pipeline.yaml")
+
+
+def _said(pipeline: Pipeline) -> tuple[str | None, str | None]:
+    found = status(pipeline, lake_of(pipeline), "shop")
+    return found.warning, found.error

@@ -1,0 +1,168 @@
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_jobs import errors
+from spark_jobs.cli import cli
+from spark_jobs.errors import (
+    AnotherLog,
+    ConfigError,
+    DecodeError,
+    LakeError,
+    LostRace,
+    SourceError,
+    StratalogError,
+    TableStopped,
+    Truncated,
+)
+from spark_jobs.text.remedies import DEFAULTS, KINDS, Kind, advised, kind_of, says_what_to_do
+
+ROOT = Path(__file__).parents[3]
+CLASSES = {
+    name: one
+    for name, one in vars(errors).items()
+    if isinstance(one, type) and issubclass(one, StratalogError) and one is not ConfigError
+}
+
+
+def literal(node: ast.expr) -> str:
+    """The text of a message, with what it is filled with as {…}; <…> where it is computed elsewhere."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(literal, node.values))
+    if isinstance(node, ast.FormattedValue):
+        return f"{{{ast.unparse(node.value)}}}"
+    return f"<{ast.unparse(node)}>"
+
+
+def raised() -> Iterator[tuple[str, type[StratalogError], str]]:
+    """Where an error of ours is made, its class, and its message."""
+    for path in sorted((ROOT / "spark_jobs").rglob("*.py")):
+        place = str(path.relative_to(ROOT / "spark_jobs"))
+        if place.startswith("demo/") or place == "errors.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            if name in CLASSES:
+                yield place, CLASSES[name], literal(node.args[0])
+            elif name == "_refused" and place == "silver/table_timeline.py":  # how a course refuses a statement
+                yield place, TableStopped, f"ALTER TABLE at bin.000001:4 {literal(node.args[1])}: ALTER TABLE t"
+
+
+COMPUTED = re.compile(
+    r"(?:x at x x: x|(?:x(?:: | )?|<[^>]*>|ALTER TABLE at \S+ |: ALTER TABLE t|its order times are known up to x, and )"
+    r"+)"
+)
+"""Messages, with x for what they are filled with, that are made of others, which are looked at where they are made."""
+OF_RULES = ("silver/masking.py: x", "silver/row_filters.py: x")
+"""x, the rule's key, begins with columns. or row_filters., which is a kind."""
+
+
+def test_every_stop_of_a_table_has_a_remedy_of_its_own_kind() -> None:
+    """A message of which this is not true: say in it what to do, or give it a kind in spark_jobs/text/remedies.py."""
+    stops = [
+        (place, text)
+        for place, cls, text in raised()
+        # What verify says of a table stops none, and operations/mend.py repeats the message of a stop.
+        if issubclass(cls, TableStopped) and not place.startswith(("checks/verify/", "operations/mend.py"))
+    ]
+    assert len(stops) > 80
+    filled = [(place, text, re.sub(r"\{[^}]*\}", "x", text)) for place, text in stops]
+    alone = [
+        f"{place}: {short}"
+        for place, text, short in filled
+        if not (says_what_to_do(text) or kind_of(text) or kind_of(short) or COMPUTED.fullmatch(short))
+    ]
+    assert [line for line in alone if not line.startswith(OF_RULES)] == []
+
+
+def test_every_message_that_is_made_can_be_advised() -> None:
+    for place, cls, text in raised():
+        said = advised(cls(text), "shop", "shop.t")
+        assert says_what_to_do(said) or "run again" in said, place
+        assert not re.search(r"\{(?:source|table|at)\}", said.removeprefix(text)), place
+        assert advised(said) == said, "once is enough"
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_has_a_remedy(name: str) -> None:
+    said = advised(CLASSES[name]("something"))
+    assert len(said) > len("something; run")
+    assert (
+        any(issubclass(CLASSES[name], one) and one is not StratalogError for one in DEFAULTS)
+        or name == "StratalogError"
+    )
+
+
+REMEDIES = [*(kind.remedy for kind in KINDS), *DEFAULTS.values()]
+
+
+@pytest.mark.parametrize("remedy", REMEDIES)
+def test_a_remedy_names_what_there_is(remedy: str) -> None:
+    for page, anchor in re.findall(r"(docs/[\w/-]+\.md)(?:#([\w-]+))?", remedy):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        heads = [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in re.findall(r"(?m)^#+ (.*)$", text)]
+        assert not anchor or anchor in heads, (page, anchor)
+    for verb, options in re.findall(r"stratalog ([a-z]+)((?: --[a-z-]+(?: (?:\{\w+\}|[A-Z]+))?)*)", remedy):
+        command = cli.commands[verb]
+        known = {text for parameter in command.params for text in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", options)) <= known, verb
+
+
+SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [
+    (
+        TableStopped("shop: shop.orders: ALTER TABLE at b.000003:99 does not keep every value of column total: x"),
+        "; set on_incompatible: new_column, and the next run begins the column anew",
+    ),
+    (
+        TableStopped("shop: shop.orders: UPDATE at b.000003:99 changes the table, which is not applied yet: UPDATE o"),
+        "skip --source shop --at b.000003:99 --table shop.orders;",
+    ),
+    (
+        DecodeError("shop: shop.orders: b.000003:99: a JSON document is damaged"),
+        "pass it over: stratalog skip --source shop --at b.000003:99 --table shop.orders (",
+    ),
+    (Truncated("b.000003:99: Gtid event of 75 bytes: cut"), "; compare the file with the server's own"),
+    (TableStopped("shop: shop.orders: row 7 is strange"), '(tables: "!shop.orders")'),
+    (SourceError("shop: 127.0.0.1:1 answered: Can't connect (Connection refused)"), "host and port of source shop ("),
+    (SourceError("shop: /x holds no binlog files"), "correct files: of source shop ("),
+    (AnotherLog("shop: another server"), "or set on_new_server: continue"),
+    (LakeError("/lake: cannot be written"), "stratalog check --connect"),
+    (LostRace("/lake: another writer committed first"), "; run again: "),
+]
+
+
+@pytest.mark.parametrize("error, remedy", SOURCE_MESSAGES)
+def test_the_remedy_names_what_the_stop_is_about(error: StratalogError, remedy: str) -> None:
+    said = advised(error)
+    assert said.startswith(str(error))
+    assert remedy in said[len(str(error)) :]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "shop: a file is missing between a and b; bring it back and run again",
+        "its column _op has the name of one that is added; rename it",
+        "a log that became shorter was reset: give the source another name, or restore the log",
+    ],
+)
+def test_a_message_that_says_what_to_do_stays_as_it_is(text: str) -> None:
+    assert advised(SourceError(text)) == text
+
+
+def test_what_is_known_of_a_stop_goes_before_what_its_message_begins_with() -> None:
+    said = advised("the values of column a are computed, which is not in the log", "shop", "shop.t")
+    assert '(tables: "!shop.t")' in said
+    assert "DB.TABLE" in advised("the values of column a are computed, which is not in the log")
+
+
+def test_kinds_are_told_by_pattern() -> None:
+    assert kind_of("nothing that is known") is None
+    assert isinstance(kind_of("columns.c is wrong"), Kind)
