@@ -25,10 +25,10 @@ from spark_jobs.binlog import Session, TableDefinition, TableName
 from spark_jobs.config.model import MySQL
 from spark_jobs.ddl.alter import altered, created, new_name, operations, target
 from spark_jobs.ddl.classify import Effect, Statement, judge
-from spark_jobs.ddl.definitions import on_server
 from spark_jobs.ddl.diff import differences, unknown_types
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError, Unsupported
+from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
 from tests.servers import build_of
 

@@ -17,7 +17,6 @@ from spark_jobs.binlog import Slicer, TableDefinition, TableName
 from spark_jobs.bronze.resume import glance
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.classify import Effect, Statement, judge
-from spark_jobs.ddl.definitions import on_server
 from spark_jobs.ddl.diff import differences, unknown_types
 from spark_jobs.ddl.sequences import is_sequence
 from spark_jobs.downstream import publication
@@ -27,6 +26,7 @@ from spark_jobs.lake.table import Head, Lake
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.run import endpoints_of, lake_of
 from spark_jobs.silver.table_timeline import Standing
+from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Part, Reading, Source
 from spark_jobs.source.server import Server
 

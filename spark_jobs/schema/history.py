@@ -27,8 +27,8 @@ from spark_jobs.bronze.scan import definitions_in, notable
 from spark_jobs.bronze.table import Held
 from spark_jobs.config.model import SchemaDump
 from spark_jobs.ddl.classify import judge
-from spark_jobs.ddl.definitions import DefaultOf, Told, ask, completed, logs_all
-from spark_jobs.ddl.server_facts import ServerFacts, ask_facts, logs_cascades
+from spark_jobs.ddl.definitions import Told, completed
+from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import DecodeError, LakeError, Unsupported
 from spark_jobs.lake.table import Checkpoint, Head, Lake, new_batch
 from spark_jobs.log.position import Position, Range
@@ -36,8 +36,10 @@ from spark_jobs.schema import dump as dumped
 from spark_jobs.schema.reverse_replay import back
 from spark_jobs.schema.tracker import Asked, Fact, Logged, Stated, TableVersion, Tracker, as_of, lacks, type_of_column
 from spark_jobs.source.files import Files
+from spark_jobs.source.information_schema import DefaultOf, ask, logs_all
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
+from spark_jobs.source.server_facts import ask_facts, logs_cascades
 from spark_jobs.text.sql import identifier
 
 log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from spark_jobs.config.model import MySQL
 from spark_jobs.ddl import definitions
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.log.position import Position
+from spark_jobs.source.information_schema import read_definitions
 from spark_jobs.source.server import Server
 from tests.differential.kinds import EVERYTHING, Dialect
 from tests.differential.replica import Replica, Row, text_of
@@ -125,7 +126,7 @@ def from_server(server: MySQLServer) -> Complete:
     settings = MySQL(host=server.host, port=server.port, user=server.user, password=SecretStr(server.password))
     source = Server("server", settings)
     with source.connect() as connection:
-        known = {one.name: one for one in definitions._from_server(source, connection)}
+        known = {one.name: one for one in read_definitions(source, connection)}
     return lambda logged: definitions.completed("server", logged, (Position("log", 4), known[logged.name]), None)
 
 

@@ -9,13 +9,13 @@ from click.testing import CliRunner
 from spark_jobs.binlog import TableName
 from spark_jobs.cli import cli
 from spark_jobs.config.model import Pipeline
-from spark_jobs.ddl.definitions import on_server
 from spark_jobs.ddl.diff import differences
 from spark_jobs.pipeline import run as runs
 from spark_jobs.pipeline.run import compact_source, endpoints_of, extract_source, lake_of, publish
 from spark_jobs.schema import history as schema_history
 from spark_jobs.schema.history import follow
 from spark_jobs.schema.tracker import TableVersion
+from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
 from tests.fix_pipeline import SOURCE, Shop
 

@@ -27,7 +27,6 @@ from spark_jobs.config import known_tables
 from spark_jobs.config.filters import Filters
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
-from spark_jobs.ddl.definitions import on_server
 from spark_jobs.ddl.sequences import is_sequence
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, SourceError, StratalogError, TableStopped, Unsupported, about, under
@@ -57,6 +56,7 @@ from spark_jobs.silver.quarantine import with_skips
 from spark_jobs.silver.rename_lineage import Ancestry
 from spark_jobs.silver.retired_columns import begun, from_notes
 from spark_jobs.silver.table_timeline import Beginning, Rules, Standing, Turn, course, first_rows, onwards
+from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
 from spark_jobs.text import sql

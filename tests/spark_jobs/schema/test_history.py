@@ -12,7 +12,6 @@ import pytest
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
 from spark_jobs.config.model import MySQL, SchemaDump
 from spark_jobs.ddl.classify import judge
-from spark_jobs.ddl.definitions import ask
 from spark_jobs.errors import LakeError, StratalogError, TableStopped
 from spark_jobs.lake.table import Checkpoint, Lake
 from spark_jobs.log.position import Position
@@ -21,6 +20,7 @@ from spark_jobs.schema import history as schema_history
 from spark_jobs.schema.history import ask_server, by_history, declared_facts, named, new_facts, read, reading_of
 from spark_jobs.schema.tracker import Asked, Fact, Logged, Stated, TableVersion
 from spark_jobs.source.files import Files
+from spark_jobs.source.information_schema import ask
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
 

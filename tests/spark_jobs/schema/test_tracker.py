@@ -13,7 +13,6 @@ from spark_jobs.binlog import Column, FormatDescription, Session, TableDefinitio
 from spark_jobs.binlog.events.query_event import read_session
 from spark_jobs.config.model import MySQL
 from spark_jobs.ddl.classify import judge
-from spark_jobs.ddl.definitions import on_server
 from spark_jobs.ddl.diff import differences
 from spark_jobs.log.position import Position
 from spark_jobs.schema.tracker import (
@@ -29,6 +28,7 @@ from spark_jobs.schema.tracker import (
     key_of,
     listed_with_key,
 )
+from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
 from tests.ddl_stream import Stream
 from tests.fix_mysql import Database

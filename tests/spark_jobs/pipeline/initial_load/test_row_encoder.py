@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import Changes, Column, Decoder, Slicer, TableDefinition, TableName
-from spark_jobs.ddl.definitions import completed, on_server
+from spark_jobs.ddl.definitions import completed
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyColumn, KeyRange
 from spark_jobs.pipeline.initial_load.row_encoder import Selecting, as_selected, decoded, select
+from spark_jobs.source.information_schema import on_server
 from tests.differential.comparison import Log, connected, logged
 from tests.differential.kinds import KINDS
 from tests.differential.workload import Connection, Numbers, Writer, dialect_of, table_of

@@ -1,0 +1,153 @@
+"""Definitions of all tables of a server, from information_schema.
+
+Put here: the queries, and their rows as table definitions. Not here: how definitions are matched with the log
+(ddl/definitions.py), or foreign keys and system versioning (server_facts.py).
+"""
+
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS
+from spark_jobs.ddl.definitions import PRIMARY, column_of_row
+from spark_jobs.ddl.unreadable_types import readable
+from spark_jobs.errors import Unsupported
+from spark_jobs.source.server import Server
+from spark_jobs.text.sql import identifier, literal
+
+Finish = Callable[[Column, dict[str, Any]], Column]
+"""Adds to a column what its row of information_schema.COLUMNS says besides."""
+DefaultOf = Callable[[Column, dict[str, Any], bool], Column]
+"""The same for its default; True: the server is a MariaDB."""
+
+
+def logs_all(variables: Mapping[str, str]) -> bool:
+    """Whether a server's log tells of its tables all that is asked of a server otherwise.
+
+    MySQL's does with FULL metadata and FULL row images, from 8.0.17 on: others leave out what an INSERT sets to a
+    column's default, earlier versions the character set of labels.
+    """
+    is_full = variables.get("binlog_row_metadata", "MINIMAL").upper() == "FULL"
+    is_whole = variables.get("binlog_row_image", "FULL").upper() == "FULL"
+    return is_full and is_whole and not _is_mariadb(variables) and not _leaves_label_charsets_out(variables)
+
+
+def ask(
+    source: Server, connection: Any, variables: Mapping[str, str], default_of: DefaultOf
+) -> tuple[TableDefinition, ...]:
+    """Every table as the server declares it now, with the defaults of its columns. Raises SourceError."""
+    is_mariadb = _is_mariadb(variables)
+
+    def finish(column: Column, row: dict[str, Any]) -> Column:
+        try:
+            known = readable(default_of)(column, row, is_mariadb)
+        except Unsupported:  # whoever meets a row without a value says that its default is not known
+            known = replace(column, default=None, computed=False)
+        return replace(known, invisible="INVISIBLE" in (row["extra"] or "").upper())
+
+    return tuple(read_definitions(source, connection, finish))
+
+
+def _is_mariadb(variables: Mapping[str, str]) -> bool:
+    return "mariadb" in variables.get("version", "").lower()
+
+
+def on_server(source: Server) -> dict[TableName, TableDefinition]:
+    """Every table as the server declares it now, the system's left out. Raises SourceError."""
+    with source.connect() as connection:
+        return {one.name: one for one in read_definitions(source, connection)}
+
+
+def _leaves_label_charsets_out(variables: Mapping[str, str]) -> bool:
+    """MySQL before 8.0.17 logs labels, and not their character set."""
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", variables.get("version", ""))
+    return numbers is not None and tuple(map(int, numbers.groups())) < (8, 0, 17)
+
+
+_OF_USERS = f"CAST({{}}.TABLE_SCHEMA AS BINARY) NOT IN ({', '.join(map(literal, SYSTEM_SCHEMAS))})"
+"""By bytes: where letters' case counts, a schema `Sys` is a user's."""
+_ASK_TABLES = f"""
+SELECT t.TABLE_SCHEMA `schema`, t.TABLE_NAME `table` FROM information_schema.TABLES t
+WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND {_OF_USERS.format("t")}
+"""
+_ASK_COLUMNS = f"""
+SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA_TYPE kind, c.COLUMN_TYPE declared,
+       c.CHARACTER_OCTET_LENGTH octets, c.NUMERIC_PRECISION digits, c.NUMERIC_SCALE scale,
+       c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, c.COLLATION_NAME collation, c.COLUMN_DEFAULT fallback,
+       c.EXTRA extra
+FROM information_schema.COLUMNS c
+WHERE {_OF_USERS.format("c")}
+ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
+"""
+_ASK_FULL_NAMES = """
+SELECT 1 FROM information_schema.COLUMNS
+WHERE TABLE_NAME = 'COLLATION_CHARACTER_SET_APPLICABILITY' AND COLUMN_NAME = 'FULL_COLLATION_NAME'
+"""
+_COLLATIONS, _FULL_COLLATIONS = (
+    "SELECT COLLATION_NAME name, ID id FROM information_schema.COLLATIONS WHERE ID IS NOT NULL",
+    "SELECT FULL_COLLATION_NAME name, ID id FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY",
+)
+"""MariaDB from 10.10 on has collations for several character sets; COLLATIONS has only the name that they share."""
+_ASK_KEYS = f"""
+SELECT s.TABLE_SCHEMA `schema`, s.TABLE_NAME `table`, s.INDEX_NAME `index`, s.COLUMN_NAME name, s.SUB_PART part
+FROM information_schema.STATISTICS s
+WHERE s.NON_UNIQUE = 0 AND {_OF_USERS.format("s")}
+ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
+"""
+"""Nothing is joined by name: MySQL 5.7 and MariaDB compare names in information_schema by a collation to which `ta` and
+`tä` are one table."""
+
+
+def read_definitions(
+    source: Server, connection: Any, finish: Finish = lambda column, _: column
+) -> Iterator[TableDefinition]:
+    tables = _by_table(source.ask(connection, _ASK_TABLES))
+    columns = _by_table(source.ask(connection, _ASK_COLUMNS))
+    asked = _FULL_COLLATIONS if source.ask(connection, _ASK_FULL_NAMES) else _COLLATIONS
+    collations = {row["name"]: row["id"] for row in source.ask(connection, asked)}
+    keys = _by_table(source.ask(connection, _ASK_KEYS))
+    for name, rows in columns.items():
+        if name not in tables:  # a view
+            continue
+        found = tuple(finish(column_of_row(row, collations), row) for row in rows)
+        usable = _usable(keys.get(name, ()), {row["name"] for row in rows if _is_stored(row)})
+        index = next(iter(usable), None) if len(usable) < 2 else _first_index(source, connection, name, usable)
+        names = [row["name"] for row in rows]
+        key = tuple(names.index(part) for part in usable[index]) if index else ()
+        yield TableDefinition(name, found, key, index)
+
+
+def _is_stored(row: Mapping[str, Any]) -> bool:
+    """Whether every row has a value of the column in its image."""
+    return row["nullable"] == "NO" and "VIRTUAL" not in (row["extra"] or "").upper()
+
+
+def _usable(rows: Iterable[dict[str, Any]], stored: Container[str]) -> dict[str, list[str]]:
+    """The columns of each unique index by which a table's rows can be told apart; the primary key alone, if there.
+
+    An expression in an index has no column, a part of a column only tells the rows of a primary key apart.
+    """
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        parts.setdefault(row["index"], []).append(row)
+    found = {
+        index: [row["name"] for row in listed]
+        for index, listed in parts.items()
+        if index == PRIMARY or all(row["part"] is None and row["name"] in stored for row in listed)
+    }
+    return {PRIMARY: found[PRIMARY]} if PRIMARY in found else found
+
+
+def _first_index(source: Server, connection: Any, name: TableName, usable: Container[str]) -> str:
+    """The first of these indexes in the order in which the server tries them, which SHOW INDEX lists."""
+    listed = source.ask(connection, f"SHOW INDEX FROM {identifier(name.schema)}.{identifier(name.table)}")
+    return next(str(row["Key_name"]) for row in listed if row["Key_name"] in usable)
+
+
+def _by_table(rows: list[dict[str, Any]]) -> dict[TableName, list[dict[str, Any]]]:
+    tables: dict[TableName, list[dict[str, Any]]] = {}
+    for row in rows:
+        tables.setdefault(TableName(row["schema"], row["table"]), []).append(row)
+    return tables

@@ -1,0 +1,105 @@
+"""A server's foreign keys that cascade and its system-versioned tables, which its log may not tell.
+
+Source: MySQL manual, "The INFORMATION_SCHEMA REFERENTIAL_CONSTRAINTS Table", "innodb_native_foreign_keys" (from 9.6 on
+the server carries out cascades itself, and logs them, unless that is ON); MariaDB Knowledge Base, "Information Schema
+TABLES Table" (TABLE_TYPE).
+
+Put here: the queries. Not here: their result as it is stored (ddl/server_facts.py), what follows from it
+(ddl/log_gaps.py).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spark_jobs.binlog import TableName
+from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS
+from spark_jobs.ddl.foreign_keys import ForeignKey, declared_keys
+from spark_jobs.ddl.server_facts import ServerFacts
+from spark_jobs.errors import SourceError
+from spark_jobs.source.connection import error_number
+from spark_jobs.source.server import Server
+from spark_jobs.text.sql import identifier, literal
+
+_NOT_SHOWN = {1142, 1146}
+"""Numbers of a server's errors: command denied, no such table."""
+_SYSTEM = ", ".join(map(literal, SYSTEM_SCHEMAS))
+_ASK_KEYS = f"""
+SELECT CONSTRAINT_SCHEMA `schema`, TABLE_NAME `table`, CONSTRAINT_NAME name, UNIQUE_CONSTRAINT_SCHEMA parent_schema,
+       REFERENCED_TABLE_NAME parent, DELETE_RULE on_delete, UPDATE_RULE on_update
+FROM information_schema.REFERENTIAL_CONSTRAINTS
+WHERE CAST(CONSTRAINT_SCHEMA AS BINARY) NOT IN ({_SYSTEM})
+ORDER BY CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME
+"""
+_ASK_TABLES = f"""
+SELECT TABLE_SCHEMA `schema`, TABLE_NAME `table`, TABLE_TYPE kind, ENGINE engine FROM information_schema.TABLES
+WHERE CAST(TABLE_SCHEMA AS BINARY) NOT IN ({_SYSTEM}) AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')
+ORDER BY TABLE_SCHEMA, TABLE_NAME
+"""
+
+
+def has_inline_keys(variables: Mapping[str, str]) -> bool:
+    """Whether a server makes a foreign key of REFERENCES in a column's definition."""
+    return _version(variables) >= ((10, 5) if _is_mariadb(variables) else (9, 0))
+
+
+def logs_cascades(variables: Mapping[str, str]) -> bool:
+    """Whether a server's log has what foreign keys do to child rows."""
+    is_native = variables.get("innodb_native_foreign_keys", "OFF").upper() in ("ON", "1")
+    return not _is_mariadb(variables) and _version(variables) >= (9, 6) and not is_native
+
+
+def ask_facts(
+    source: Server, connection: Any, variables: Mapping[str, str], in_scope: Callable[[str, str], bool]
+) -> ServerFacts:
+    """Asks a server for what its tables in scope are. Raises SourceError.
+
+    MariaDB shows foreign keys in information_schema to users alone that may change the table; what it shows to all that
+    may read a table is the statement that makes it.
+    """
+    at = source.end(connection)
+    tables = [one for one in source.ask(connection, _ASK_TABLES) if in_scope(one["schema"], one["table"])]
+    if _is_mariadb(variables):
+        keys = [
+            pair
+            for one in tables
+            if (one["engine"] or "").upper() == "INNODB"
+            for pair in _shown(source, connection, one)
+        ]
+    else:
+        rows = source.ask(connection, _ASK_KEYS)
+        keys = [_declared(row) for row in rows if in_scope(row["schema"], row["table"])]
+    return ServerFacts(
+        at,
+        tuple((child, key) for child, key in keys if key.is_cascading),
+        tuple(TableName(one["schema"], one["table"]) for one in tables if one["kind"] == "SYSTEM VERSIONED"),
+        has_inline_keys(variables),
+        logs_cascades(variables),
+    )
+
+
+def _declared(row: Mapping[str, Any]) -> tuple[TableName, ForeignKey]:
+    parent = TableName(row["parent_schema"], row["parent"])
+    return TableName(row["schema"], row["table"]), ForeignKey(row["name"], parent, row["on_delete"], row["on_update"])
+
+
+def _shown(source: Server, connection: Any, table: Mapping[str, Any]) -> list[tuple[TableName, ForeignKey]]:
+    """The foreign keys of a table, by SHOW CREATE TABLE; none of one that is gone or that the user may not read."""
+    name = f"{identifier(table['schema'])}.{identifier(table['table'])}"
+    try:
+        (row,) = source.ask(connection, f"SHOW CREATE TABLE {name}")
+    except SourceError as error:
+        if error_number(error.__cause__) in _NOT_SHOWN:
+            return []
+        raise
+    child = TableName(table["schema"], table["table"])
+    return [(child, key) for key in declared_keys(row["Create Table"], child.schema)]
+
+
+def _is_mariadb(variables: Mapping[str, str]) -> bool:
+    return "mariadb" in variables.get("version", "").lower()
+
+
+def _version(variables: Mapping[str, str]) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", variables.get("version", ""))
+    return tuple(map(int, found.groups())) if found else (0, 0)
