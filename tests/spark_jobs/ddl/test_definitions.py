@@ -1,67 +1,12 @@
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from pydantic import SecretStr
-from pymysql.cursors import Cursor
 
-from spark_jobs.binlog import Column, Slicer, TableDefinition, TableName, definitions_of
-from spark_jobs.config.model import MySQL
+from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.ddl import definitions
-from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.ddl.definitions import Told, completed, completed_by_history, fitted, from_json, numbered, to_json
-from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
-from spark_jobs.source.information_schema import ask, logs_all
-from spark_jobs.source.server import Server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLServer]:
-    """A server that logs no names, as servers do unless they are told to."""
-    with MySQLServer(tmp_path_factory.mktemp("minimal"), {"binlog_row_metadata": "MINIMAL"}) as minimal:
-        yield minimal
-
-
-@pytest.fixture
-def cursor(server: MySQLServer) -> Iterator[Cursor]:
-    with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("CREATE DATABASE d")
-        connection.select_db("d")
-        yield cursor
-        cursor.execute("DROP DATABASE d")
-        cursor.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
-
-
-def source_of(server: MySQLServer) -> Server:
-    settings = MySQL(host=server.host, port=server.port, user=server.user, password=SecretStr(server.password))
-    return Server("shop", settings)
-
-
-def logged(server: MySQLServer, cursor: Cursor) -> dict[str, TableDefinition]:
-    """What the server's current binlog file says of the tables whose rows it has."""
-    cursor.execute("SHOW MASTER STATUS")
-    file, stop = (cursor.fetchall()[0])[:2]
-    slicer = Slicer(file, 0, None)
-    content = (server.data / file).read_bytes()[:stop]
-    found = {}
-    for batch in [*slicer.feed(content), *slicer.finish()]:
-        for row in batch.to_pylist():
-            if row["kind"] == "rows":
-                for one in definitions_of(file, row["start"], row["context"], row["payload"]):
-                    found[one.name.table] = one
-    return found
-
-
-def told(server: MySQLServer) -> dict[str, TableDefinition]:
-    """What a server is asked, by table."""
-    source = source_of(server)
-    with source.connect() as connection:
-        variables = source.variables(connection)
-        assert not logs_all(variables)
-        return {one.name.table: one for one in ask(source, connection, variables, on_server_default)}
-
 
 NAME = TableName("shop", "t")
 UNNAMED = TableDefinition(NAME, (Column(None, 3), Column(None, 15, 40, charset=255)))
