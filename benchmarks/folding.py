@@ -24,7 +24,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks.told import say
 from spark_jobs.binlog import TableName
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.lake.table import APPLICATION, Checkpoint, Table, new_batch
 from spark_jobs.log.position import FIRST_EVENT, Position

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks.logs import SCHEMA
 from benchmarks.told import say
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.pipeline.run import compact_source, extract_source, lake_of
 from spark_jobs.silver import compact

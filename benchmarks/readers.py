@@ -13,7 +13,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 from pyspark.sql import SparkSession
 
 from benchmarks.logs import SCHEMA, Log
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.pipeline.run import run_source
 

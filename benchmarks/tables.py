@@ -16,7 +16,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from benchmarks.told import say
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR

@@ -16,7 +16,8 @@ import dagster as dg
 from assets.backfill import file_partitions, register_files
 from dagster_project.build import build_defs
 from spark_jobs.config import known_tables
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.runtime.spark_session import spark_session
 from tests.browser.eyes import Eyes, browser

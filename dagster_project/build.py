@@ -23,7 +23,8 @@ from dagster_project.resources import GivenSparkSessions, HandedOn, SparkSession
 from dagster_project.schedules import audit_schedule, maintenance_schedule, schedules, verify_schedule
 from dagster_project.sensors import binlog_sensor
 from spark_jobs.config import known_tables
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 
 
 def build_defs(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from spark_jobs.config.model import Spark, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Spark
 
 if TYPE_CHECKING:  # half a second that a run with nothing to do need not spend
     from pyspark.sql import SparkSession

@@ -14,7 +14,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from dagster_project.build import build_defs
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from tests.segment_spec import Change, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR
 

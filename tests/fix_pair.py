@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.gtid_state import held_gtids
 from spark_jobs.bronze.log_index import stretches
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError
 from spark_jobs.lake.table import Checkpoint, Head

@@ -14,7 +14,8 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.bronze.extract import Extracted
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.run import Outcome, lake_of, run_source

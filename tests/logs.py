@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.table import Head, Lake
 from spark_jobs.pipeline.run import Outcome, lake_of, run_source
 from tests.segment_spec import Change, SegmentSpec, Table

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from spark_jobs.cli.streams import discard, has_left, writing
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, LakeError, StratalogError, about
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.text.disclosure import printable

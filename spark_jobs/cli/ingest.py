@@ -13,7 +13,8 @@ import click
 
 from spark_jobs.cli.app import ERRORS, chosen, cli, config_option, each_source, echo, source_option, tables_option
 from spark_jobs.cli.output import print_grid, say_new, say_outcome, say_remarks
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
 
 if TYPE_CHECKING:

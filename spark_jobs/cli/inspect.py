@@ -16,7 +16,8 @@ import click
 
 from spark_jobs.cli.app import ERRORS, chosen, cli, config_option, echo, echo_json, spark_of, tables_option
 from spark_jobs.cli.output import _CHUNK, print_grid, print_pieces
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.text.disclosure import cell
 

@@ -21,7 +21,8 @@ from spark_jobs.cli.app import (
     yes_option,
 )
 from spark_jobs.cli.output import print_grid
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import under
 
 if TYPE_CHECKING:

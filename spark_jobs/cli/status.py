@@ -15,7 +15,7 @@ from rich.text import Text
 
 from spark_jobs.cli.app import Terminal, chosen, cli, config_option, echo, echo_json, source_option
 from spark_jobs.cli.output import _WIDE, print_grid
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.errors import ConfigError, under
 
 if TYPE_CHECKING:

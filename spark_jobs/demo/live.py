@@ -14,7 +14,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.compare import SHOWN, Comparison
 from spark_jobs.demo.export_check import export_beside
 from spark_jobs.demo.folder import PASSWORD, SOURCE, DemoFolder

@@ -1,7 +1,7 @@
 """A source's bronze table as a library: a log that is read by position and by GTID, in notebooks and programs.
 
     from pathlib import Path
-    from spark_jobs.config.model import load
+    from spark_jobs.config.loader import load
     from spark_jobs.runtime.spark_session import spark_session
     from spark_jobs.operations.log_store import Store
 

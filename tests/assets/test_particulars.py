@@ -6,7 +6,8 @@ import pyarrow as pa
 
 from assets.particulars import particulars_of
 from spark_jobs.binlog import TableName
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.run import lake_of
 from spark_jobs.silver.quarantine import Skip

@@ -8,7 +8,8 @@ import pytest
 
 from dagster_project.build import build_defs
 from dagster_project.resources import GivenSparkSessions
-from spark_jobs.config.model import Spark, from_keys
+from spark_jobs.config.loader import from_keys
+from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
 from tests.code_location import CodeLocation, location
 

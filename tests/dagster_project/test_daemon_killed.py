@@ -24,7 +24,8 @@ from pyspark.sql import SparkSession
 from dagster_project.build import build_defs
 from spark_jobs.checks.integrity import breaks
 from spark_jobs.config import known_tables
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.folder import SOURCE, DemoFolder
 from spark_jobs.demo.recorded import EXPECTED, compare_with_recording, recorded_files
 from spark_jobs.demo.shop import SCHEMA

@@ -13,7 +13,7 @@ from docs.examples.own_project.definitions import definitions, defs
 from docs.examples.own_project.test_definitions import (  # noqa: F401 - run here as the project runs it
     test_revenue_is_what_was_paid_by_day_and_currency,
 )
-from spark_jobs.config.model import from_keys
+from spark_jobs.config.loader import from_keys
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark]
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from spark_jobs.cli import main
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.runtime.spark_session import spark_session
 
 

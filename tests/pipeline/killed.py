@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.lake import table as lake
 from spark_jobs.lake.table import Checkpoint, Head, Table
 from spark_jobs.operations.maintenance import maintain_source

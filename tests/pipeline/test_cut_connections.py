@@ -7,7 +7,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from spark_jobs.bronze.export import export
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError
 from spark_jobs.pipeline.run import extract_source, lake_of

@@ -7,7 +7,8 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge
 from spark_jobs.downstream.multi_source import MARKS, Owner, PartTable, parts_of
 from spark_jobs.errors import LostRace

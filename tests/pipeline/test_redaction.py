@@ -18,7 +18,8 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.export import Exported, export
 from spark_jobs.changes.feed import changes_of_bronze, changes_of_files
 from spark_jobs.checks.integrity import breaks
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, DecodeError
 from spark_jobs.operations import status

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.bronze.export import export
 from spark_jobs.bronze.extract import land, plan
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.pipeline.archive import read_archive

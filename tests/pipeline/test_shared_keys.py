@@ -10,7 +10,8 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.downstream import commit_clock
 from spark_jobs.operations.status import status

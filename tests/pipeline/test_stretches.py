@@ -11,7 +11,8 @@ from spark_jobs.bronze.export import export
 from spark_jobs.bronze.log_index import Stretch, stretches
 from spark_jobs.bronze.seek import range_in
 from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
-from spark_jobs.config.model import Pipeline, Retention, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline, Retention
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.lake.table import Lake
 from spark_jobs.log.position import Position

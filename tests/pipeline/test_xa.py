@@ -10,7 +10,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from spark_jobs.changes.feed import changes_of_bronze, changes_of_files, wanted_tables
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import DecodeError
 from spark_jobs.log.position import Position, Range

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from assets.keys import downstream_key
 from dagster_project.build import build_defs
 from dagster_project.resources import SparkSessions
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.pipeline.run import lake_of
 
 ORDERS = ("shop", "orders")

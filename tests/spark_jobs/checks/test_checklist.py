@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from spark_jobs.checks.checklist import checklist
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.demo.server import MySQLServer
 from tests.fix_mysql import Database
 

@@ -2,7 +2,8 @@ from pathlib import Path
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.checks.filters import problems_of_rules
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 
 TABLE = TableDefinition(TableName("shop", "orders"), (Column("id", 3), Column("name", 15, 80, charset=255)), key=(0,))
 

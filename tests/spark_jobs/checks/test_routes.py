@@ -4,7 +4,8 @@ import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.checks.routes import problems_of_tables
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 
 INT, BIGINT, DATE = 3, 8, 10
 

@@ -8,7 +8,8 @@ import yaml
 
 from spark_jobs.checks import Check
 from spark_jobs.checks.server import check_server
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.server import Server

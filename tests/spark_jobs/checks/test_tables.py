@@ -5,7 +5,8 @@ import pytest
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.checks import Check
 from spark_jobs.checks.tables import TablesView, check_tables, why_nothing_in_scope
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 
 
 def pipeline(folder: Path, tables: str, more: str = "") -> Pipeline:

@@ -13,7 +13,7 @@ import pytest
 from deltalake import CommitProperties, Transaction
 
 from spark_jobs.bronze import table as bronze
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.lake.table import Checkpoint

@@ -6,7 +6,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.log.position import Position

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.demo.folder import PASSWORD, SOURCE, DemoFolder
 from spark_jobs.errors import ConfigError
 

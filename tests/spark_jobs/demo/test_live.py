@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.demo.live import _comparison, run_live
 from spark_jobs.demo.shop import TABLES
 from spark_jobs.errors import ConfigError, LakeError

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.recorded import EXPECTED, LOGS, compare_with_recording, recorded_files, run_recorded
 from spark_jobs.demo.report import Report
 from spark_jobs.pipeline.run import lake_of, run_source

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.commit_clock import Clock
 from spark_jobs.downstream.publication import Entry

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.errors import LakeError
 from spark_jobs.operations.alarms import alarms
 from spark_jobs.operations.failures import noted

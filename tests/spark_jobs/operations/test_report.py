@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction
 
-from spark_jobs.config.model import Pipeline, from_keys
+from spark_jobs.config.loader import from_keys
+from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.table import MAINTENANCE, Checkpoint, Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.report import Chart, Commit, Report, _gaps, _layers, _rows, commits, report

@@ -7,7 +7,8 @@ import pytest
 from deltalake import CommitProperties, Transaction
 
 from spark_jobs.bronze import table as bronze
-from spark_jobs.config.model import Pipeline, load
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import SourceError

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.config.model import Pipeline, from_keys
+from spark_jobs.config.loader import from_keys
+from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.lake.table import Checkpoint, Lake

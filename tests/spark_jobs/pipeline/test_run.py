@@ -6,7 +6,8 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.scan import Survey
-from spark_jobs.config.model import Pipeline, from_keys, load
+from spark_jobs.config.loader import from_keys, load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import DecodeError, LostRace, TableStopped

@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.binlog import Changes, Column, TableDefinition, TableName
 from spark_jobs.bronze.scan import Said
-from spark_jobs.config.model import load
+from spark_jobs.config.loader import load
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import ConfigError, Unsupported
 from spark_jobs.log.position import Position, Range

@@ -1,0 +1,137 @@
+"""What is wrong between keys of pipeline.yaml, each of which is right by itself.
+
+Put here: problems as pairs of a key's path and a text. Not here: values (values.py), or checks that ask a server or the
+lake (spark_jobs/checks).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import (
+    ValidationError,
+)
+
+from spark_jobs.config.model import DUMP_OF_FILES, ONE_ORIGIN, RouteRule, Source
+from spark_jobs.config.routes import Route, problems_of_routes
+from spark_jobs.config.table_patterns import Pattern, Scope
+from spark_jobs.config.values import SOURCE_NAME, VARIABLE, pattern_text
+
+_RULE_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def problems_between_keys(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong between keys: names that make no path, two routes that can claim the same table."""
+    sources = values.get("sources")
+    for name in sources if isinstance(sources, dict) else ():
+        if not SOURCE_NAME.fullmatch(str(name)):
+            yield f"sources.{name}", "a source's name is made of letters, digits and _, and begins with no digit"
+    yield from _origin_problems(sources)
+    yield from _redaction_problems(sources, values.get("tables"))
+    yield from _route_problems(values.get("routes"), list(sources) if isinstance(sources, dict) else [])
+
+
+def _origin_problems(sources: Any) -> Iterator[tuple[str, str]]:
+    """What a source's keys say of one another, whether or not each is right by itself."""
+    for name, source in _items(sources):
+        if isinstance(source, dict):
+            given = {key for key, value in source.items() if value is not None}
+            if ("mysql" in given) == ("files" in given):
+                yield f"sources.{name}", ONE_ORIGIN
+            if "schema_dump" in given and "files" not in given:
+                yield f"sources.{name}", DUMP_OF_FILES
+
+
+def _redaction_problems(sources: Any, tables: Any) -> Iterator[tuple[str, str]]:
+    """Tables in scope whose rows bronze is not to have, as far as patterns tell."""
+    scope = _scope(tables)
+    for name, source in _items(sources):
+        listed = (
+            source.redact if isinstance(source, Source) else source.get("redact") if isinstance(source, dict) else ()
+        )
+        texts = [text for text in listed if _pattern_text(text)] if isinstance(listed, list | tuple) else []
+        redacted = Scope.parse(texts)
+        for at, text in enumerate(texts):
+            if scope and not text.startswith("!") and scope.may_share(redacted, Pattern.parse(text)):
+                yield (
+                    f"sources.{name}.redact[{at}]",
+                    f'{text} can be in scope, by tables:, and there would be no rows of it; list "!{text}" last there',
+                )
+
+
+def _route_problems(rules: Any, sources: list[Any]) -> Iterator[tuple[str, str]]:
+    """Of the routes that are valid by themselves; the model reports the others."""
+    listed = rules if isinstance(rules, list | tuple) else ()
+    known = {f"routes[{at}]": route for at, rule in enumerate(listed) if (route := _route(rule))}
+    yield from problems_of_routes(known, list(map(str, sources))).items()
+
+
+def problems_of_rules(raw: dict[str, Any], environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What is wrong with rules beside their own keys: names, tables out of scope, tables with two, open salts."""
+    scope = _scope(raw.get("tables"))
+    for kind in ("filters", "row_filters", "columns"):
+        for name, rule in _items(raw.get(kind)):
+            if not _RULE_NAME.fullmatch(str(name)):
+                yield f"{kind}.{name}", "a rule's name is made of letters, digits, _ and -"
+            tables = rule.get("tables") if isinstance(rule, dict) else None
+            for at, text in enumerate(tables if isinstance(tables, list) else ()):
+                found = _pattern_text(text)
+                one = Pattern.parse(found) if found and not set(found) & set("*?!") else None
+                if one and scope and not scope.holds(one.schema, one.table):
+                    yield f"{kind}.{name}.tables[{at}]", f"{text} is out of scope, by tables:"
+    yield from _meeting_rules(raw.get("columns"))
+    for name, rule in _items(raw.get("columns")):
+        for column, mask in _items(rule.get("mask") if isinstance(rule, dict) else None):
+            salt = mask.get("hash") if isinstance(mask, dict) else None
+            variable = VARIABLE.fullmatch(salt) if isinstance(salt, str) else None
+            key = f"columns.{name}.mask.{column}.hash"
+            if salt is not None and not variable:
+                yield key, "must be a variable of the environment, like ${MASK_SALT}: what stands in a file is no salt"
+            elif variable and environment.get(variable[1]) == "":
+                yield key, f"the variable {variable[1]} of the environment is empty"
+
+
+def _meeting_rules(rules: Any) -> Iterator[tuple[str, str]]:
+    """Rules about columns that may be about one table: what each says of its columns would be half of it."""
+    known = [(name, list(_wanted(rule))) for name, rule in _items(rules)]
+    for at, (name, patterns) in enumerate(known):
+        for earlier, others in known[:at]:
+            if any(one.meets(other) for one in patterns for other in others):
+                yield f"columns.{name}.tables", f"a table can match columns.{earlier} too; a table has at most one"
+
+
+def _wanted(rule: Any) -> Iterator[Pattern]:
+    """The valid patterns of a rule that do not exclude."""
+    tables = rule.get("tables") if isinstance(rule, dict) else None
+    for text in tables if isinstance(tables, list) else ():
+        found = _pattern_text(text)
+        if found and not found.startswith("!"):
+            yield Pattern.parse(found)
+
+
+def _items(value: Any) -> list[tuple[Any, Any]]:
+    return list(value.items()) if isinstance(value, dict) else []
+
+
+def _scope(tables: Any) -> Scope | None:
+    """What ``tables:`` says, where it is valid."""
+    listed = tables if isinstance(tables, list) else []
+    return Scope.parse(listed) if all(map(_pattern_text, listed)) else None
+
+
+def _route(rule: Any) -> Route | None:
+    """The rule as a route; where its target alone is wrong, one to its tables' own names."""
+    if isinstance(rule, RouteRule):
+        return rule.route()
+    try:
+        return RouteRule.model_validate(rule).route()
+    except ValidationError:
+        found = _pattern_text(rule.get("from")) if isinstance(rule, dict) else None
+        return Route(Pattern.parse(found), (Pattern("{schema}", "{table}"),)) if found else None
+
+
+def _pattern_text(text: Any) -> str | None:
+    try:
+        return pattern_text(text) if isinstance(text, str) else None
+    except ValueError:  # reported by the model under the same key
+        return None

@@ -1,0 +1,161 @@
+"""pipeline.yaml to a frozen Pipeline, or every problem in it at once.
+
+Put here: reading the file, the environment's variables, pydantic's errors in a user's words. Not here: the keys
+(model.py). Secrets never stand in the file: ``${NAME}`` reads the environment.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import (
+    BaseModel,
+    ValidationError,
+)
+
+from spark_jobs.config.cross_checks import problems_between_keys, problems_of_rules
+from spark_jobs.config.model import Pipeline, Source
+from spark_jobs.config.values import ONE, SEVERAL, VARIABLE
+from spark_jobs.config.yaml_file import read
+from spark_jobs.errors import ConfigError
+from spark_jobs.text.disclosure import cell
+
+_REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+
+def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
+    """Reads pipeline.yaml. Raises ConfigError with every problem found, each under its key's path."""
+    return from_keys(read(path), path, environment)
+
+
+def from_keys(keys: Mapping[str, Any], path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
+    """A pipeline from keys as pipeline.yaml has them, or from models of this module in their places.
+
+    path: where the file would lie. Relative paths count from its folder, and what is kept beside it is kept there.
+    Raises ConfigError as ``load`` does.
+    """
+    problems: dict[str, str] = {}
+    values = _substituted(dict(keys), "", environment, problems)
+    pipeline = None
+    try:
+        pipeline = Pipeline.model_validate({**values, "path": path.resolve()})
+    except ValidationError as error:
+        problems = _joined([*_problems(error), *problems.items()])
+    problems = _joined([*problems.items(), *problems_between_keys(values)])
+    problems |= {key: text for key, text in problems_of_rules(dict(keys), environment) if key not in problems}
+    if "path" in values:  # the model's own, not a key of the file
+        problems["path"] = "no such key"
+    if problems or pipeline is None:
+        raise ConfigError({cell(f"{path.name}: {key}"): cell(text) for key, text in sorted(problems.items())})
+    return _anchored(pipeline, path.resolve().parent)
+
+
+def _substituted(value: Any, key: str, environment: Mapping[str, str], problems: dict[str, str]) -> Any:
+    """The value with every ``${NAME}`` replaced; missing names are noted under the key's path."""
+    if isinstance(value, dict):
+        return {k: _substituted(v, f"{key}.{k}".lstrip("."), environment, problems) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_substituted(v, f"{key}[{i}]", environment, problems) for i, v in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    missing = [name for name in VARIABLE.findall(value) if name not in environment]
+    if missing:
+        problems[key] = f"the environment has no variable {', '.join(missing)}"
+    if "${" in VARIABLE.sub("", value):
+        problems[key] = (
+            "has ${ without the name of a variable and }, as ${NAME}: letters, digits and _; text that has ${ itself "
+            "goes into a variable"
+        )
+    return VARIABLE.sub(lambda found: environment.get(found[1], ""), value)
+
+
+def _joined(found: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """All that is wrong with each key, each said once."""
+    problems: dict[str, list[str]] = {}
+    for key, text in found:
+        texts = problems.setdefault(key, [])
+        texts += [] if text in texts else [text]
+    return {key: "; ".join(texts) for key, texts in problems.items()}
+
+
+def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
+    """pydantic's findings under paths as a user writes them, without the input (it may hold a secret)."""
+    for problem in error.errors(include_input=False, include_url=False):
+        path = [part for part in problem["loc"] if part not in (ONE, SEVERAL)]
+        key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+        said = _WORDS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+        said = said.format(**problem.get("ctx", {})) if problem["type"] in _WORDS else said
+        yield key, said + (_meant(problem["loc"]) if problem["type"] == "extra_forbidden" else "")
+
+
+_ALIKE = 0.75
+"""How like a key one must be that was meant, 1 at most."""
+
+
+def _meant(path: Sequence[int | str]) -> str:
+    """A known key like the last one of the path, if there is one."""
+    kind: Any = Pipeline
+    for part in path[:-1]:
+        fields = kind.model_fields.items() if _is_model(kind) else ()
+        annotation = next((field.annotation for name, field in fields if part in (name, field.alias)), kind)
+        kind = next(filter(_is_model, _parts_of(annotation)), kind)
+    known = [field.alias or name for name, field in kind.model_fields.items() if name != "path"]
+    near = get_close_matches(str(path[-1]), known, 1, _ALIKE)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _parts_of(annotation: Any) -> Iterator[Any]:
+    """A type and the types that it is made of."""
+    yield annotation
+    for part in get_args(annotation):
+        yield from _parts_of(part)
+
+
+_WORDS = {
+    "missing": "missing",
+    "extra_forbidden": "no such key",
+    "string_type": "must be text",
+    "dict_type": "must hold keys and values",
+    "model_type": "must hold keys and values",
+    "tuple_type": "must be a list",
+    "int_type": "must be a number",
+    "int_parsing": "must be a number",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "path_type": "must be a path",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "must hold at least one",
+    "string_too_short": "must not be empty",
+    "int_parsing_size": "must be a number of fewer digits",
+    "finite_number": "must be a number",
+    "string_unicode": "must be text",
+    "invalid_key": "must be text",
+}
+"""pydantic's kinds of errors in a user's words."""
+
+
+def _anchored_source(source: Source, folder: Path) -> Source:
+    paths: dict[str, Any] = {
+        key: folder / path for key in ("files", "archive") if (path := getattr(source, key)) is not None
+    }
+    if source.schema_dump:
+        paths["schema_dump"] = source.schema_dump.model_copy(update={"file": folder / source.schema_dump.file})
+    return source.model_copy(update=paths)
+
+
+def _anchored(pipeline: Pipeline, folder: Path) -> Pipeline:
+    sources = {name: _anchored_source(source, folder) for name, source in pipeline.sources.items()}
+    lake = pipeline.lake if _REMOTE.match(pipeline.lake) else str(folder / pipeline.lake)
+    to = pipeline.reports.to
+    reports = pipeline.reports.model_copy(update={"to": to and folder / to})
+    return pipeline.model_copy(update={"sources": sources, "lake": lake, "reports": reports})
