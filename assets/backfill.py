@@ -88,7 +88,7 @@ def register_files(instance: dg.DagsterInstance, pipeline: Pipeline, source: str
     partitions is that of their registration. Reads of bronze no more than what lies outside the known files.
     """
     from spark_jobs.bronze.files import held_files
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     table = lake_of(pipeline).bronze(source)
     head = table.head()
@@ -218,7 +218,7 @@ def _chosen(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) 
     """
     from spark_jobs.bronze.files import end_of, held_files, range_of, require_whole
     from spark_jobs.bronze.table import Held
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     held = Held.of(lake_of(pipeline), source)
     oldest = _oldest(held.checkpoint)
@@ -410,7 +410,7 @@ class _Backfill:
 
     def _publish(self, outcome: "Outcome") -> None:
         """The materializations of tables whose rows changed; their positions are what they were."""
-        from spark_jobs.pipeline.run import lake_of
+        from spark_jobs.lake.layout import lake_of
 
         lake, source = lake_of(self._pipeline), self._request.source
         particulars = particulars_of(self._pipeline, source)

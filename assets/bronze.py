@@ -32,7 +32,7 @@ from spark_jobs.operations.backlog import backlog, settled
 from spark_jobs.operations.failures import noted
 
 if TYPE_CHECKING:  # imports pyspark
-    from spark_jobs.lake.table import Head
+    from spark_jobs.lake.commit import Head
 
 BRONZE = "bronze"
 LOG = "log"
@@ -77,7 +77,8 @@ def extract_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
 
 def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Lineage, spark: Sessions | None) -> Events:
     """Extracts where there is a session to do it with; otherwise Dagster's copy is all that may need mending."""
-    from spark_jobs.pipeline.run import extract_source, lake_of
+    from spark_jobs.lake.layout import lake_of
+    from spark_jobs.pipeline.run import extract_source
 
     key, table = lineage.bronze, lake_of(pipeline).bronze(lineage.source)
     with failing(), noted(pipeline.path, lineage.source, is_last=False):

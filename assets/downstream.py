@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # these import pyspark
 
     from spark_jobs.config.routes import Destination
     from spark_jobs.downstream.merge import Merged
-    from spark_jobs.lake.table import Head
+    from spark_jobs.lake.commit import Head
     from spark_jobs.pipeline.run import Outcome
 
 MERGED = "merged"
@@ -55,7 +55,8 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
         context: dg.OpExecutionContext, idle: bool | None, compacted: Any, spark: dg.ResourceParam[Sessions]
     ) -> Events:
         from spark_jobs.downstream.multi_source import SourceTable
-        from spark_jobs.pipeline.run import lake_of, merge_source
+        from spark_jobs.lake.layout import lake_of
+        from spark_jobs.pipeline.run import merge_source
 
         lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.downstream)
         with failing(), noted(pipeline.path, source, is_last=False):
@@ -95,7 +96,7 @@ def merged_tables(
     A table of several stands with the first source that has a part in it: its position is that one's.
     """
     from spark_jobs.downstream.multi_source import SourceTable
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     found: dict[dg.AssetKey, Done] = {}
     lake, particulars = lake_of(pipeline), particulars_of(pipeline, source)
@@ -122,7 +123,7 @@ def merged_tables(
 
 
 def _destination(pipeline: Pipeline, source: str, merged: "Merged") -> "Destination":
-    from spark_jobs.lake.table import downstream_name
+    from spark_jobs.lake.layout import downstream_name
 
     into, name = downstream_name(merged.target), merged.name
     return next(one for one in pipeline.routing.of(source, name.schema, name.table) if one.name == into)
@@ -138,7 +139,7 @@ def _first_source(pipeline: Pipeline, head: "Head") -> str:
 def _settled(pipeline: Pipeline, into: "Destination", source: str, outcome: "Outcome") -> "datetime | None":
     """Up to when a table has all that its sources wrote, where these have keys in common; None for another one."""
     from spark_jobs.downstream.watermark import watermark
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     return watermark(pipeline, lake_of(pipeline), into.name, {source: outcome.entries}) if into.is_shared else None
 
@@ -150,8 +151,8 @@ def _watermarks(pipeline: Pipeline, into: Name, head: "Head", outcome: "Outcome"
     """
     from spark_jobs.downstream import publication
     from spark_jobs.downstream.multi_source import parts_of
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.log.position import Position
-    from spark_jobs.pipeline.run import lake_of
 
     parts = {part.owner: part.position for part in parts_of(head.checkpoint)}
     own, lake, found = {entry.source for entry in outcome.entries}, lake_of(pipeline), {}

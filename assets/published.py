@@ -99,7 +99,7 @@ def fail(context: dg.OpExecutionContext, stopped: "Sequence[Entry]") -> None:
 
 def _entries(pipeline: Pipeline, source: str) -> "list[Entry]":
     from spark_jobs.downstream import publication
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     return publication.read(lake_of(pipeline), source)
 
@@ -119,7 +119,7 @@ def _schema(pipeline: Pipeline, source: str) -> "SchemaAudit | None":
 
 def _skipped(pipeline: Pipeline, source: str) -> list[str]:
     """The events that are passed over."""
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.silver import quarantine
 
     return [str(one) for one in quarantine.read(lake_of(pipeline), source)]

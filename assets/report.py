@@ -28,8 +28,8 @@ def link(pipeline: Pipeline, source: str) -> Metadata:
 
 def refresh(context: dg.OpExecutionContext, pipeline: Pipeline, source: str) -> Metadata:
     """Writes the page anew; the link to it. Where it cannot be, the run's log says why, and the run goes on."""
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.report import write
-    from spark_jobs.pipeline.run import lake_of
 
     if pipeline.reports.to is None:
         return {}

@@ -45,7 +45,8 @@ def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
         pool=pool,
     )
     def compact(context: dg.OpExecutionContext, idle: bool | None, spark: dg.ResourceParam[Sessions]) -> Events:
-        from spark_jobs.pipeline.run import compact_source, lake_of
+        from spark_jobs.lake.layout import lake_of
+        from spark_jobs.pipeline.run import compact_source
 
         lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.silver)
         with failing(), noted(pipeline.path, source, is_last=False):
@@ -67,7 +68,7 @@ def stopped(outcome: "Outcome | None") -> dict[Name, str]:
 
 
 def _done(pipeline: Pipeline, source: str, outcome: "Outcome | None") -> dict[dg.AssetKey, Done]:
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     if not (outcome and outcome.compacted):
         return {}

@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # these import pyspark
     from pyspark.sql import SparkSession
 
     from spark_jobs.binlog import TableName
-    from spark_jobs.lake.table import Head, Table
+    from spark_jobs.lake.commit import Head
+    from spark_jobs.lake.table import Table
 
 HANDED_ON = "handed_on"
 """Key of the IO manager that carries a step's outcome to the next one of the same run."""

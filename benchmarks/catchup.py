@@ -24,7 +24,7 @@ from spark_jobs.binlog import Slicer
 from spark_jobs.bronze.extract import extract
 from spark_jobs.config.model import MySQL, Spark
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.lake.table import Lake
+from spark_jobs.lake.layout import Lake
 from spark_jobs.runtime.spark_session import session_over, spark_session
 from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.protocol import Log, Part

@@ -27,10 +27,12 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
-from spark_jobs.lake.table import APPLICATION, Checkpoint, Table, new_batch
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, new_batch
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position
 from spark_jobs.operations.fold_windows import fold
-from spark_jobs.pipeline.run import lake_of, merge_source, publish, run_source
+from spark_jobs.pipeline.run import merge_source, publish, run_source
 from tests.segment_spec import Commit, Insert, SegmentSpec
 from tests.segment_spec import Table as SpecTable
 from tests.segment_types import INT, VARCHAR

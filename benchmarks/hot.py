@@ -15,7 +15,8 @@ from benchmarks.told import say
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.pipeline.run import compact_source, extract_source, lake_of
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.pipeline.run import compact_source, extract_source
 from spark_jobs.silver import compact
 
 ROUNDS = 3

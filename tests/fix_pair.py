@@ -19,9 +19,10 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError
-from spark_jobs.lake.table import Checkpoint, Head
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.gtid import DomainGtids, MysqlGtids
-from spark_jobs.pipeline.run import lake_of, run_source
+from spark_jobs.pipeline.run import run_source
 from tests.fix_pipeline import rows
 from tests.servers import build_of
 

@@ -17,8 +17,9 @@ from spark_jobs.bronze.extract import Extracted
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.run import Outcome, lake_of, run_source
+from spark_jobs.pipeline.run import Outcome, run_source
 from tests.fix_mysql import Database
 
 SOURCE = "shop"

@@ -13,7 +13,8 @@ from deltalake import CommitProperties, Transaction
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.extract import Plan, slicing_task
 from spark_jobs.bronze.resume import Onward, beginning, onward
-from spark_jobs.lake.table import Head, Table
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Log, Source, Switch

@@ -106,7 +106,7 @@ def _of_keys(table: TableAsset) -> dg.AssetCheckSpec:
 
 def _positions(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     from spark_jobs.checks.integrity import breaks
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     table = lake_of(pipeline).bronze(lineage.source)
     head = table.head()
@@ -118,8 +118,8 @@ def _positions(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
 
 
 def _status(pipeline: Pipeline, source: str) -> "SourceStatus":
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.status import status
-    from spark_jobs.pipeline.run import lake_of
 
     return status(pipeline, lake_of(pipeline), source)
 
@@ -143,7 +143,7 @@ def _margin(lineage: Lineage, found: "SourceStatus") -> dg.AssetCheckResult:
 
 
 def _quarantine(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.silver import quarantine
 
     found = [str(one) for one in quarantine.read(lake_of(pipeline), lineage.source)]
@@ -153,7 +153,7 @@ def _quarantine(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
 
 def _named(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     from spark_jobs.downstream import publication
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     entries = publication.read(lake_of(pipeline), lineage.source)
     found = sorted(".".join(one.name) for one in entries if one.numbered and one.state != "ignored")
@@ -162,8 +162,8 @@ def _named(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
 
 
 def _logged(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.pipeline.log_gaps import cascades
-    from spark_jobs.pipeline.run import lake_of
 
     found = cascades(pipeline, lake_of(pipeline), lineage.source)
     metadata: Metadata = {checkpoint.CASCADES: checkpoint.number(len(found))}

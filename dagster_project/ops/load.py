@@ -83,7 +83,7 @@ def of_progress(found: "Progress") -> dict[str, Any]:
 
 def _report(context: dg.OpExecutionContext, pipeline: Pipeline, source: str, done: "Loaded") -> None:
     """The materializations of what came downstream; the step is no asset's."""
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     lake = lake_of(pipeline)
     for one in dict.fromkeys(merged.name for merged in done.outcome.merged):

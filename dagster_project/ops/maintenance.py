@@ -62,7 +62,7 @@ def maintain_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefin
 
 
 def _is_filled(pipeline: Pipeline, source: str) -> bool:
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     head = lake_of(pipeline).bronze(source).head()
     return bool(head and head.checkpoint)
@@ -70,7 +70,7 @@ def _is_filled(pipeline: Pipeline, source: str) -> bool:
 
 def _keys(pipeline: Pipeline, lineage: Lineage) -> dict[str, dg.AssetKey]:
     """The assets of tables by path."""
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     lake, names = lake_of(pipeline), [one.name for one in lineage.silver]
     silver = {lake.silver(lineage.source, *name).path: silver_key(lineage.source, name) for name in names}

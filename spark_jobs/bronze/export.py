@@ -18,7 +18,9 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.log_index import NOTE, Stretch, stretches
 from spark_jobs.bronze.table import HeldFile
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
-from spark_jobs.lake.table import Checkpoint, Lake, Table
+from spark_jobs.lake.commit import Checkpoint
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 
 log = logging.getLogger(__name__)
 

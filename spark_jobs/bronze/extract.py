@@ -24,7 +24,9 @@ from spark_jobs.bronze.log_index import NOTE, Stretch, to_notes
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.resume import beginning, onward
 from spark_jobs.errors import DecodeError, about
-from spark_jobs.lake.table import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range, file_number
 from spark_jobs.source.protocol import Part, Reading, Source
 from spark_jobs.source.retention_margin import Margin, margin

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.log_index import stretches
 from spark_jobs.errors import ConfigError
-from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position, Range, file_number
 
 _TEXT = re.compile(r"(?:(?P<stretch>[1-9]\d*)/)?(?P<name>[^/:]+\.\d+)")

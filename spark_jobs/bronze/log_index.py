@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_jobs.lake.table import Checkpoint
+from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.log.gtid import Gtids, MysqlGtids, parse_gtids
 from spark_jobs.log.position import Position, file_number
 from spark_jobs.source.protocol import Part

@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from spark_jobs.bronze.gtid_state import ends_file, held_gtids
 from spark_jobs.bronze.log_index import Stretch, stretches
 from spark_jobs.errors import AnotherLog, SourceError, about
-from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import Gtids
 from spark_jobs.log.location import parse_start
 from spark_jobs.log.position import Position, Range, file_number

@@ -17,7 +17,7 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.log_index import Stretch, stretches
 from spark_jobs.bronze.table import Held
 from spark_jobs.errors import ConfigError, LakeError, SourceError
-from spark_jobs.lake.table import Lake
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.location import Place, parse_place
 from spark_jobs.log.position import Position, Range

@@ -20,7 +20,9 @@ from pyspark.sql import functions as F
 from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.bronze.log_index import stretches
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.table import Checkpoint, Head, Lake, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range, file_number
 from spark_jobs.runtime.spark_session import own_session
 from spark_jobs.text import sql

@@ -35,7 +35,7 @@ from spark_jobs.changes.xa_buffer import Prepared
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
-from spark_jobs.lake.table import Lake
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 
 logger = logging.getLogger(__name__)

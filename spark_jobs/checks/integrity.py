@@ -19,9 +19,11 @@ from spark_jobs.bronze.files import BinlogFile
 from spark_jobs.bronze.log_index import Stretch, stretches
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
-from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT
-from spark_jobs.pipeline.run import TableInto, destinations_of, downstream_of, lake_of
+from spark_jobs.pipeline.run import TableInto, destinations_of, downstream_of
 from spark_jobs.silver import table as silver
 from spark_jobs.source.protocol import Part
 

@@ -22,9 +22,10 @@ from spark_jobs.ddl.sequences import is_sequence
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import DecodeError, SourceError, about
-from spark_jobs.lake.table import Head, Lake
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.run import endpoints_of, lake_of
+from spark_jobs.pipeline.run import endpoints_of
 from spark_jobs.silver.table_timeline import Standing
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Part, Reading, Source

@@ -17,8 +17,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Name
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.table import Lake
-from spark_jobs.pipeline.run import lake_of
+from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.silver.table import refused_names
 
 _SHOWN = 5

@@ -57,9 +57,9 @@ def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
     """Whether a run would find nothing to do, said as the run would say it; takes no Spark."""
     from spark_jobs.checks.schema_drift import audit_after_run
     from spark_jobs.downstream import publication
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.backlog import nothing_new
     from spark_jobs.operations.failures import noted
-    from spark_jobs.pipeline.run import lake_of
 
     try:
         end = nothing_new(pipeline, name)
@@ -77,8 +77,8 @@ def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
 
 
 def _warn_of_cascades(pipeline: Pipeline, name: str) -> None:
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.pipeline.log_gaps import cascades
-    from spark_jobs.pipeline.run import lake_of
 
     say_remarks(name, cascades(pipeline, lake_of(pipeline), name))
 

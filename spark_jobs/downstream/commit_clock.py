@@ -29,7 +29,10 @@ from spark_jobs.binlog import FormatDescription, read_commits
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.table import Held
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.table import Checkpoint, Head, Lake, Table, new_batch, patiently
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 
 COLUMNS = {"stretch": "INT", "number": "BIGINT", "start": "BIGINT", "stop": "BIGINT", "order_at": "TIMESTAMP"}

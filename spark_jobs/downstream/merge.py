@@ -42,7 +42,8 @@ from pyspark.sql import functions as F
 from spark_jobs.binlog import TableName
 from spark_jobs.downstream.multi_source import MARKS, PARTS, PartTable, marked
 from spark_jobs.errors import TableStopped, about
-from spark_jobs.lake.table import ALTERING, MAINTENANCE, Checkpoint, Head, Table, new_batch
+from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Checkpoint, Head, new_batch
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import partial_rows

@@ -15,7 +15,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.table import Checkpoint, Head, Table, new_batch
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.silver.partial_rows import UNSEEN
 from spark_jobs.text.sql import identifier, literal

@@ -17,7 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.lake.table import Checkpoint, Head, Lake, Table, downstream_name, new_batch, patiently
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake, downstream_name
+from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.text.sql import identifier, literal
 

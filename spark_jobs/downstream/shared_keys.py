@@ -27,7 +27,9 @@ from spark_jobs.downstream.commit_clock import LATE, ORDER, Clock
 from spark_jobs.downstream.merge import ADDED, Merged, News, Work, merge
 from spark_jobs.downstream.multi_source import MARKS, Owner, Part, SharedPart, marked
 from spark_jobs.errors import LakeError, TableStopped, about
-from spark_jobs.lake.table import Checkpoint, Head, Lake, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
 from spark_jobs.text.sql import identifier, literal, with_rows
 

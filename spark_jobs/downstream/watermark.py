@@ -11,7 +11,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Name
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.lake.table import Lake
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 
 

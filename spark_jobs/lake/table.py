@@ -1,7 +1,7 @@
-"""The lake's Delta tables: their paths, their heads, and commits that carry a position.
+"""One Delta table: its head, reads, and commits that land once or not at all.
 
-Put here: where a table lies, what its head says, and how a commit is made so that it lands once or not at all.
-Not here: what the rows mean (bronze/extract.py, silver/compact.py, downstream/merge.py).
+Put here: what a head says, and how a commit is made. Not here: where tables lie (layout.py), or what the rows mean
+(bronze/extract.py, silver/compact.py, downstream/merge.py).
 
 Every table has one transaction id (``APPLICATION``) and a **commit counter** as its version: head + 1, read together
 with the head's checkpoint when the work is planned. Delta skips a commit whose counter is not above the table's, so a
@@ -11,14 +11,11 @@ own batch in the log afterwards (``_landed``) and reports ``LostRace`` where it 
 
 import json
 import logging
-import random
 import re
-import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import deltalake
 import pyarrow as pa
@@ -26,155 +23,18 @@ import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from spark_jobs.errors import LakeError, LostRace, TableStopped
-from spark_jobs.log.position import Position
+from spark_jobs.errors import LakeError, LostRace
+from spark_jobs.lake.commit import ALTERING, APPLICATION, MAINTENANCE, Checkpoint, Design, Head, new_batch
 from spark_jobs.runtime.engine_errors import of_delta, translated
 from spark_jobs.runtime.spark_session import own_session
-from spark_jobs.text.sql import delta, identifier
+from spark_jobs.text.sql import delta
 
 log = logging.getLogger(__name__)
 
-APPLICATION = "stratalog"
-MAINTENANCE = "maintenance"
-"""Kind of a commit that changes how rows are stored and no row."""
-ALTERING = "altering"
-"""Kind of a commit that leaves a table between two sets of columns, and of maintenance upon one."""
 _REARRANGING = ("OPTIMIZE", "REORG")
 """Operations of Delta that move rows between files, and let others commit meanwhile."""
 _REARRANGED = 3
 """Of one table so many commits at a time, with what goes before them, are made by its maintenance."""
-_STANDING = ("oldest", "removed_to", "uuid", "stretches", "folded")
-"""Notes that stay true of a table until a commit says otherwise."""
-_TRIES = 5
-_NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """What a commit of ours says of itself, in its metadata: one JSON object under the application's name."""
-
-    position: Position
-    batch: str
-    kind: str = "live"
-    notes: dict[str, Any] = field(default_factory=dict)
-
-    def upon(self, head: "Head") -> "Checkpoint":
-        """This one, with those notes of the head that stand until a commit says otherwise."""
-        before = head.checkpoint.notes if head.checkpoint else {}
-        kept = {key: before[key] for key in _STANDING if key in before and self.notes.get(key) is None}
-        return replace(self, notes=self.notes | kept)
-
-    def to_json(self) -> str:
-        """Spark replaces ``${…}`` in the value of a setting, whatever it reads statements like; names may have it."""
-        said = {"position": str(self.position), "batch": self.batch, "kind": self.kind} | self.notes
-        return json.dumps({APPLICATION: said}).replace("${", "\\u0024{")
-
-    @classmethod
-    def from_json(cls, text: str | None) -> "Checkpoint | None":
-        """None for the commit of somebody else (an OPTIMIZE by hand, a CREATE)."""
-        try:
-            found = json.loads(text or "null")
-        except ValueError:  # metadata is free text; whoever wrote this one is not us
-            return None
-        said = found.get(APPLICATION) if isinstance(found, dict) else None
-        if not said:
-            return None
-        notes = {key: value for key, value in said.items() if key not in ("position", "batch", "kind")}
-        return cls(Position.parse(said["position"]), said["batch"], said["kind"], notes)
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """Columns of a table, by name and Spark type, and its properties."""
-
-    columns: dict[str, str]
-    properties: dict[str, str]
-
-    def of(self, rows: DataFrame) -> DataFrame:
-        """The rows with these columns and no others, in order."""
-        return rows.selectExpr(
-            *(f"CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in self.columns.items())
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A table as it was read: Delta version, commit counter, newest checkpoint (None in a table without rows yet)."""
-
-    version: int
-    counter: int
-    checkpoint: Checkpoint | None
-    design: "Design | None" = None
-    """Of a table that is not there yet, or is to begin anew: its next commit makes it, or puts rows and columns in the
-    place of all that it has, and holds a position as any other."""
-    widens: bool = False
-    """Whether its next commit adds columns that the table does not have; they are an error otherwise."""
-    whole: Checkpoint | None = None
-    """What the newest commit says of all, where ``checkpoint`` is what it says of a part (multi_source.py)."""
-
-    @property
-    def position(self) -> Position | None:
-        return self.checkpoint.position if self.checkpoint else None
-
-
-class Lake:
-    """The paths under one root: ``bronze/<source>``, ``silver/<source>/<schema>/<table>``, ``downstream/…``."""
-
-    def __init__(self, root: str, *, plain: bool = False) -> None:
-        self.root = root.rstrip("/")
-        self.plain = plain
-
-    def bronze(self, source: str) -> "Table":
-        return self._table("bronze", source)
-
-    def schema(self, source: str) -> "Table":
-        """What a source's tables were, by table and position."""
-        return self._table("schema", source)
-
-    def clock(self, source: str) -> "Table":
-        """Transactions of a source's log that count as committed later than they say."""
-        return self._table("clock", source)
-
-    def skips(self, source: str) -> "Table":
-        """Events of a source's log that are passed over, by table."""
-        return self._table("skips", source)
-
-    def load(self, source: str, schema: str, table: str) -> "Table":
-        """Rows of a table that is being loaded."""
-        return self._table("loads", source, schema, table)
-
-    def silver(self, source: str, schema: str, table: str) -> "Table":
-        return self._table("silver", source, schema, table)
-
-    def downstream(self, schema: str, table: str) -> "Table":
-        return self._table("downstream", schema, table)
-
-    def published(self) -> "Table":
-        return self._table("published")
-
-    def _table(self, *names: str) -> "Table":
-        return Table("/".join([self.root, *map(_folder, names)]), self.plain)
-
-
-def downstream_name(path: str) -> tuple[str, str]:
-    """Schema and table of the downstream table at a path."""
-    schema, table = path.rsplit("/", 2)[1:]
-    return schema, table
-
-
-def _folder(name: str) -> str:
-    """A name as one folder. Raises TableStopped for one that no path holds as it is.
-
-    Such a name would be percent-encoded, but deltalake decodes what looks encoded in a path and then finds no table.
-    """
-    if _NO_FOLDER.search(name) or name in (".", "..", "_delta_log"):
-        raise TableStopped(
-            f"{name!r}: a schema or table with / \\ % # ? or a control character in its name, or named like a folder "
-            "of Delta's own, has no place in the lake yet; leave it out with a pattern that begins with !"
-        )
-    return name
 
 
 class Table:
@@ -414,11 +274,6 @@ class Table:
             raise LakeError(f"{self.path}: cannot be read: {of_delta(str(error))}") from error
 
 
-def new_batch() -> str:
-    """The id by which a writer finds its own commit again."""
-    return uuid.uuid4().hex
-
-
 def spark_type(kind: Any) -> str:
     """A Delta schema's type, as Spark writes it in DDL, upper case: ``DECIMAL(12,2)``, ``MAP<STRING, STRING>``."""
     if isinstance(kind, str):
@@ -468,18 +323,3 @@ def _upkept(kind: str) -> str:
 def object_store(path: str) -> str:
     """Spark writes s3a://, deltalake reads s3://."""
     return re.sub(r"^s3[an]://", "s3://", path)
-
-
-def patiently(do: Callable[[], Result], *, wait: float = 0.0) -> Result:
-    """What is planned and committed; planned again upon the new head where another writer came first.
-
-    wait: the most that the first try is waited after, in seconds; the second twice that, and so on: how long is left to
-    chance, so that two do not go on meeting. Raises LostRace where others win every time.
-    """
-    for tries in range(1, _TRIES):
-        try:
-            return do()
-        except LostRace as error:
-            log.info("%s; planned anew", error)
-            time.sleep(random.uniform(0, tries * wait))  # noqa: S311 - no secret
-    return do()

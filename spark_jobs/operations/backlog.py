@@ -13,7 +13,8 @@ from spark_jobs.log.position import Position
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.downstream.publication import Entry
-    from spark_jobs.lake.table import Head, Table
+    from spark_jobs.lake.commit import Head
+    from spark_jobs.lake.table import Table
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ def backlog(pipeline: Pipeline, source: str) -> Backlog:
     """Asks the source for its end, the first of its endpoints that answers. Raises SourceError, LakeError."""
     from spark_jobs.bronze.resume import glance
     from spark_jobs.downstream import publication as published
-    from spark_jobs.pipeline.run import endpoints_of, lake_of
+    from spark_jobs.lake.layout import lake_of
+    from spark_jobs.pipeline.run import endpoints_of
 
     head = lake_of(pipeline).bronze(source).head()
     bronze = head.position if head else None
@@ -65,7 +67,7 @@ def backlog(pipeline: Pipeline, source: str) -> Backlog:
 
 
 def bronze_position(pipeline: Pipeline, source: str) -> Position | None:
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     head = lake_of(pipeline).bronze(source).head()
     return head.position if head else None
@@ -74,7 +76,7 @@ def bronze_position(pipeline: Pipeline, source: str) -> Position | None:
 def published_position(pipeline: Pipeline, source: str) -> Position | None:
     """Up to where bronze has been carried further; None where nothing was ever published."""
     from spark_jobs.downstream import publication as published
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     return published.surveyed(lake_of(pipeline), source)
 
@@ -82,7 +84,7 @@ def published_position(pipeline: Pipeline, source: str) -> Position | None:
 def settled(pipeline: Pipeline, source: str) -> bool:
     """Whether every table in scope has all that bronze has, in both layers, and no table is stopped."""
     from spark_jobs.downstream import publication as published
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     bronze = bronze_position(pipeline, source)
     if bronze is None or published_position(pipeline, source) != bronze:
@@ -134,7 +136,7 @@ def _untouched(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
 
     Windows that were done again outside Dagster are still to be merged; a table that was moved away is written again.
     """
-    from spark_jobs.pipeline.run import lake_of
+    from spark_jobs.lake.layout import lake_of
 
     lake = lake_of(pipeline)
     kept = [entry for entry in entries if entry.silver_version is not None]

@@ -21,7 +21,9 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.log_index import Stretch, stretches
 from spark_jobs.downstream.multi_source import SharedPart, view
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.lake.table import ALTERING, MAINTENANCE, Head, Lake, Table, new_batch
+from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Head, new_batch
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.progress import progress
 from spark_jobs.runtime.spark_session import session_over

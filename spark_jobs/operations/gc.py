@@ -24,10 +24,11 @@ from spark_jobs.bronze.table import Held, HeldFile
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.errors import ConfigError, LostRace, about
-from spark_jobs.lake.table import Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position
 from spark_jobs.pipeline.initial_load.progress import progress
-from spark_jobs.pipeline.run import lake_of
 from spark_jobs.silver.rename_lineage import made_at
 
 log = logging.getLogger(__name__)

@@ -32,10 +32,11 @@ from spark_jobs.bronze.prepared_xa import Open, undecided
 from spark_jobs.bronze.table import Held
 from spark_jobs.changes.feed import changes_frame, transactions_of_bronze, wanted_tables
 from spark_jobs.config.model import Pipeline
-from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.gc import Collected, gc_source
-from spark_jobs.pipeline.run import lake_of
 from spark_jobs.schema import history as schema_history
 from spark_jobs.schema.tracker import TableVersion
 

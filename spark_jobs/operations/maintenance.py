@@ -26,9 +26,11 @@ from spark_jobs.downstream import publication as published
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import StratalogError
-from spark_jobs.lake.table import MAINTENANCE, Head, Lake, Table, patiently
+from spark_jobs.lake.commit import MAINTENANCE, Head
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.table import Table
 from spark_jobs.operations.fold_windows import Folded, fold, why_not
-from spark_jobs.pipeline.run import lake_of
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)

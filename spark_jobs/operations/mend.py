@@ -23,9 +23,10 @@ from spark_jobs.ddl.classify import Effect, Statement, judge
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import RESET, Entry
 from spark_jobs.errors import ConfigError, TableStopped
-from spark_jobs.lake.table import Head, Lake
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.run import Planner, destinations_of, downstream_of, is_complete, lake_of
+from spark_jobs.pipeline.run import Planner, destinations_of, downstream_of, is_complete
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import quarantine
 from spark_jobs.silver import table as silver

@@ -21,7 +21,9 @@ from rich.filesize import decimal
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
-from spark_jobs.lake.table import MAINTENANCE, Checkpoint, Lake, Table
+from spark_jobs.lake.commit import MAINTENANCE, Checkpoint
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.operations.status import SourceStatus, status
 
 _LATEST = 200

@@ -18,7 +18,9 @@ from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.watermark import watermark
 from spark_jobs.errors import SourceError, StratalogError, about
-from spark_jobs.lake.table import Head, Lake, Table
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.progress import READING, progress
 from spark_jobs.pipeline.log_gaps import cascades

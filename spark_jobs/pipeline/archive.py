@@ -21,10 +21,9 @@ from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.table import Held
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import SourceError, about
-from spark_jobs.lake.table import Lake
+from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.restore import Earlier, Origin, land
-from spark_jobs.pipeline.run import lake_of
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema.history import follow
 from spark_jobs.source.files import Files

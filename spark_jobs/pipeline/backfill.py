@@ -37,11 +37,14 @@ from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.merge import REDO
 from spark_jobs.errors import ConfigError, LakeError, PartialImage, StratalogError, TableStopped, about
-from spark_jobs.lake.table import ALTERING, Checkpoint, Design, Head, Lake, Table, new_batch, patiently
+from spark_jobs.lake.commit import ALTERING, Checkpoint, Design, Head, new_batch
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.table import Table
 from spark_jobs.log.location import require_places
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.restore import Fetched, fetch, place_range
-from spark_jobs.pipeline.run import Outcome, compact_source, filters_of, lake_of, merge_source, publish, why_not_anew
+from spark_jobs.pipeline.run import Outcome, compact_source, filters_of, merge_source, publish, why_not_anew
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema import history as schema_history
 from spark_jobs.silver import masking

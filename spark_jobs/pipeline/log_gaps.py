@@ -14,7 +14,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.log_gaps import Ddl, LogGap, log_gaps
-from spark_jobs.lake.table import Lake
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.schema.history import declared_facts
 from spark_jobs.source.server import Server

@@ -28,11 +28,12 @@ from spark_jobs.bronze.seek import Places
 from spark_jobs.bronze.table import Held
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
-from spark_jobs.lake.table import Checkpoint, new_batch
+from spark_jobs.lake.commit import Checkpoint, new_batch
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.gtid import Gtids, MysqlGtids, union
 from spark_jobs.log.location import Place, parse_place
 from spark_jobs.log.position import FIRST_EVENT, Position, Range, file_number
-from spark_jobs.pipeline.run import endpoints_of, lake_of
+from spark_jobs.pipeline.run import endpoints_of
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema import history as schema_history
 from spark_jobs.source.files import Files

@@ -40,7 +40,10 @@ from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import merge_shared
 from spark_jobs.errors import ConfigError, LakeError, LostRace, SourceError, StratalogError, TableStopped, about
-from spark_jobs.lake.table import ALTERING, MAINTENANCE, Checkpoint, Head, Lake, Table, patiently
+from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Checkpoint, Head
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, before_gap, gaps_of
 from spark_jobs.runtime.spark_session import session_over
@@ -99,10 +102,6 @@ class Outcome:
     stopped_into: dict[TableInto, str] = field(default_factory=dict)
     """Of the tables that stopped on their way downstream, why, by downstream table too: others of theirs may go on."""
     new: set[seen.Seen] = field(default_factory=set)
-
-
-def lake_of(pipeline: Pipeline) -> Lake:
-    return Lake(pipeline.lake, plain=pipeline.compat == "plain")
 
 
 def destinations_of(pipeline: Pipeline, source: str, name: TableName) -> tuple[Destination, ...]:

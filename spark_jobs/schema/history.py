@@ -30,7 +30,8 @@ from spark_jobs.ddl.classify import judge
 from spark_jobs.ddl.definitions import Told, completed
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import DecodeError, LakeError, Unsupported
-from spark_jobs.lake.table import Checkpoint, Head, Lake, new_batch
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.schema import dump as dumped
 from spark_jobs.schema.reverse_replay import back

@@ -36,7 +36,8 @@ from spark_jobs.bronze.boundaries import cut, transaction_at
 from spark_jobs.bronze.xa import EFFECT, NO_XA, Xa, by_bytes, effective
 from spark_jobs.config.filters import TableFilters
 from spark_jobs.errors import DecodeError, PartialImage, TableStopped, Unsupported, about
-from spark_jobs.lake.table import ALTERING, MAINTENANCE, Checkpoint, Head, Table, new_batch
+from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Checkpoint, Head, new_batch
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import masking, partial_images, partial_rows, row_filters, schema_evolution
 from spark_jobs.silver import table as silver

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.filters import Filters
-from spark_jobs.lake.table import Checkpoint, Lake, new_batch
+from spark_jobs.lake.commit import Checkpoint, new_batch
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 
 COLUMNS = dict.fromkeys(("schema", "table", "position", "event", "reason", "skipped_at"), "STRING")

@@ -21,7 +21,9 @@ from spark_jobs.config.filters import Filters
 from spark_jobs.ddl.alter import dropped, target
 from spark_jobs.ddl.renames import may_rename, renamed
 from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
-from spark_jobs.lake.table import ALTERING, Lake, Table
+from spark_jobs.lake.commit import ALTERING
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.table_timeline import (

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.table import ALTERING, Checkpoint, Head, Table, new_batch
+from spark_jobs.lake.commit import ALTERING, Checkpoint, Head, new_batch
+from spark_jobs.lake.table import Table
 from spark_jobs.silver.table import raw_sql, raw_with
 from spark_jobs.text.sql import identifier
 

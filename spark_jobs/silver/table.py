@@ -26,7 +26,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.table import Head, Table
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import partial_rows
 from spark_jobs.silver.partial_rows import ABSENT_TYPE

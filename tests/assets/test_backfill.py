@@ -16,10 +16,10 @@ from dagster_project.build import build_defs
 from spark_jobs.bronze import files as log_files
 from spark_jobs.bronze.files import BinlogFile
 from spark_jobs.errors import ConfigError
-from spark_jobs.lake.table import Checkpoint, Head
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.gc import gc_source
-from spark_jobs.pipeline.run import lake_of
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Commit, Insert, Update
 
@@ -206,7 +206,7 @@ def test_an_archive_that_cannot_be_listed_leaves_its_files_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bronze = Bronze("a.000003", "a.000004")
-    monkeypatch.setattr("spark_jobs.pipeline.run.lake_of", lambda _: bronze)
+    monkeypatch.setattr("spark_jobs.lake.layout.lake_of", lambda _: bronze)
     monkeypatch.setattr(log_files, "held_files", bronze.list)
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -271,7 +271,7 @@ def test_files_are_registered_in_the_order_of_the_log(
     form: CodeLocation, monkeypatch: pytest.MonkeyPatch, before: list[str], now: list[str], whole: bool
 ) -> None:
     bronze = Bronze(*now)
-    monkeypatch.setattr("spark_jobs.pipeline.run.lake_of", lambda _: bronze)
+    monkeypatch.setattr("spark_jobs.lake.layout.lake_of", lambda _: bronze)
     monkeypatch.setattr(log_files, "held_files", bronze.list)
     monkeypatch.setattr(backfill, "_AT_ONCE", 2)
     form.instance.add_dynamic_partitions(PARTITIONS, before)

@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from assets.chain import pool, source_assets
 from assets.keys import lineages
 from spark_jobs.config.model import Pipeline, Source
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.backlog import backlog
 from spark_jobs.operations.mend import plan_reset, reset
-from spark_jobs.pipeline.run import lake_of, run_source
+from spark_jobs.pipeline.run import run_source
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Change, Commit, Delete, Insert, Statement, Update
 

@@ -14,7 +14,8 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze.extract import Extracted
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.downstream.merge import Merged
-from spark_jobs.lake.table import Checkpoint, Head, Lake
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.compact import Compacted
 from spark_jobs.silver.retired_columns import KEPT, Kept

@@ -8,8 +8,8 @@ from assets.particulars import particulars_of
 from spark_jobs.binlog import TableName
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.run import lake_of
 from spark_jobs.silver.quarantine import Skip
 from spark_jobs.source.files import Files
 from tests.gtid_logs import gtids, land, write_log

@@ -29,9 +29,9 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.folder import SOURCE, DemoFolder
 from spark_jobs.demo.recorded import EXPECTED, compare_with_recording, recorded_files
 from spark_jobs.demo.shop import SCHEMA
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.backlog import published_position
-from spark_jobs.pipeline.run import lake_of
 from tests.dev_server import ROOT, environment, wait_for
 from tests.fix_browser import BRIEF
 

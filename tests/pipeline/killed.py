@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config.loader import load
 from spark_jobs.lake import table as lake
-from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.table import Table
 from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.pipeline.run import run_source
 from spark_jobs.runtime.spark_session import spark_session

@@ -11,7 +11,8 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError
-from spark_jobs.pipeline.run import extract_source, lake_of
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.pipeline.run import extract_source
 from tests.proxy import Proxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

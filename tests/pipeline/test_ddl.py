@@ -8,10 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import MySQL
-from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import lake_of
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Pipeline
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.run import lake_of
 from tests.ddl_stream import stream_for
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import Shop, require_same

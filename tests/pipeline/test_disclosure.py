@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dagster_project.build import build_defs
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.report import write
-from spark_jobs.pipeline.run import lake_of
 from tests.code_location import Given
 from tests.fix_pipeline import SOURCE, Shop
 

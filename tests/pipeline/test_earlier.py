@@ -12,12 +12,12 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.checks.integrity import breaks
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.table import Checkpoint, Head
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.pipeline.backfill import Manner, Request, backfill, backfill_source
 from spark_jobs.pipeline.restore import Fetched, fetch
-from spark_jobs.pipeline.run import lake_of
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

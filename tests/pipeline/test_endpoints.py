@@ -12,11 +12,12 @@ from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import AnotherLog, SourceError
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.operations.log_store import Store
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import endpoints_of, extract_source, lake_of
+from spark_jobs.pipeline.run import endpoints_of, extract_source
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.server import Server
 from tests.fix_pair import MARIADB, SOURCE, Pair, execute

@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import Outcome, lake_of
+from spark_jobs.pipeline.run import Outcome
 from spark_jobs.silver.compact import LEFT_OUT
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, rows

@@ -9,10 +9,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.model import Pipeline
-from spark_jobs.lake.table import Head, Table
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import lake_of
 from spark_jobs.silver import table as silver
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same

@@ -17,10 +17,10 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.initial_load.progress import READING, Progress, progress
-from spark_jobs.pipeline.run import lake_of
 from spark_jobs.silver import table as silver
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same

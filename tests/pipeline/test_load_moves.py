@@ -13,10 +13,11 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.downstream import publication
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.load import Loaded, load_source
 from spark_jobs.pipeline.initial_load.progress import READ, READING, STOPPED, Progress, progress
-from spark_jobs.pipeline.run import extract_source, lake_of
+from spark_jobs.pipeline.run import extract_source
 from tests.fix_pair import FLAVORS, SOURCE, Pair, execute
 from tests.fix_pipeline import rows
 

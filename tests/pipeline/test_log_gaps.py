@@ -12,9 +12,9 @@ from spark_jobs.checks.verify import verify_source
 from spark_jobs.ddl.sequences import REASON
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.downstream.publication import read
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.log_gaps import cascades
-from spark_jobs.pipeline.run import lake_of
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import SOURCE, Shop, rows
 from tests.fix_servers import Servers, build_or_skip, telling

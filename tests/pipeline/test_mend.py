@@ -7,11 +7,11 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.mend import add, plan_skip, plan_undo, remove
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.backfill import Request, backfill
-from spark_jobs.pipeline.run import lake_of
 from spark_jobs.silver import quarantine
 from tests.fix_pipeline import SOURCE, Shop, require_same
 

@@ -16,11 +16,13 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.model import Pipeline
-from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source
-from spark_jobs.pipeline.run import Outcome, lake_of
+from spark_jobs.pipeline.run import Outcome
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

@@ -12,11 +12,13 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge
 from spark_jobs.downstream.multi_source import MARKS, Owner, PartTable, parts_of
 from spark_jobs.errors import LostRace
-from spark_jobs.lake.table import Checkpoint, Table, new_batch
+from spark_jobs.lake.commit import Checkpoint, new_batch
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.operations.status import status
-from spark_jobs.pipeline.run import lake_of, run_source
+from spark_jobs.pipeline.run import run_source
 from tests.segment_spec import Change, Delete, Insert, SegmentSpec, Statement, Update
 from tests.segment_spec import Table as Logged
 from tests.segment_types import DOUBLE, FLOAT, INT, VARCHAR

@@ -18,11 +18,12 @@ from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import Outcome, lake_of, run_source
+from spark_jobs.pipeline.run import Outcome, run_source
 from tests.lake_recording import RECORDING, SALT
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

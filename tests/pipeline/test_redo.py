@@ -11,9 +11,10 @@ from pyspark import cloudpickle
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import LakeError
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import Outcome, lake_of, run_source
+from spark_jobs.pipeline.run import Outcome, run_source
 from spark_jobs.silver import compact
 from spark_jobs.silver import table as silver
 from tests.fix_pipeline import SOURCE, Shop

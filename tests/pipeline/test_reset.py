@@ -12,12 +12,14 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, consistent
 from spark_jobs.errors import ConfigError, LostRace, TableStopped
-from spark_jobs.lake.table import Checkpoint, Head, Lake, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.mend import Reset, plan_reset, plan_unreset, reset, unreset
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.initial_load.load import load_source
-from spark_jobs.pipeline.run import Planner, compact_source, extract_source, lake_of, merge_source, publish
+from spark_jobs.pipeline.run import Planner, compact_source, extract_source, merge_source, publish
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compact import compact
 from tests.fix_pipeline import SOURCE, Shop, require_same, rows

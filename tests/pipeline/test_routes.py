@@ -11,10 +11,11 @@ from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.multi_source import PARTS
 from spark_jobs.downstream.publication import consistent, read
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.backfill import DOWNSTREAM, Request, backfill
-from spark_jobs.pipeline.run import Outcome, lake_of
+from spark_jobs.pipeline.run import Outcome
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.checks.integrity import keys_never_whole
 from spark_jobs.config.model import Pipeline
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.backfill import DOWNSTREAM, SILVER, Manner, backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source
-from spark_jobs.pipeline.run import lake_of
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import Servers

@@ -17,8 +17,9 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import LakeError, SourceError
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.archive import read_archive
-from spark_jobs.pipeline.run import extract_source, lake_of, run_source
+from spark_jobs.pipeline.run import extract_source, run_source
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import rows
 

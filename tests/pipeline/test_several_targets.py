@@ -12,14 +12,16 @@ from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.publication import Entry, consistent, read
-from spark_jobs.lake.table import Head, Table
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.operations.mend import plan_reset, reset
 from spark_jobs.operations.report import report
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.backfill import DOWNSTREAM, Request, backfill
-from spark_jobs.pipeline.run import Outcome, lake_of
+from spark_jobs.pipeline.run import Outcome
 from spark_jobs.silver import table as silver
 from tests.fix_pipeline import SOURCE, Shop, rows
 

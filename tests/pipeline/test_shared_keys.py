@@ -14,9 +14,10 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.downstream import commit_clock
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.backfill import Request, backfill
-from spark_jobs.pipeline.run import lake_of, run_source
+from spark_jobs.pipeline.run import run_source
 from tests.fix_mysql import Database
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

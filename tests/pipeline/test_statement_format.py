@@ -4,7 +4,8 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.downstream import publication
-from spark_jobs.pipeline.run import extract_source, lake_of
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.pipeline.run import extract_source
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]

@@ -14,10 +14,11 @@ from spark_jobs.bronze.boundaries import split
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.mend import add, plan_skip
-from spark_jobs.pipeline.run import Outcome, compact_source, extract_source, lake_of, merge_source, publish
+from spark_jobs.pipeline.run import Outcome, compact_source, extract_source, merge_source, publish
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]

@@ -14,11 +14,10 @@ from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline, Retention
 from spark_jobs.errors import ConfigError, LakeError, SourceError
-from spark_jobs.lake.table import Lake
+from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.log_store import Store
-from spark_jobs.pipeline.run import lake_of
 from tests.gtid_logs import A, Standing, land, write_log
 
 pytestmark = pytest.mark.spark

@@ -15,12 +15,12 @@ from spark_jobs.cli import cli
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.downstream import merge, publication
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.mend import plan_reset, reset
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source
-from spark_jobs.pipeline.run import lake_of
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import build_or_skip

@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.export import export
-from spark_jobs.pipeline.run import lake_of
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.runtime import spark_session
 from spark_jobs.silver import compact
 from tests.fix_pipeline import SOURCE, Shop

@@ -13,12 +13,13 @@ from spark_jobs.changes.feed import changes_of_bronze, changes_of_files, wanted_
 from spark_jobs.config.loader import load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import DecodeError
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.log_store import Store
 from spark_jobs.operations.mend import add, plan_skip
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import extract_source, lake_of, run_source
+from spark_jobs.pipeline.run import extract_source, run_source
 from spark_jobs.silver import compact
 from tests.fix_pipeline import Shop, rows
 from tests.fix_servers import build_or_skip

@@ -13,7 +13,7 @@ from dagster_project.build import build_defs
 from dagster_project.resources import SparkSessions
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.pipeline.run import lake_of
+from spark_jobs.lake.layout import lake_of
 
 ORDERS = ("shop", "orders")
 

@@ -30,7 +30,10 @@ from spark_jobs.ddl.alter import target as table_of
 from spark_jobs.downstream.multi_source import PARTS, SharedPart
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, TableStopped, about
-from spark_jobs.lake.table import Head, Table, patiently
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.run import (
     Outcome,
@@ -40,7 +43,6 @@ from spark_jobs.pipeline.run import (
     endpoints_of,
     extract_source,
     filters_of,
-    lake_of,
     merge_source,
     publish,
 )

@@ -16,7 +16,8 @@ from itertools import pairwise
 from spark_jobs.bronze.gtid_state import held_gtids, seen_gtids
 from spark_jobs.bronze.log_index import Stretch, stretches
 from spark_jobs.errors import LakeError, SourceError
-from spark_jobs.lake.table import Checkpoint, Table
+from spark_jobs.lake.commit import Checkpoint
+from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, parse_gtids
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.progress import Progress

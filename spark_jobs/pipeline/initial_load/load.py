@@ -30,7 +30,10 @@ from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.ddl.sequences import is_sequence
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, SourceError, StratalogError, TableStopped, Unsupported, about, under
-from spark_jobs.lake.table import ALTERING, Checkpoint, Head, Lake, Table, new_batch, patiently
+from spark_jobs.lake.commit import ALTERING, Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.anchor import Anchor, Outrun, passed
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, key_of, ranges
@@ -44,7 +47,6 @@ from spark_jobs.pipeline.run import (
     endpoints_of,
     extract_source,
     filters_of,
-    lake_of,
     merge_source,
     publish,
 )

@@ -11,7 +11,8 @@ from typing import Any
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.ddl.definitions import from_json, to_json
-from spark_jobs.lake.table import Checkpoint, Head, Lake, new_batch
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import Boundary
 

@@ -10,7 +10,8 @@ from spark_jobs.binlog import Slicer
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.export import Exported, export
 from spark_jobs.errors import LakeError, SourceError
-from spark_jobs.lake.table import Checkpoint, Lake, new_batch
+from spark_jobs.lake.commit import Checkpoint, new_batch
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, file_number
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT

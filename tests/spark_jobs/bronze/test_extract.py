@@ -14,7 +14,8 @@ from spark_jobs.bronze.extract import Plan, extract, slicing_task, tasks_for
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.errors import DecodeError
-from spark_jobs.lake.table import Head, Lake
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.source.files import FileReading, Files
 from spark_jobs.source.protocol import Part

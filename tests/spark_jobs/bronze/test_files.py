@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.bronze.files import BinlogFile, range_of, require_whole
 from spark_jobs.errors import ConfigError
-from spark_jobs.lake.table import Checkpoint
+from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.log.position import Position
 
 HELD = [BinlogFile.parse(text) for text in ("a.000007", "a.000008", "a.000009", "2/b.000003", "2/b.000004")]

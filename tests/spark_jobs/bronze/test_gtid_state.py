@@ -8,7 +8,8 @@ import pytest
 from spark_jobs.bronze.gtid_state import held_gtids, seen_gtids
 from spark_jobs.bronze.log_index import Stretch, stretches
 from spark_jobs.errors import SourceError
-from spark_jobs.lake.table import Lake, Table
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import DomainGtids
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Source

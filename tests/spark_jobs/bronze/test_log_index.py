@@ -3,7 +3,7 @@ import json
 import pytest
 
 from spark_jobs.bronze.log_index import NOTE, Stretch, stretches, to_notes
-from spark_jobs.lake.table import Checkpoint
+from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.log.gtid import DomainGtids, MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.source.protocol import Part

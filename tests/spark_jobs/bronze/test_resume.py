@@ -13,7 +13,8 @@ from spark_jobs.bronze.gtid_state import held_gtids
 from spark_jobs.bronze.log_index import stretches
 from spark_jobs.bronze.resume import Relation, glance, onward
 from spark_jobs.errors import AnotherLog, SourceError
-from spark_jobs.lake.table import Lake, Table
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.source.protocol import Log, LogFile, Switch

@@ -8,7 +8,8 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.scan import Said, Seen, Survey, agreed, survey
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.table import Checkpoint, Lake, new_batch
+from spark_jobs.lake.commit import Checkpoint, new_batch
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT, VARCHAR

@@ -13,7 +13,7 @@ from spark_jobs.bronze.seek import Landed, range_in
 from spark_jobs.bronze.table import Held
 from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
 from spark_jobs.errors import ConfigError, LakeError, SourceError
-from spark_jobs.lake.table import Lake
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Source

@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.bronze import table as bronze
-from spark_jobs.lake.table import Checkpoint, Head, Lake, new_batch
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table import spark_type
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.checks.integrity import _breaks
-from spark_jobs.lake.table import Checkpoint
+from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.log.position import Position
 
 Row = tuple[int, int, int, int]

@@ -9,7 +9,7 @@ from deltalake import CommitProperties, Transaction
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.checks.verify import Difference, Verdict
-from spark_jobs.lake.table import Checkpoint
+from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.log.position import Position
 from tests.fix_cli import SPEC, Ran, Stratalog
 from tests.fix_mysql import Database

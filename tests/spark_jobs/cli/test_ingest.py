@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.bronze.extract import Extracted
 from spark_jobs.cli.ingest import _say_extracted
-from spark_jobs.lake.table import Checkpoint, Head
+from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.log.position import Position, Range
 from tests.fix_cli import Ran, Stratalog
 from tests.fix_mysql import Database

@@ -16,9 +16,9 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.config.loader import load
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.lake.table import Checkpoint
+from spark_jobs.lake.commit import Checkpoint
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.run import lake_of
 from tests.fix_cli import SPEC, Ran, Stratalog
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT

@@ -9,9 +9,9 @@ import pytest
 from spark_jobs.config.loader import load
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.mend import Reset
-from spark_jobs.pipeline.run import lake_of
 from spark_jobs.silver.quarantine import Skip
 from tests.fix_cli import Stratalog
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.demo.compare import Comparison, compare, lake_rows
 from spark_jobs.demo.server_rows import RAW
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.table import Lake
+from spark_jobs.lake.layout import Lake
 
 SCHEMA = pa.schema(
     [

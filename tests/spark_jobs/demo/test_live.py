@@ -13,7 +13,7 @@ from spark_jobs.config.loader import load
 from spark_jobs.demo.live import _comparison, run_live
 from spark_jobs.demo.shop import TABLES
 from spark_jobs.errors import ConfigError, LakeError
-from spark_jobs.pipeline.run import lake_of
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.source.open import open_source
 from spark_jobs.operations.status import status

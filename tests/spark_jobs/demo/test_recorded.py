@@ -8,7 +8,8 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.recorded import EXPECTED, LOGS, compare_with_recording, recorded_files, run_recorded
 from spark_jobs.demo.report import Report
-from spark_jobs.pipeline.run import lake_of, run_source
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.pipeline.run import run_source
 
 
 def test_the_recording_is_whole_and_small() -> None:

@@ -15,7 +15,8 @@ from spark_jobs.downstream.multi_source import (
     union,
 )
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 
 ONE = ("eu", "shop_1", "orders")

@@ -18,7 +18,8 @@ from spark_jobs.downstream.publication import (
     write,
 )
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.table import Checkpoint, Lake, new_batch
+from spark_jobs.lake.commit import Checkpoint, new_batch
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 from tests.logs import SOURCE, Logs
 from tests.segment_spec import Commit, Insert, Statement, Update

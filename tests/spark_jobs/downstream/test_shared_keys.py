@@ -18,7 +18,8 @@ from spark_jobs.downstream.merge import News, Work
 from spark_jobs.downstream.multi_source import Owner, Part
 from spark_jobs.downstream.shared_keys import Fold, Side, _changed, _require_one_key
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 

@@ -9,10 +9,11 @@ from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.commit_clock import Clock
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.downstream.watermark import watermark
-from spark_jobs.lake.table import Checkpoint, Head, Lake, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.gc import _Work
-from spark_jobs.pipeline.run import lake_of
 
 ROUTE = 'routes: [{from: "shop.people*", to: world.people, sources: [eu, us], keys: shared}]'
 

@@ -1,4 +1,3 @@
-import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,35 +7,14 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.errors import LakeError, LostRace, TableStopped
-from spark_jobs.lake.table import ALTERING, MAINTENANCE, Checkpoint, Head, Lake, Table, new_batch, patiently, spark_type
+from spark_jobs.errors import LakeError, LostRace
+from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table, spark_type
 from spark_jobs.log.position import Position
 from spark_jobs.text.sql import identifier
-
-
-@pytest.mark.parametrize("name", ["orders", "orders_2026", "a b", "a.b", ".hidden", "größe", "a:b*[c]{d}", "_t", "😀"])
-def test_a_name_is_its_folder(name: str) -> None:
-    assert Lake("lake").downstream("shop", name).path == f"lake/downstream/shop/{name}"
-
-
-@pytest.mark.parametrize("name", ["a/b", "a\\b", "100%", "a%2Fb", "a#b", "a?b", "a\nb", ".", "..", "_delta_log"])
-def test_a_name_that_no_folder_can_have_stops_its_table(name: str) -> None:
-    with pytest.raises(TableStopped, match="has no place in the lake yet; leave it out"):
-        Lake("lake").silver("shop", "shop", name)
-
-
-def test_every_layer_has_its_place() -> None:
-    lake = Lake("s3a://bucket/lake/")
-    assert lake.bronze("shop").path == "s3a://bucket/lake/bronze/shop"
-    assert lake.silver("shop", "a b", "t").path == "s3a://bucket/lake/silver/shop/a b/t"
-    assert lake.downstream("shop", "t").path == "s3a://bucket/lake/downstream/shop/t"
-    assert lake.published().path == "s3a://bucket/lake/published"
-    assert lake.schema("shop").path == "s3a://bucket/lake/schema/shop"
-    assert [Lake("x", plain=plain).bronze("s").plain for plain in (True, False)] == [True, False]
 
 
 @pytest.mark.parametrize("last, kind", [("live", MAINTENANCE), (ALTERING, ALTERING)])
@@ -62,69 +40,6 @@ def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Pa
     newer = [(version, one.position.offset, one.kind) for version, one in table.since(0)]
     assert newer == [(7, 9, kind), (5, 9, kind), (3, 9, kind), (2, 9, last), (1, 4, MAINTENANCE)]
     assert [version for version, _ in table.since(4)] == [7, 5], "what they say is below"
-
-
-def test_a_checkpoint_has_no_variable_that_a_setting_would_have_replaced() -> None:
-    named = Checkpoint(Position("bin.000001", 4), "b", notes={"table": "s.${env:PW} {x} $5"})
-    assert "${" not in named.to_json()
-    assert Checkpoint.from_json(named.to_json()) == named
-
-
-@given(
-    st.builds(Position, st.sampled_from(["mysql-bin.000001", "ü.1000000"]), st.integers(0, 1 << 40), st.integers(1, 3)),
-    st.text(max_size=9),
-    st.sampled_from(["live", "backfill"]),
-    st.dictionaries(
-        st.sampled_from(["start", "begin", "key", "ü"]), st.one_of(st.text(), st.lists(st.text()), st.none())
-    ),
-)
-def test_a_checkpoint_is_read_back_as_it_was_written(
-    position: Position, batch: str, kind: str, notes: dict[str, Any]
-) -> None:
-    checkpoint = Checkpoint(position, batch, kind, notes)
-    assert Checkpoint.from_json(checkpoint.to_json()) == checkpoint
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        None,
-        "",
-        "by hand",
-        '{"other": {"position": "x"}}',
-        '{"stratalog": null}',
-        "{x",
-        "[1]",
-    ],
-)
-def test_commits_of_others_have_no_checkpoint(text: str | None) -> None:
-    assert Checkpoint.from_json(text) is None
-
-
-def test_a_checkpoint_is_one_json_object_under_our_name() -> None:
-    checkpoint = Checkpoint(Position("b.000001", 4), "x", notes={"start": "b.000001:4"})
-    assert json.loads(checkpoint.to_json()) == {
-        "stratalog": {"position": "b.000001:4", "batch": "x", "kind": "live", "start": "b.000001:4"}
-    }
-
-
-@pytest.mark.parametrize(
-    "before, said, after",
-    [
-        ({"oldest": "b.000002:4", "start": "x"}, {"start": "y"}, {"oldest": "b.000002:4", "start": "y"}),
-        ({"oldest": "b.000002:4"}, {"oldest": "b.000003:4"}, {"oldest": "b.000003:4"}),
-        ({"uuid": "a"}, {"uuid": None}, {"uuid": "a"}),
-        ({"uuid": "a"}, {"uuid": "b"}, {"uuid": "b"}),
-        ({}, {"start": "y"}, {"start": "y"}),
-    ],
-)
-def test_some_notes_stand_until_a_commit_says_otherwise(
-    before: dict[str, Any], said: dict[str, Any], after: dict[str, Any]
-) -> None:
-    place = Position("b.000009", 4)
-    head = Head(1, 1, Checkpoint(place, "old", "gc", before))
-    assert Checkpoint(place, "new", notes=said).upon(head) == Checkpoint(place, "new", notes=after)
-    assert Checkpoint(place, "new", notes=said).upon(Head(0, 0, None)).notes == said
 
 
 @pytest.mark.parametrize(
@@ -243,22 +158,6 @@ def merge(spark: SparkSession, table: Table, head: Head, at: int) -> Head:
 
 
 Write = Callable[[SparkSession, Table, Head, int], Head]
-
-
-@pytest.mark.spark
-def test_what_lost_a_race_is_planned_again_until_others_win_every_time() -> None:
-    left = [LostRace("first"), LostRace("second")]
-
-    def run() -> str:
-        if left:
-            raise left.pop()
-        return "done"
-
-    assert patiently(run, wait=0.001) == "done"
-    left[:] = [LostRace("always")] * 9
-    with pytest.raises(LostRace, match="always"):
-        patiently(run)
-    assert len(left) == 4
 
 
 @pytest.mark.parametrize("first, late", [(append, append), (merge, append), (append, replace), (replace, merge)])

@@ -13,13 +13,13 @@ from spark_jobs.config.model import Pipeline, RouteRule, Source
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import SourceError
-from spark_jobs.lake.table import Checkpoint
+from spark_jobs.lake.commit import Checkpoint
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations import backlog as standing
 from spark_jobs.operations import failures
 from spark_jobs.operations.backlog import Backlog
 from spark_jobs.operations.failures import noted
-from spark_jobs.pipeline.run import lake_of
 from tests.code_location import ORDERS
 from tests.fix_cli import Stratalog
 from tests.segment_spec import Commit, Insert, SegmentSpec

@@ -23,7 +23,8 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.multi_source import SharedPart
 from spark_jobs.downstream.publication import consistent
-from spark_jobs.lake.table import Head, Table, new_batch
+from spark_jobs.lake.commit import Head, new_batch
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.fold_windows import folded, why_not
 from spark_jobs.operations.gc import gc_source

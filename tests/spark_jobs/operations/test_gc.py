@@ -12,7 +12,8 @@ from spark_jobs.bronze.export import export
 from spark_jobs.bronze.extract import land, plan
 from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
 from spark_jobs.errors import ConfigError, LakeError, LostRace, SourceError
-from spark_jobs.lake.table import Checkpoint, Head, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations import gc as retention
 from spark_jobs.operations.gc import Collected, gc_source

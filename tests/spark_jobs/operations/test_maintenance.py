@@ -10,12 +10,14 @@ from spark_jobs.bronze.export import export
 from spark_jobs.changes.feed import wanted_tables
 from spark_jobs.downstream.publication import consistent, read
 from spark_jobs.errors import LostRace
-from spark_jobs.lake.table import ALTERING, Table, new_batch
+from spark_jobs.lake.commit import ALTERING, new_batch
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations import maintenance
 from spark_jobs.operations.maintenance import Maintained, Upkeep, _hours, maintain_source
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import extract_source, lake_of
+from spark_jobs.pipeline.run import extract_source
 from tests.logs import SOURCE, Logs, file
 from tests.segment_spec import Commit, Insert, Update
 

@@ -10,11 +10,12 @@ from deltalake import CommitProperties, Transaction
 
 from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
-from spark_jobs.lake.table import MAINTENANCE, Checkpoint, Table
+from spark_jobs.lake.commit import MAINTENANCE, Checkpoint
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.report import Chart, Commit, Report, _gaps, _layers, _rows, commits, report
 from spark_jobs.operations.status import SourceStatus, TableStatus
-from spark_jobs.pipeline.run import lake_of
 from tests.segment_spec import Commit as Committed
 from tests.segment_spec import Insert, SegmentSpec
 from tests.segment_spec import Table as Given

@@ -12,10 +12,10 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import SourceError
-from spark_jobs.lake.table import Checkpoint, Lake
+from spark_jobs.lake.commit import Checkpoint
+from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.status import SourceStatus, TableStatus, require_readable, status
-from spark_jobs.pipeline.run import lake_of
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
 

@@ -12,7 +12,8 @@ from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.server_facts import ServerFacts
-from spark_jobs.lake.table import Checkpoint, Lake
+from spark_jobs.lake.commit import Checkpoint
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.log_gaps import before_gap, cascades, gaps_of
 from spark_jobs.schema.history import ARROW, row

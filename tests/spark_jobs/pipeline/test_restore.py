@@ -13,7 +13,7 @@ import pytest
 from spark_jobs.bronze.log_index import stretches
 from spark_jobs.bronze.table import Held
 from spark_jobs.errors import LakeError, SourceError
-from spark_jobs.lake.table import Checkpoint, Head
+from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.log.location import parse_place
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.restore import Earlier, Origin, parts_before

@@ -11,9 +11,11 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import DecodeError, LostRace, TableStopped
-from spark_jobs.lake.table import Checkpoint, Head, Lake, Table
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.run import Brought, Plan, Planner, _Arrivals, each_table, lake_of, why_not_anew
+from spark_jobs.pipeline.run import Brought, Plan, Planner, _Arrivals, each_table, why_not_anew
 from spark_jobs.silver.compact import Compacted
 from spark_jobs.silver.table_timeline import Rules
 from spark_jobs.text.remedies import advised

@@ -13,7 +13,8 @@ from spark_jobs.binlog import Column, Session, TableDefinition, TableName
 from spark_jobs.config.model import MySQL, SchemaDump
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import LakeError, StratalogError, TableStopped
-from spark_jobs.lake.table import Checkpoint, Lake
+from spark_jobs.lake.commit import Checkpoint
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 from spark_jobs.schema import dump
 from spark_jobs.schema import history as schema_history

@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config.filters import Filters
 from spark_jobs.errors import LostRace
-from spark_jobs.lake.table import Lake
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 from spark_jobs.silver import quarantine
 from spark_jobs.silver.quarantine import Skip, with_skips

@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import LostRace, TableStopped
-from spark_jobs.lake.table import ALTERING, Checkpoint, Head, Lake, Table, new_batch
+from spark_jobs.lake.commit import ALTERING, Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.schema_evolution import carry_out, steps

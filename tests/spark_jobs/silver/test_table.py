@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.table import Checkpoint, Head, Lake, new_batch
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table import (
     ADDED,

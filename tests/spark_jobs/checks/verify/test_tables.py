@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.checks.verify import Verdict, verify_source
 from spark_jobs.config.loader import load
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
-from spark_jobs.pipeline.run import lake_of
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers
 

@@ -8,7 +8,8 @@ import pytest
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.log_index import NOTE, Stretch, to_notes
 from spark_jobs.errors import LakeError, SourceError
-from spark_jobs.lake.table import Checkpoint, Table
+from spark_jobs.lake.commit import Checkpoint
+from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import DomainGtids, MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load import anchor

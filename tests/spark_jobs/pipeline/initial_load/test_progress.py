@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.lake.table import Head
+from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.progress import LOADED, READ, READING, STOPPED, Progress
 

@@ -1,0 +1,74 @@
+"""Where each table of a lake lies: ``bronze/<source>``, ``silver/<source>/<schema>/<table>``, ``downstream/…``.
+
+Put here: names of tables to paths and back. Not here: what is done with a table (table.py).
+"""
+
+import re
+
+from spark_jobs.config.model import Pipeline
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.table import Table
+
+_NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
+
+
+class Lake:
+    """The paths under one root: ``bronze/<source>``, ``silver/<source>/<schema>/<table>``, ``downstream/…``."""
+
+    def __init__(self, root: str, *, plain: bool = False) -> None:
+        self.root = root.rstrip("/")
+        self.plain = plain
+
+    def bronze(self, source: str) -> "Table":
+        return self._table("bronze", source)
+
+    def schema(self, source: str) -> "Table":
+        """What a source's tables were, by table and position."""
+        return self._table("schema", source)
+
+    def clock(self, source: str) -> "Table":
+        """Transactions of a source's log that count as committed later than they say."""
+        return self._table("clock", source)
+
+    def skips(self, source: str) -> "Table":
+        """Events of a source's log that are passed over, by table."""
+        return self._table("skips", source)
+
+    def load(self, source: str, schema: str, table: str) -> "Table":
+        """Rows of a table that is being loaded."""
+        return self._table("loads", source, schema, table)
+
+    def silver(self, source: str, schema: str, table: str) -> "Table":
+        return self._table("silver", source, schema, table)
+
+    def downstream(self, schema: str, table: str) -> "Table":
+        return self._table("downstream", schema, table)
+
+    def published(self) -> "Table":
+        return self._table("published")
+
+    def _table(self, *names: str) -> "Table":
+        return Table("/".join([self.root, *map(_folder, names)]), self.plain)
+
+
+def downstream_name(path: str) -> tuple[str, str]:
+    """Schema and table of the downstream table at a path."""
+    schema, table = path.rsplit("/", 2)[1:]
+    return schema, table
+
+
+def _folder(name: str) -> str:
+    """A name as one folder. Raises TableStopped for one that no path holds as it is.
+
+    Such a name would be percent-encoded, but deltalake decodes what looks encoded in a path and then finds no table.
+    """
+    if _NO_FOLDER.search(name) or name in (".", "..", "_delta_log"):
+        raise TableStopped(
+            f"{name!r}: a schema or table with / \\ % # ? or a control character in its name, or named like a folder "
+            "of Delta's own, has no place in the lake yet; leave it out with a pattern that begins with !"
+        )
+    return name
+
+
+def lake_of(pipeline: Pipeline) -> Lake:
+    return Lake(pipeline.lake, plain=pipeline.compat == "plain")

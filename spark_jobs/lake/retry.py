@@ -1,0 +1,32 @@
+"""Work that is planned again where another writer committed first.
+
+Put here: how often and how long to wait. Not here: how a lost race is noticed (table.py).
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from spark_jobs.errors import LostRace
+
+log = logging.getLogger(__name__)
+
+_TRIES = 5
+Result = TypeVar("Result")
+
+
+def patiently(do: Callable[[], Result], *, wait: float = 0.0) -> Result:
+    """What is planned and committed; planned again upon the new head where another writer came first.
+
+    wait: the most that the first try is waited after, in seconds; the second twice that, and so on: how long is left to
+    chance, so that two do not go on meeting. Raises LostRace where others win every time.
+    """
+    for tries in range(1, _TRIES):
+        try:
+            return do()
+        except LostRace as error:
+            log.info("%s; planned anew", error)
+            time.sleep(random.uniform(0, tries * wait))  # noqa: S311 - no secret
+    return do()

@@ -1,0 +1,96 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
+
+
+def test_a_checkpoint_has_no_variable_that_a_setting_would_have_replaced() -> None:
+    named = Checkpoint(Position("bin.000001", 4), "b", notes={"table": "s.${env:PW} {x} $5"})
+    assert "${" not in named.to_json()
+    assert Checkpoint.from_json(named.to_json()) == named
+
+
+@given(
+    st.builds(Position, st.sampled_from(["mysql-bin.000001", "ü.1000000"]), st.integers(0, 1 << 40), st.integers(1, 3)),
+    st.text(max_size=9),
+    st.sampled_from(["live", "backfill"]),
+    st.dictionaries(
+        st.sampled_from(["start", "begin", "key", "ü"]), st.one_of(st.text(), st.lists(st.text()), st.none())
+    ),
+)
+def test_a_checkpoint_is_read_back_as_it_was_written(
+    position: Position, batch: str, kind: str, notes: dict[str, Any]
+) -> None:
+    checkpoint = Checkpoint(position, batch, kind, notes)
+    assert Checkpoint.from_json(checkpoint.to_json()) == checkpoint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "by hand",
+        '{"other": {"position": "x"}}',
+        '{"stratalog": null}',
+        "{x",
+        "[1]",
+    ],
+)
+def test_commits_of_others_have_no_checkpoint(text: str | None) -> None:
+    assert Checkpoint.from_json(text) is None
+
+
+def test_a_checkpoint_is_one_json_object_under_our_name() -> None:
+    checkpoint = Checkpoint(Position("b.000001", 4), "x", notes={"start": "b.000001:4"})
+    assert json.loads(checkpoint.to_json()) == {
+        "stratalog": {"position": "b.000001:4", "batch": "x", "kind": "live", "start": "b.000001:4"}
+    }
+
+
+@pytest.mark.parametrize(
+    "before, said, after",
+    [
+        ({"oldest": "b.000002:4", "start": "x"}, {"start": "y"}, {"oldest": "b.000002:4", "start": "y"}),
+        ({"oldest": "b.000002:4"}, {"oldest": "b.000003:4"}, {"oldest": "b.000003:4"}),
+        ({"uuid": "a"}, {"uuid": None}, {"uuid": "a"}),
+        ({"uuid": "a"}, {"uuid": "b"}, {"uuid": "b"}),
+        ({}, {"start": "y"}, {"start": "y"}),
+    ],
+)
+def test_some_notes_stand_until_a_commit_says_otherwise(
+    before: dict[str, Any], said: dict[str, Any], after: dict[str, Any]
+) -> None:
+    place = Position("b.000009", 4)
+    head = Head(1, 1, Checkpoint(place, "old", "gc", before))
+    assert Checkpoint(place, "new", notes=said).upon(head) == Checkpoint(place, "new", notes=after)
+    assert Checkpoint(place, "new", notes=said).upon(Head(0, 0, None)).notes == said
+
+
+COLUMNS = {"id": "INT", "note": "STRING"}
+AT = [Position("b.000001", offset) for offset in (100, 200, 300, 400)]
+
+
+def rows(spark: SparkSession, *ids: int) -> DataFrame:
+    return spark.createDataFrame([(number, "x") for number in ids], "id INT, note STRING")
+
+
+def checkpoint(at: int) -> Checkpoint:
+    return Checkpoint(AT[at], new_batch())
+
+
+@pytest.fixture
+def table(spark: SparkSession, lake: Path) -> Table:
+    """A table with one commit of ours: rows 1 and 2 at the first position."""
+    made = Lake(str(lake)).silver("shop", "shop", "t")
+    made.append(rows(spark, 1, 2), made.new(COLUMNS, {}), checkpoint(0))
+    return made

@@ -1,0 +1,20 @@
+import pytest
+
+from spark_jobs.errors import LostRace
+from spark_jobs.lake.retry import patiently
+
+
+@pytest.mark.spark
+def test_what_lost_a_race_is_planned_again_until_others_win_every_time() -> None:
+    left = [LostRace("first"), LostRace("second")]
+
+    def run() -> str:
+        if left:
+            raise left.pop()
+        return "done"
+
+    assert patiently(run, wait=0.001) == "done"
+    left[:] = [LostRace("always")] * 9
+    with pytest.raises(LostRace, match="always"):
+        patiently(run)
+    assert len(left) == 4
