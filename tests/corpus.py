@@ -23,9 +23,10 @@ from pydantic import SecretStr
 
 from spark_jobs.binlog import Session, TableDefinition, TableName
 from spark_jobs.config.model import MySQL
-from spark_jobs.ddl.alter import altered, created, new_name, operations, target
+from spark_jobs.ddl.alter import altered
 from spark_jobs.ddl.classify import Effect, Statement, judge
 from spark_jobs.ddl.diff import differences, unknown_types
+from spark_jobs.ddl.parse_alter import created, new_name, operations, target
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError, Unsupported
 from spark_jobs.source.information_schema import on_server

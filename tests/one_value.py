@@ -10,7 +10,8 @@ import pytest
 
 from spark_jobs.binlog.events.scanner import TableMaps, open_slice
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, parse_table_map
-from spark_jobs.binlog.rows.decoder import Changes, Decoder
+from spark_jobs.binlog.rows.changes import Changes
+from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.errors import DecodeError
 from tests.segment_spec import Insert, Raw, SegmentSpec, Table
 from tests.segment_types import INT, ColumnType

@@ -14,7 +14,8 @@ from spark_jobs.binlog.events.skip import EventAt, events_of, passed_over
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName, parse_table_map, same_layout
 from spark_jobs.binlog.events.types import EVENT_TYPES, EventType
 from spark_jobs.binlog.events.xa import XaStep, xa_step
-from spark_jobs.binlog.rows.decoder import Changes, Decoder, Presence
+from spark_jobs.binlog.rows.changes import Changes, Presence
+from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.rows.file_decoder import FileDecoder
 from spark_jobs.binlog.slices.definitions import Definitions, definitions_of
 from spark_jobs.binlog.slices.listing import Event, Summary, TypeCount, list_events, summarize

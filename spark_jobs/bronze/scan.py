@@ -28,8 +28,8 @@ from spark_jobs.binlog import (
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import cut
 from spark_jobs.bronze.xa import NO_XA, OF_XA, Xa, committed, effective
-from spark_jobs.ddl.alter import target
 from spark_jobs.ddl.classify import Effect, Statement, judge
+from spark_jobs.ddl.parse_alter import target
 from spark_jobs.ddl.renames import may_rename, renamed
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.lake.table import Table

@@ -14,7 +14,9 @@ from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.schema import history as schema_history
-from spark_jobs.schema.tracker import TableVersion, as_of, changes, key_of
+from spark_jobs.schema import history_rows
+from spark_jobs.schema.facts import TableVersion
+from spark_jobs.schema.tracker import as_of, changes, key_of
 
 _TOLD_BY = {
     "ddl": "",
@@ -110,7 +112,7 @@ def _state(one: TableVersion) -> str:
 
 def _columns(definition: TableDefinition | None) -> list[list[str]]:
     found = []
-    for column in schema_history.cells(definition) if definition else ():
+    for column in history_rows.cells(definition) if definition else ():
         extra = ["generated" if column["generated"] else "", "invisible" if column["invisible"] else ""]
         nullable = "" if column["nullable"] else "not null"
         cells = [column["name"], column["type"], nullable, column["charset"] or "", column["default"] or ""]
@@ -129,7 +131,7 @@ def _said(one: TableVersion, before: TableDefinition | None) -> list[str]:
 
 
 def _object(one: TableVersion) -> dict[str, Any]:
-    row = schema_history.row(one)
+    row = history_rows.row_of(one)
     place = {"position": str(one.at), "committed_at": one.committed_at and one.committed_at.isoformat()}
     own = {"session": dict(one.variables) or None}
     left = ("stretch", "number", "file", "offset")

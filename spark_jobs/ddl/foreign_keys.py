@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.binlog import TableName
-from spark_jobs.ddl.alter import qualified
 from spark_jobs.ddl.columns import Word, words_of
+from spark_jobs.ddl.parse_alter import qualified
 from spark_jobs.ddl.unreadable_types import readable
 
 _CASCADING = ("CASCADE", "SET NULL", "SET DEFAULT")

@@ -13,7 +13,10 @@ from itertools import chain, combinations
 from typing import Literal
 
 from spark_jobs.binlog import OLD_TWINS, Column, Session, TableDefinition
-from spark_jobs.ddl.alter import (
+from spark_jobs.ddl.alter import altered
+from spark_jobs.ddl.definitions import PRIMARY, fitted, listed
+from spark_jobs.ddl.diff import differences, with_timestamps_of
+from spark_jobs.ddl.operations import (
     Add,
     AddPrimary,
     AddUnique,
@@ -25,10 +28,7 @@ from spark_jobs.ddl.alter import (
     DropPrimary,
     Operation,
     Visible,
-    altered,
 )
-from spark_jobs.ddl.definitions import PRIMARY, fitted, listed
-from spark_jobs.ddl.diff import differences, with_timestamps_of
 from spark_jobs.ddl.unreadable_types import readable
 from spark_jobs.errors import DecodeError, Unsupported
 

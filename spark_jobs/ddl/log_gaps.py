@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableName
-from spark_jobs.ddl.alter import dropped, target
 from spark_jobs.ddl.columns import Word, words_of
 from spark_jobs.ddl.foreign_keys import ForeignKey, declared_keys, dropped_keys
+from spark_jobs.ddl.parse_alter import dropped, target
 from spark_jobs.ddl.renames import like, renamed
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import DecodeError

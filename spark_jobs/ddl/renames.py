@@ -10,9 +10,9 @@ Put here: reading names off such statements. Not here: what becomes of rows (sil
 from collections.abc import Iterator, Sequence
 
 from spark_jobs.binlog import TableName
-from spark_jobs.ddl.alter import new_name, parts, qualified, target
 from spark_jobs.ddl.classify import Statement
 from spark_jobs.ddl.columns import Word, words_of
+from spark_jobs.ddl.parse_alter import new_name, parts, qualified, target
 from spark_jobs.ddl.unreadable_types import readable
 from spark_jobs.errors import Unsupported
 

@@ -38,7 +38,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.gc import Collected, gc_source
 from spark_jobs.schema import history as schema_history
-from spark_jobs.schema.tracker import TableVersion
+from spark_jobs.schema.facts import TableVersion
 
 _MYSQL = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}):(\d+)")
 _MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")

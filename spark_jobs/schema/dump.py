@@ -11,8 +11,8 @@ from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import SourceError, StratalogError, about
 from spark_jobs.log.location import Place, parse_place
 from spark_jobs.log.position import Position
+from spark_jobs.schema.facts import Asked
 from spark_jobs.schema.mysqldump import Dump, Unread, read_dump
-from spark_jobs.schema.tracker import Asked
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import require_boundary
 from spark_jobs.source.seek import find_place

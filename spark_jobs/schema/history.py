@@ -10,7 +10,6 @@ lie anywhere in it: where one is new, all is followed anew.
 """
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,8 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from spark_jobs.binlog import Column, TableDefinition, TableName, read_session, read_session_variables
-from spark_jobs.binlog.types.charsets import charset_of
+from spark_jobs.binlog import TableDefinition, TableName, read_session, read_session_variables
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.log_index import stretches
 from spark_jobs.bronze.scan import definitions_in, notable
@@ -29,66 +27,23 @@ from spark_jobs.config.model import SchemaDump
 from spark_jobs.ddl.classify import judge
 from spark_jobs.ddl.definitions import Told, completed
 from spark_jobs.ddl.server_facts import ServerFacts
-from spark_jobs.errors import DecodeError, LakeError, Unsupported
+from spark_jobs.errors import DecodeError, LakeError
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.schema import dump as dumped
+from spark_jobs.schema.facts import Asked, Fact, Logged, Stated, TableVersion
+from spark_jobs.schema.history_rows import ARROW, COLUMNS, row_of, version_of
 from spark_jobs.schema.reverse_replay import back
-from spark_jobs.schema.tracker import Asked, Fact, Logged, Stated, TableVersion, Tracker, as_of, lacks, type_of_column
+from spark_jobs.schema.tracker import Tracker, as_of, lacks
 from spark_jobs.source.files import Files
 from spark_jobs.source.information_schema import DefaultOf, ask, logs_all
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
 from spark_jobs.source.server_facts import ask_facts, logs_cascades
-from spark_jobs.text.sql import identifier
 
 log = logging.getLogger(__name__)
 
-_COLUMN = {
-    "name": ("STRING", pa.string()),
-    "type": ("STRING", pa.string()),
-    "nullable": ("BOOLEAN", pa.bool_()),
-    "charset": ("STRING", pa.string()),
-    "default": ("STRING", pa.string()),
-    "generated": ("BOOLEAN", pa.bool_()),
-    "invisible": ("BOOLEAN", pa.bool_()),
-    "unsigned": ("BOOLEAN", pa.bool_()),
-    "labels": ("ARRAY<STRING>", pa.list_(pa.string())),
-    "declared": ("STRING", pa.string()),
-    "type_code": ("INT", pa.int32()),
-    "meta": ("BIGINT", pa.int64()),
-    "collation": ("INT", pa.int32()),
-}
-_TYPES = {
-    "schema": ("STRING", pa.string()),
-    "table": ("STRING", pa.string()),
-    "stretch": ("INT", pa.int32()),
-    "number": ("BIGINT", pa.int64()),
-    "file": ("STRING", pa.string()),
-    "offset": ("BIGINT", pa.int64()),
-    "origin": ("STRING", pa.string()),
-    "committed_at": ("TIMESTAMP", pa.timestamp("us", "UTC")),
-    "gtid": ("STRING", pa.string()),
-    "statement": ("STRING", pa.string()),
-    "database": ("STRING", pa.string()),
-    "session": ("MAP<STRING, STRING>", pa.map_(pa.string(), pa.string())),
-    "columns": (
-        f"ARRAY<STRUCT<{', '.join(f'{identifier(name)}: {kind}' for name, (kind, _) in _COLUMN.items())}>>",
-        pa.list_(pa.struct([(name, kind) for name, (_, kind) in _COLUMN.items()])),
-    ),
-    "key": ("ARRAY<STRING>", pa.list_(pa.string())),
-    "key_index": ("STRING", pa.string()),
-    "dropped": ("BOOLEAN", pa.bool_()),
-    "renamed_from": ("STRING", pa.string()),
-    "renamed_to": ("STRING", pa.string()),
-    "holds": ("BOOLEAN", pa.bool_()),
-    "differs": ("ARRAY<STRING>", pa.list_(pa.string())),
-    "note": ("STRING", pa.string()),
-}
-COLUMNS = {name: kind for name, (kind, _) in _TYPES.items()}
-"""Names and Spark types; docs/lake.md says what they mean."""
-ARROW = pa.schema([(name, kind) for name, (_, kind) in _TYPES.items()])
 _AHEAD = "the server was asked behind the part of its log that was extracted"
 _ASKED, _COMPLETES, _BEGIN, _DUMP, _FACTS = "asked", "completes", "begin", "dump", "facts"
 """Notes of a commit: where a server was asked last, whether that completes its log, where the history begins, which
@@ -124,7 +79,7 @@ def read(lake: Lake, source: str) -> History:
     head = table.head()
     if head is None or head.checkpoint is None:
         raise LakeError(f"{source}: there is no schema history yet; stratalog extract writes it")
-    versions = sorted(map(_version, table.rows()), key=lambda one: (one.name, *one.order))
+    versions = sorted(map(version_of, table.rows()), key=lambda one: (one.name, *one.order))
     begin = Position.parse(head.checkpoint.notes[_BEGIN])
     return History(source, begin, head.checkpoint.position, tuple(versions))
 
@@ -228,7 +183,7 @@ def follow(
         return []
     notes = notes | _facts_note(declared, dump, end)
     facts = list(_facts(spark, held, Range(start, max(start, end))))
-    stored = [_version(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
+    stored = [version_of(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
     told = list[Fact]()
     if reading and dump:
         told.append(dump)
@@ -248,7 +203,7 @@ def follow(
         found, _ = _followed(stored, [*facts, *told], start)
     if not found and dump and not is_anew and start >= end and notes and declared is None:
         return []
-    rows = spark.createDataFrame(pa.Table.from_pylist([row(one) for one in found], schema=ARROW)).coalesce(1)
+    rows = spark.createDataFrame(pa.Table.from_pylist([row_of(one) for one in found], schema=ARROW)).coalesce(1)
     said = Checkpoint(end, new_batch(), notes=notes | {_BEGIN: str(min(begin, oldest))})
     upon = head or table.new(COLUMNS, {})
     if is_anew:
@@ -290,7 +245,7 @@ def named(lake: Lake, source: str, logged: TableDefinition, last_change: Positio
         return completed(source, logged, None, last_change)
     name = logged.name
     rows = table.rows([("schema", "=", name.schema), ("table", "=", name.table), ("origin", "=", "server")])
-    last = max(map(_version, rows), key=lambda one: one.order, default=None)
+    last = max(map(version_of, rows), key=lambda one: one.order, default=None)
     found = (Position.parse(notes[_ASKED]), last.definition) if last and last.definition else None
     return completed(source, logged, found, last_change)
 
@@ -349,7 +304,7 @@ def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], Told 
         found: dict[TableName, list[TableVersion]] = {}
         if table.head() is None:
             return found
-        for one in sorted(map(_version, table.rows()), key=lambda one: one.order):
+        for one in sorted(map(version_of, table.rows()), key=lambda one: one.order):
             found.setdefault(one.name, []).append(one)
         return found
 
@@ -442,121 +397,3 @@ def _asked_before(stored: Iterable[TableVersion], start: Position, *, is_other: 
         for (at, origin), told in found.items()
         if origin == "dump" or any(one.definition for one in told)
     ]
-
-
-def row(one: TableVersion) -> dict[str, Any]:
-    """The row of a version, by ``COLUMNS``."""
-    known = one.definition
-    names = known.column_names() if known else []
-    return {
-        "schema": one.name.schema,
-        "table": one.name.table,
-        "stretch": one.at.stretch,
-        "number": one.at.number,
-        "file": one.at.file,
-        "offset": one.at.offset,
-        "origin": one.origin,
-        "committed_at": one.committed_at,
-        "gtid": one.gtid,
-        "statement": one.statement,
-        "database": one.database,
-        "session": list(one.variables.items()) or None,
-        "columns": cells(known) if known else None,
-        "key": [names[at] for at in known.key] if known and known.key is not None else None,
-        "key_index": known.index if known else None,
-        "dropped": one.is_dropped,
-        "renamed_from": _text(one.renamed_from),
-        "renamed_to": _text(one.renamed_to),
-        "holds": one.holds,
-        "differs": list(one.differs),
-        "note": one.note,
-    }
-
-
-def _text(name: TableName | None) -> str | None:
-    """In back-ticks: a name may have dots in it."""
-    return f"{identifier(name.schema)}.{identifier(name.table)}" if name else None
-
-
-def _name(text: str | None) -> TableName | None:
-    if text is None:
-        return None
-    found = re.fullmatch(r"`((?:[^`]|``)*)`\.`((?:[^`]|``)*)`", text, re.DOTALL)
-    assert found, text
-    return TableName(*(part.replace("``", "`") for part in found.groups()))
-
-
-def cells(definition: TableDefinition) -> list[dict[str, Any]]:
-    """Its columns as the history has them; those without a name are ``@1``, ``@2``, … by place."""
-    names = zip(definition.column_names(), definition.columns, strict=True)
-    return [_cells(name, column) for name, column in names]
-
-
-def _cells(name: str, column: Column) -> dict[str, Any]:
-    is_text = column.charset is not None
-    return {
-        "name": name,
-        "type": type_of_column(column),
-        "nullable": column.nullable,
-        "charset": _charset(column.charset) if is_text else None,
-        "default": column.default,
-        "generated": column.computed,
-        "invisible": column.invisible,
-        "unsigned": column.unsigned,
-        "labels": None if column.labels is None else list(column.labels),
-        "declared": column.declared,
-        "type_code": column.type_code,
-        "meta": column.meta,
-        "collation": column.charset,
-    }
-
-
-def _charset(collation: int | None) -> str | None:
-    try:
-        return None if collation is None else charset_of(collation)
-    except Unsupported:
-        return None
-
-
-def _version(row: dict[str, Any]) -> TableVersion:
-    name = TableName(row["schema"], row["table"])
-    definition = None
-    if row["columns"] is not None:
-        columns = tuple(map(_column, row["columns"]))
-        bare = TableDefinition(name, columns)
-        names = bare.column_names()
-        key = None if row["key"] is None else tuple(names.index(one) for one in row["key"])
-        definition = replace(bare, key=key, index=row["key_index"])
-    return TableVersion(
-        name,
-        Position(row["file"], row["offset"], row["stretch"]),
-        row["origin"],
-        definition,
-        is_dropped=row["dropped"],
-        holds=row["holds"],
-        differs=tuple(row["differs"] or ()),
-        note=row["note"],
-        renamed_from=_name(row["renamed_from"]),
-        renamed_to=_name(row["renamed_to"]),
-        statement=row["statement"],
-        database=row["database"],
-        variables=dict(row["session"] or ()),
-        gtid=row["gtid"],
-        committed_at=row["committed_at"],
-    )
-
-
-def _column(stored: dict[str, Any]) -> Column:
-    return Column(
-        name=None if re.fullmatch(r"@\d+", stored["name"]) else stored["name"],
-        type_code=stored["type_code"],
-        meta=stored["meta"],
-        unsigned=stored["unsigned"],
-        nullable=stored["nullable"],
-        charset=stored["collation"],
-        labels=None if stored["labels"] is None else tuple(stored["labels"]),
-        declared=stored["declared"],
-        default=stored["default"],
-        computed=stored["generated"],
-        invisible=stored["invisible"],
-    )

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from spark_jobs.binlog import Session, TableDefinition, TableName
-from spark_jobs.ddl.alter import default_charset, dropped, index_made, target
 from spark_jobs.ddl.classify import Effect, Statement, judge
 from spark_jobs.ddl.columns import Word, converted, words_of
 from spark_jobs.ddl.log_gaps import Ddl, LogGap, log_gaps
+from spark_jobs.ddl.parse_alter import default_charset, dropped, index_made, target
 from spark_jobs.ddl.renames import like
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, StratalogError, Unsupported
 from spark_jobs.log.gtid import Gtids, parse_gtids
 from spark_jobs.log.position import Position
-from spark_jobs.schema.tracker import Stated, TableVersion, Tracker
+from spark_jobs.schema.facts import Stated, TableVersion
+from spark_jobs.schema.tracker import Tracker
 
 
 @dataclass(frozen=True, slots=True)

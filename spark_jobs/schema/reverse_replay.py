@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.ddl.alter import Operation, RenameTable, dropped, index_made, keeps_columns, operations, target
 from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.columns import require_plain
 from spark_jobs.ddl.inverse import Earlier, inverted, settled, told
+from spark_jobs.ddl.operations import Operation, RenameTable
+from spark_jobs.ddl.parse_alter import dropped, index_made, keeps_columns, operations, target
 from spark_jobs.ddl.renames import may_rename, renamed
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
-from spark_jobs.schema.tracker import Asked, Fact, Inverted, Logged, Stated, TableVersion, in_order, lacks
+from spark_jobs.schema.facts import Asked, Fact, Inverted, Logged, Stated, TableVersion, in_order
+from spark_jobs.schema.tracker import lacks
 
 _ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
 

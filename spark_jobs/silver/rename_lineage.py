@@ -18,7 +18,7 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.scan import Said, Survey, look, survey
 from spark_jobs.config.filters import Filters
-from spark_jobs.ddl.alter import dropped, target
+from spark_jobs.ddl.parse_alter import dropped, target
 from spark_jobs.ddl.renames import may_rename, renamed
 from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
 from spark_jobs.lake.commit import ALTERING

@@ -32,20 +32,7 @@ from spark_jobs.config.filters import (
     skip_name,
 )
 from spark_jobs.ddl import session_time
-from spark_jobs.ddl.alter import (
-    LEAVING_ROWS,
-    Add,
-    DropIndex,
-    Moved,
-    RenameTable,
-    created,
-    dropped,
-    drops_key,
-    index_dropped,
-    moved,
-    operations,
-    target,
-)
+from spark_jobs.ddl.alter import Moved, drops_key, moved
 from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.columns import require_plain, words_of
 from spark_jobs.ddl.default_values import Fill
@@ -63,6 +50,8 @@ from spark_jobs.ddl.definitions import (
     without_defaults,
 )
 from spark_jobs.ddl.labels import with_known_labels, with_labels, without_labels
+from spark_jobs.ddl.operations import LEAVING_ROWS, Add, DropIndex, RenameTable
+from spark_jobs.ddl.parse_alter import created, dropped, index_dropped, operations, target
 from spark_jobs.ddl.renames import like, may_rename, renamed
 from spark_jobs.ddl.widening import keeps_values
 from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped

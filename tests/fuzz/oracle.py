@@ -27,7 +27,8 @@ from spark_jobs.binlog.events.scanner import FormatDescription, TableMaps, open_
 from spark_jobs.binlog.events.table_map import TableDefinition, TableName, parse_table_map
 from spark_jobs.binlog.events.xa import xa_step
 from spark_jobs.binlog.rows import file_decoder
-from spark_jobs.binlog.rows.decoder import Changes, Decoder
+from spark_jobs.binlog.rows.changes import Changes
+from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.rows.file_decoder import FileDecoder
 from spark_jobs.binlog.slices.definitions import definitions_of
 from spark_jobs.binlog.slices.listing import list_events, summarize

@@ -14,8 +14,8 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline import run as runs
 from spark_jobs.pipeline.run import compact_source, endpoints_of, extract_source, publish
 from spark_jobs.schema import history as schema_history
+from spark_jobs.schema.facts import TableVersion
 from spark_jobs.schema.history import follow
-from spark_jobs.schema.tracker import TableVersion
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
 from tests.fix_pipeline import SOURCE, Shop

@@ -5,203 +5,36 @@ Put here: which events' rows go into which table's block, and what a block's rea
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.events.compression import PADDING
 from spark_jobs.binlog.events.redaction import refuse_blanked
-from spark_jobs.binlog.events.scanner import HEADER, Bytes, FormatDescription, Scan, TableMaps, empty_scan, open_slice
+from spark_jobs.binlog.events.scanner import Bytes, FormatDescription, Scan, TableMaps, empty_scan, open_slice
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, parse_table_map, same_layout
 from spark_jobs.binlog.events.transaction_payload import Opened, Payloads
 from spark_jobs.binlog.memory import rounded
 from spark_jobs.binlog.rows.blocks import BEFORE, ROW, TEXT_SLACK, Block, Plan, Scratch, plan_of
+from spark_jobs.binlog.rows.changes import Changes, Presence
+from spark_jobs.binlog.rows.placed_events import (
+    Origin,
+    PlacedEvents,
+    inner_events,
+    leads,
+    outer_events,
+    place_of,
+    written_types,
+)
 from spark_jobs.binlog.rows.row_events import RowEvents, merged, plain, rows_in
 from spark_jobs.binlog.types.base import BadValue, Numbers
 from spark_jobs.binlog.types.charsets import are_labels, charset_of
 from spark_jobs.errors import DecodeError, PartialImage, Truncated, Unsupported
 
-_WRITE_ROWS = 30
 OPEN = 256 << 20
 """Bytes that blocks which are not full have taken together, from which on they are handed out whatever is in them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Presence:
-    """Which columns the images of a block hold, apart from what is NULL in them.
-
-    Every row of an event has the event's columns, and a table sees a handful of sets of them: so the sets are kept once
-    and a row has the number of its set. Where every image is whole there is no Presence at all, and nothing is spent.
-
-    sets: bool[set, column], by ordinal of the definition. index: int32[row], which set a row has.
-    """
-
-    sets: NDArray[np.bool_]
-    index: NDArray[np.int32]
-
-    def column(self, ordinal: int) -> NDArray[np.bool_]:
-        """bool[row]: whether the row's image holds the column."""
-        present: NDArray[np.bool_] = self.sets[self.index, ordinal]
-        return present
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Row changes in log order; all arrays have one length.
-
-    op: uint8, 1 insert, 2 update, 3 delete. offset: int64, where the row's event starts in its file. row: int32, its
-    place within the event. committed_at: timestamp[us, UTC] of the transaction. gtid: a dictionary of strings, or None.
-    after: the row, in a delete its last one. before: an update's before image, all null for other rows.
-    raw, before_raw: map<string, string>: exact text or hex of what typed columns cannot hold; None when no row has any.
-    present, before_present: which columns of ``after`` and ``before`` the log holds; what it leaves out is null there.
-    None: every image is whole. A row without a before image has no column in ``before_present``.
-    """
-
-    op: pa.Array
-    offset: pa.Array
-    row: pa.Array
-    committed_at: pa.Array
-    gtid: pa.Array | None
-    after: pa.RecordBatch
-    before: pa.RecordBatch
-    raw: pa.Array | None
-    before_raw: pa.Array | None
-    present: Presence | None = None
-    before_present: Presence | None = None
-
-    def __len__(self) -> int:
-        return len(self.op)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the values of both images."""
-        return int(self.after.nbytes + self.before.nbytes)
-
-    def slice(self, first: int, rows: int) -> "Changes":
-        """Some of the changes that follow each other, without a copy."""
-
-        def cut(values: pa.Array | None) -> pa.Array | None:
-            return None if values is None else values.slice(first, rows)
-
-        def held(presence: Presence | None) -> Presence | None:
-            return None if presence is None else Presence(presence.sets, presence.index[first : first + rows])
-
-        return Changes(
-            cut(self.op),
-            cut(self.offset),
-            cut(self.row),
-            cut(self.committed_at),
-            cut(self.gtid),
-            cut(self.after),
-            cut(self.before),
-            cut(self.raw),
-            cut(self.before_raw),
-            held(self.present),
-            held(self.before_present),
-        )
-
-
-class PlacedEvents(Protocol):
-    """Row events of which it is known how long each is, without a checksum, whose its rows are, and where it stands."""
-
-    @property
-    def file(self) -> str: ...
-    @property
-    def lengths(self) -> Numbers: ...
-    @property
-    def groups(self) -> Numbers: ...
-    def place(self, event: int) -> str:
-        """What names an event in messages."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where rows come from, while that is still in memory; of a block that is lasting only the last of them."""
-
-    events: RowEvents
-    found: Scan
-    gtid: str | None
-
-
-def outer_events(file: str, found: Scan, chosen: Numbers, footer: int, groups: Numbers | None = None) -> RowEvents:
-    """Row events that stand in the scanned bytes themselves; chosen: their indices, in log order."""
-    count = len(chosen)
-    gathered, codes, transactions = np.empty((5, count), np.int64), np.empty(count, np.uint8), np.empty(count, np.int32)
-    scanned = found.offset, found.length, found.code, found.transaction, found.transactions, found.base, footer
-    readable = len(found.buffer) - PADDING
-    late = kernels.gather_rows(chosen, *scanned, found.address, readable, gathered, codes, transactions)
-    addresses, lengths, offsets, commits, zeros = gathered
-    kept: list[object] = [found.buffer]
-    if late < count:
-        first = int(offsets[late]) - found.base
-        tail = np.concatenate([found.buffer[first:], np.zeros(PADDING, np.uint8)])
-        addresses[late:] += kernels.address_of(tail) - found.address - first
-        kept.append(tail)
-    groups = zeros if groups is None else groups
-    return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, zeros, groups, kept)
-
-
-def _written(where: str, images: Sequence[bytes], columns: int) -> RowEvents:
-    """One WRITE_ROWS event with these rows.
-
-    Behind its header: table id 6 bytes, flags 2, the length of extra data 2, the number of columns, a bit for each.
-    """
-    packed = columns.to_bytes(1, "little") if columns < 251 else b"\xfc" + columns.to_bytes(2, "little")
-    bits = ((1 << columns) - 1).to_bytes((columns + 7) // 8, "little")
-    body = b"".join([bytes(8), b"\2\0", packed, bits, *images])
-    length = HEADER + len(body)
-    head = bytes(4) + bytes([_WRITE_ROWS]) + bytes(4) + length.to_bytes(4, "little") + bytes(6)
-    event = np.frombuffer(b"".join([head, body, bytes(PADDING)]), np.uint8)
-    zero = np.zeros(1, np.int64)
-    codes = np.array([_WRITE_ROWS], np.uint8)
-    address = np.array([kernels.address_of(event)], np.int64)
-    return RowEvents(where, address, zero + length, codes, zero, zero, zero.astype(np.int32), zero, zero, [event])
-
-
-def _owners(found: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
-    """Commit time, and row in the scan's array, of the events' transactions."""
-    transactions = found.transaction[events]
-    return found.transactions[transactions, kernels.TX_COMMITTED], transactions
-
-
-def _inner_events(file: str, found: Scan, opened: Opened, chosen: Numbers) -> RowEvents:
-    """Row events inside payloads; their offset, time and GTID are those of the payload event."""
-    inner, outer = opened.inner, opened.outer[chosen]
-    commits, transactions = _owners(found, outer)
-    return RowEvents(
-        file,
-        inner.address + inner.offset[chosen],
-        inner.length[chosen],
-        inner.code[chosen],
-        found.base + found.offset[outer],
-        commits,
-        transactions,
-        np.zeros(len(chosen), np.int64),
-        np.zeros(len(chosen), np.int64),
-        [inner.buffer],
-    )
-
-
-def _leads(counts: Numbers, outer: Numbers, mine: Numbers) -> tuple[Numbers, int]:
-    """Other tables' rows between each own event and the own one before it in its payload; and those behind the last.
-
-    counts, outer: of all row events, 0 for own ones; mine: places of these.
-    """
-    total = np.cumsum(counts)
-    if not len(mine):
-        return np.zeros(0, np.int64), int(total[-1])
-    first = np.searchsorted(outer, outer[mine])
-    follows = np.concatenate([[False], outer[mine][1:] == outer[mine][:-1]])
-    since = np.where(follows, np.roll(total[mine], 1), total[first] - counts[first])
-    return total[mine] - since, int(total[-1] - total[mine[-1]])
-
-
-def _place(file: str, found: Scan, event: int) -> str:
-    return f"{file}:{found.base + found.offset[event]}"
 
 
 _UNDECIDED = {
@@ -380,14 +213,14 @@ class Decoder:
         """
         assert not self._gtids
         nothing = empty_scan(np.zeros(0, np.uint8), 0, 0, 1)
-        yield from self._decoded(iter([_written(where, images, len(self.definition.columns))]), nothing, None)
+        yield from self._decoded(iter([written_types(where, images, len(self.definition.columns))]), nothing, None)
 
     def _events(self, file: str, found: Scan, head: FormatDescription) -> Iterator[RowEvents]:
         """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""
         if not self._redacted:
-            refuse_blanked(found, self._maps, self._name, lambda event: _place(file, found, event))
+            refuse_blanked(found, self._maps, self._name, lambda event: place_of(file, found, event))
         rows = np.flatnonzero(found.mark & kernels.MARK_ROWS)
-        own = rows[self._own(found.table[rows], head, lambda row: _place(file, found, rows[row]))]
+        own = rows[self._own(found.table[rows], head, lambda row: place_of(file, found, rows[row]))]
         ahead = 0  # rows of a payload in parts that earlier parts had
         for opened in Payloads(file, head, self._maps).open(found):
             last = opened.outer[-1] if len(opened.outer) else -1
@@ -415,19 +248,19 @@ class Decoder:
         """This table's row events inside payloads, and the other tables' rows behind the last of them."""
         if not self._redacted:
             places = opened.outer
-            refuse_blanked(opened.inner, self._maps, self._name, lambda event: _place(file, found, places[event]))
+            refuse_blanked(opened.inner, self._maps, self._name, lambda event: place_of(file, found, places[event]))
         rows = np.flatnonzero(opened.inner.mark & kernels.MARK_ROWS)
         tables, outer = opened.inner.table[rows], opened.outer[rows]
-        mine = self._own(tables, head, lambda row: _place(file, found, outer[row]))
-        events = _inner_events(file, found, opened, rows[mine])
+        mine = self._own(tables, head, lambda row: place_of(file, found, outer[row]))
+        events = inner_events(file, found, opened, rows[mine])
         others = ~mine & (np.isin(outer, outer[mine]) | (not opened.whole))
         if not others.any():
             return events, 0
         counts = np.zeros(len(rows), np.int64)
         for ordinal in np.unique(tables[others]).tolist():
             of_it = others & (tables == ordinal)
-            counts[of_it] = self._count(_inner_events(file, found, opened, rows[of_it]), ordinal, head)
-        events.leads, after = _leads(counts, outer, np.flatnonzero(mine))
+            counts[of_it] = self._count(inner_events(file, found, opened, rows[of_it]), ordinal, head)
+        events.leads, after = leads(counts, outer, np.flatnonzero(mine))
         return events, after
 
     def _count(self, events: RowEvents, ordinal: int, head: FormatDescription) -> Numbers:

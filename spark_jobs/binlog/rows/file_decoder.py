@@ -23,7 +23,9 @@ from spark_jobs.binlog.events.scanner import Scan
 from spark_jobs.binlog.events.table_map import TableDefinition, TableName, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.rows.bulk_passes import PlainPasses
-from spark_jobs.binlog.rows.decoder import Changes, Decoder, Origin, fill, make_room, outer_events, rest_of
+from spark_jobs.binlog.rows.changes import Changes
+from spark_jobs.binlog.rows.decoder import Decoder, fill, make_room, rest_of
+from spark_jobs.binlog.rows.placed_events import Origin, outer_events
 from spark_jobs.errors import DecodeError, Unsupported
 
 PASS = 4 << 20

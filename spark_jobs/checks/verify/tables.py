@@ -26,7 +26,7 @@ from spark_jobs.checks.verify.row_digest import Layout, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, Session
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination, Name
-from spark_jobs.ddl.alter import target as table_of
+from spark_jobs.ddl.parse_alter import target as table_of
 from spark_jobs.downstream.multi_source import PARTS, SharedPart
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, TableStopped, about

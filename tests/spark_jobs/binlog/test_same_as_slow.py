@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from spark_jobs.binlog.events.scanner import TableMaps, open_slice
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads
-from spark_jobs.binlog.rows.decoder import Changes, Decoder, Presence
+from spark_jobs.binlog.rows.changes import Changes, Presence
+from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.slices.slicer import Slicer
 from tests import segment_types as types
 from tests import slow_decoder

@@ -6,7 +6,7 @@ from dataclasses import replace
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.cli.schema_listing import Shown
 from spark_jobs.log.position import Position
-from spark_jobs.schema.tracker import TableVersion
+from spark_jobs.schema.facts import TableVersion
 
 T, U = TableName("shop", "t"), TableName("shop", "u")
 OLD = TableDefinition(T, (Column("id", 3, nullable=False), Column("note", 15, 9, charset=8, default="'x'")), (0,))

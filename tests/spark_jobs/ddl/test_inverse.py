@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
-from spark_jobs.ddl.alter import Add, AddUnique, Change, Default, Operation, Visible, altered, created, operations
+from spark_jobs.ddl.alter import altered
 from spark_jobs.ddl.inverse import inverted, settled, told
+from spark_jobs.ddl.operations import Add, AddUnique, Change, Default, Operation, Visible
+from spark_jobs.ddl.parse_alter import created, operations
 from spark_jobs.errors import Unsupported
 from tests.ddl_stream import KINDS
 from tests.fix_hypothesis import examples

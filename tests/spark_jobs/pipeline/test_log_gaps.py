@@ -16,8 +16,8 @@ from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.log_gaps import before_gap, cascades, gaps_of
-from spark_jobs.schema.history import ARROW, row
-from spark_jobs.schema.tracker import TableVersion
+from spark_jobs.schema.facts import TableVersion
+from spark_jobs.schema.history_rows import ARROW, row_of
 
 CHILD, OLD = TableName("shop", "c"), TableName("shop", "old")
 CREATE = "CREATE TABLE c (id INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id) ON DELETE CASCADE)"
@@ -44,7 +44,7 @@ def store(lake: Lake, *statements: tuple[int, str], facts: ServerFacts | None = 
     notes = {"begin": str(at(4))} | ({"facts": facts.to_note()} if facts else {})
     said = Checkpoint(at(900), "batch", notes=notes)
     metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
-    rows = pa.Table.from_pylist([row(one) for one in versions], schema=ARROW)
+    rows = pa.Table.from_pylist([row_of(one) for one in versions], schema=ARROW)
     deltalake.write_deltalake(lake.schema("shop").path, rows, commit_properties=metadata)
 
 

@@ -16,10 +16,10 @@ from spark_jobs.errors import LakeError, StratalogError, TableStopped
 from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
-from spark_jobs.schema import dump
+from spark_jobs.schema import dump, history_rows
 from spark_jobs.schema import history as schema_history
+from spark_jobs.schema.facts import Asked, Fact, Logged, Stated, TableVersion
 from spark_jobs.schema.history import ask_server, by_history, declared_facts, named, new_facts, read, reading_of
-from spark_jobs.schema.tracker import Asked, Fact, Logged, Stated, TableVersion
 from spark_jobs.source.files import Files
 from spark_jobs.source.information_schema import ask
 from spark_jobs.source.server import Server
@@ -44,7 +44,7 @@ def at(offset: int) -> Position:
 
 def store(lake: Lake, *versions: TableVersion, **notes: Any) -> None:
     """What ``follow`` writes, written without Spark."""
-    rows = pa.Table.from_pylist([schema_history.row(one) for one in versions], schema=schema_history.ARROW)
+    rows = pa.Table.from_pylist([history_rows.row_of(one) for one in versions], schema=history_rows.ARROW)
     said = Checkpoint(at(900), "batch", notes={"begin": str(at(4))} | notes)
     metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
     deltalake.write_deltalake(lake.schema("shop").path, rows, commit_properties=metadata)
@@ -64,27 +64,6 @@ STATED = TableVersion(
     gtid="g:1",
     committed_at=datetime(2026, 11, 22, 8, 0, 0, 123456, UTC),
 )
-
-
-@pytest.mark.parametrize(
-    "version",
-    [
-        STATED,
-        TableVersion(NAME, at(100), "table_map", UNNAMED),
-        TableVersion(NAME, at(100), "table_map", replace(UNNAMED, key=())),
-        TableVersion(NAME, at(100), "ddl", is_dropped=True, renamed_to=NAME),
-        TableVersion(NAME, at(100), "server", TableDefinition(NAME, (Column("e", 247, 1, labels=("it's", "ä")),), ())),
-        TableVersion(NAME, at(100), "server", holds=False, definition=replace(KNOWN, key=None, index=None)),
-    ],
-)  # fmt: skip
-def test_versions_are_read_as_they_were_written(tmp_path: Path, version: TableVersion) -> None:
-    lake = Lake(str(tmp_path))
-    store(lake, version)
-    (found,) = read(lake, "shop").versions
-    assert found == version
-    for one, two in [(found.definition, version.definition)]:
-        columns = [[(c.default, c.computed, c.invisible) for c in each.columns] for each in (one, two) if each]
-        assert columns[:1] == columns[1:]
 
 
 def test_a_history_is_asked_within_its_reach(tmp_path: Path) -> None:

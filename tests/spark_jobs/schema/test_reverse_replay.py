@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.config.model import MySQL
-from spark_jobs.ddl.alter import altered, operations
+from spark_jobs.ddl.alter import altered
 from spark_jobs.ddl.classify import judge
 from spark_jobs.ddl.diff import differences
+from spark_jobs.ddl.parse_alter import operations
 from spark_jobs.errors import Unsupported
 from spark_jobs.log.position import Position
+from spark_jobs.schema.facts import Asked, Fact, Logged, Stated
 from spark_jobs.schema.reverse_replay import Back, back
-from spark_jobs.schema.tracker import Asked, Fact, Logged, Stated, Tracker, as_of
+from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
 from tests.ddl_stream import Stream

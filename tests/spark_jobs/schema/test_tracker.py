@@ -15,19 +15,8 @@ from spark_jobs.config.model import MySQL
 from spark_jobs.ddl.classify import judge
 from spark_jobs.ddl.diff import differences
 from spark_jobs.log.position import Position
-from spark_jobs.schema.tracker import (
-    Asked,
-    Fact,
-    Inverted,
-    Logged,
-    Stated,
-    TableVersion,
-    Tracker,
-    as_of,
-    changes,
-    key_of,
-    listed_with_key,
-)
+from spark_jobs.schema.facts import Asked, Fact, Inverted, Logged, Stated, TableVersion
+from spark_jobs.schema.tracker import Tracker, as_of, changes, key_of, listed_with_key
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
 from tests.ddl_stream import Stream
@@ -143,18 +132,6 @@ def test_names_are_kept_where_tables_are_renamed() -> None:
     found = follow(said(T, "RENAME TABLE t TO u"))
     old, new = TableName("d", "t"), TableName("d", "u")
     assert {one.name: (one.renamed_from, one.renamed_to) for one in found[1:]} == {old: (None, new), new: (old, None)}
-
-
-def test_a_version_holds_behind_its_statement_and_at_its_rows() -> None:
-    found = follow(said(T, "ALTER TABLE t ADD c INT", start=100), rows(300, replace(LOGGED, columns=(ID,))))
-    name = LOGGED.name
-    widths = {
-        offset: len(one.definition.columns)
-        for offset in (100, 101, 110, 111, 299, 300)
-        for one in [as_of(found, at(offset)).get(name)]
-        if one and one.definition
-    }
-    assert widths == {101: 3, 110: 3, 111: 4, 299: 4, 300: 1}
 
 
 def test_rows_tell_what_statements_leave_open() -> None:

@@ -10,9 +10,9 @@ from spark_jobs.binlog import Slicer, TableDefinition, TableName, definitions_of
 from spark_jobs.checks.verify.server_rows import Session
 from spark_jobs.config.model import MySQL
 from spark_jobs.ddl import definitions
-from spark_jobs.ddl.alter import created
 from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.ddl.definitions import completed
+from spark_jobs.ddl.parse_alter import created
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position

@@ -7,7 +7,8 @@ from spark_jobs.binlog import memory
 from spark_jobs.binlog.events.table_map import TableDefinition
 from spark_jobs.binlog.rows import blocks
 from spark_jobs.binlog.rows.blocks import BEFORE, Plan
-from spark_jobs.binlog.rows.decoder import Changes, Decoder
+from spark_jobs.binlog.rows.changes import Changes
+from spark_jobs.binlog.rows.decoder import Decoder
 from tests import segment_types as types
 from tests.segment_spec import Change, Delete, Insert, Rows, SegmentSpec, Table, Update
 from tests.spark_jobs.binlog.test_same_as_slow import definition_of

@@ -13,22 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog.events import compression, transaction_payload
 from spark_jobs.binlog.events.scanner import Bytes, TableMaps, open_slice
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName, parse_table_map
-from spark_jobs.binlog.rows.decoder import Changes, Decoder
+from spark_jobs.binlog.rows.changes import Changes
+from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.slices.slicer import Slicer
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
 from tests.one_value import FILE, definition_of
 from tests.segment_spec import (
-    UUID,
     Change,
     Commit,
     Delete,
     Insert,
-    Query,
-    RawEvent,
-    Rollback,
     Rows,
     SegmentSpec,
     Table,
@@ -295,57 +291,10 @@ def wide(**values: Any) -> list[Any]:
     return [values.get(f"c{k}", ...) for k in range(20)]
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_image_without_all_columns_keeps_absent_apart_from_null(version: int) -> None:
-    """MINIMAL: the key of what was, and what was set. The null bits are those of the columns that are there."""
-    _, after, before = partial(
-        Rows("shop.t", Insert, [wide(c0=1, c3=None, c9=9, c19=None), wide(c0=2, c3=3, c9=None, c19=19)]),
-        Rows("shop.t", Update, [(wide(c0=1), wide(c8=None, c17=17)), (wide(c0=2), wide(c8=8, c17=None))]),
-        Delete("shop.t", wide(c0=2)),
-        table=WIDE,
-        version=version,
-    )
-    assert after == [
-        {"c0": 1, "c3": None, "c9": 9, "c19": None},
-        {"c0": 2, "c3": 3, "c9": None, "c19": 19},
-        {"c8": None, "c17": 17},
-        {"c8": 8, "c17": None},
-        {"c0": 2},
-    ]
-    assert before == [{}, {}, {"c0": 1}, {"c0": 2}, {}]
-
-
 def test_more_than_eight_columns_of_many_have_null_bits_of_two_bytes() -> None:
     values = {f"c{k}": None if k % 3 else k for k in (0, 1, 2, 3, 4, 5, 6, 7, 12, 18)}
     _, after, _ = partial(Rows("shop.t", Insert, [wide(**values), wide(**dict.fromkeys(values, 5))]))
     assert after == [values, dict.fromkeys(values, 5)]
-
-
-def test_noblob_leaves_a_text_out_that_was_not_set() -> None:
-    table = Table("shop.t", key=["id"], id=INT, body=LONGTEXT, n=INT)
-    _, after, before = partial(Update("shop.t", (1, ..., 2), (1, ..., 3)), Insert("shop.t", (2, "x", 3)), table=table)
-    assert after == [{"id": 1, "n": 3}, {"id": 2, "body": "x", "n": 3}]
-    assert before == [{"id": 1, "n": 2}, {}]
-
-
-def test_full_nodup_has_the_whole_row_before_and_what_was_set_after() -> None:
-    """MariaDB's binlog_row_image=FULL_NODUP."""
-    whole = [None, *range(1, 20)]
-    _, after, before = partial(Update("shop.t", whole, wide(c0=0)), version=1)
-    assert (after, before) == ([{"c0": 0}], [{f"c{k}": value for k, value in enumerate(whole)}])
-
-
-def test_sets_of_columns_are_kept_once() -> None:
-    changes, _, _ = partial(*(Insert("shop.t", wide(c0=k, c1=k) if k % 2 else wide(c0=k)) for k in range(9)))
-    assert changes.present is not None
-    assert changes.present.sets.shape == (2, 20)
-    assert changes.present.column(1).tolist() == [bool(k % 2) for k in range(9)]
-
-
-def test_whole_images_have_no_presence_even_behind_a_partial_one() -> None:
-    content = content_of(Insert("shop.t", (1, ...)), Insert("shop.t", (2, "b")), Insert("shop.t", (3, "c")))
-    found = list(Decoder(definition_of(content), partial=True, rows=1).decode(FILE, 0, None, content))
-    assert [changes.present is None for changes in found] == [False, True, True]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 16384])
@@ -408,58 +357,6 @@ def test_a_file_cut_anywhere_is_an_error_or_holds_fewer_events() -> None:
         else:
             with pytest.raises(DecodeError, match=r"^log.000001"):
                 decode(INSERT[:length], definition)
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ([Insert("shop.t", (1, "a")), Rollback()], "with a ROLLBACK past them"),
-        ([Insert("shop.t", (1, "a")), Query("", "ROLLBACK TO `s`"), Commit()], "with a ROLLBACK past them"),
-        (
-            [Insert("shop.t", (1, "a")), Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)],
-            "XA transaction",
-        ),
-    ],
-)
-def test_rows_whose_fate_is_open_are_refused(changes: list[Change], message: str) -> None:
-    with pytest.raises(Unsupported, match=rf"^log.000001:\d+: .*{message}"):
-        decode(content_of(*changes), definition_of(INSERT))
-
-
-def test_what_a_payload_holds_is_refused_as_outside() -> None:
-    """XA and ROLLBACK inside decide about the rows of the whole payload."""
-    for changes in ([Rollback()], [Query("", "XA END X'61',X'',1"), RawEvent(38, bytes(13), ends=True)]):
-        spec = SegmentSpec((PLAIN,), [Insert("shop.t", (1, "a")), *changes], payload=lambda _: "zstd")
-        with pytest.raises(Unsupported, match=rf"^log.000001:{spec.offsets()[3]}: shop.t: rows of a"):
-            decode(spec.to_bytes(), definition_of(INSERT))
-
-
-@pytest.mark.parametrize("rows", [1, 3, 1000])
-@pytest.mark.parametrize("at_once", [150, 64 << 20])
-def test_rows_are_counted_from_0_within_a_payload(monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int) -> None:
-    """Those of other tables too; a payload of several tables, in one part or in many."""
-    monkeypatch.setattr(transaction_payload, "AT_ONCE", at_once)
-    monkeypatch.setattr(compression, "AT_ONCE", at_once)
-    other = Table("shop.o", key=["id"], id=INT, note=VARCHAR(400))
-    changes: list[Change] = [
-        Rows("shop.o", Insert, [(1, "x" * 100), (2, None)]),
-        Rows("shop.t", Insert, [(1, "a"), (2, "b")]),
-        Rows("shop.t", Delete, [(1, "a")]),
-        Rows("shop.o", Update, [((1, "x" * 100), (1, "")), ((2, None), (3, "y" * 100))]),
-        Rows("shop.t", Update, [((2, "b"), (3, None))]),
-        Rows("shop.o", Delete, [(1, "")]),
-        Commit(),
-        Insert("shop.o", (7, None)),
-        Insert("shop.t", (9, None)),
-        Commit(),
-        Insert("shop.t", (10, None)),
-    ]
-    spec = SegmentSpec((PLAIN, other), changes, payload=lambda number: None if number == 3 else "zstd")
-    first, second, plain_one = (spec.offsets()[place] for place in (3, 5, 9))
-    found = decode(spec.to_bytes(), definition_of(INSERT), rows=rows)
-    columns = [(batch.offset.to_pylist(), batch.row.to_pylist()) for batch in found]
-    places = [place for pair in columns for place in zip(*pair, strict=True)]
-    assert places == [(first, 2), (first, 3), (first, 4), (first, 7), (second, 1), (plain_one, 0)]
 
 
 @pytest.mark.parametrize(
@@ -541,26 +438,6 @@ def test_a_type_that_is_not_read_names_its_column() -> None:
     table = Table("shop.t", id=INT, doc=ColumnType(0, b"", bytes))
     with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.doc: type decimal before MySQL 5.0 is not read"):
         decode(content_of(Insert("shop.t", (1, None)), tables=(table,)))
-
-
-def test_gtid_and_commit_time_of_a_slice_inside_a_transaction() -> None:
-    spec = SegmentSpec(
-        [PLAIN], [Insert("shop.t", (1, "a")), Insert("shop.t", (2, "b")), Commit(), Insert("shop.t", (3, "c"))]
-    )
-    events, places = spec.events(), spec.offsets()
-    second = [number for number, event in enumerate(events) if event[4] == 19][1]
-    decoder = Decoder(definition_of(spec.to_bytes()), gtids=True)
-    changes = list(
-        decoder.decode(
-            FILE, places[second], events[0], b"".join(events[second:]),
-            transaction_start=places[2], committed_us=1_000_000, gtid="given:1",
-        )
-    )  # fmt: skip
-    [batch] = changes
-    assert batch.gtid is not None
-    assert batch.gtid.to_pylist() == ["given:1", f"{UUID}:2"]
-    assert batch.committed_at.cast(pa.int64()).to_pylist() == [1_000_000, 1_700_000_001_250_000]
-    assert batch.offset[0].as_py() == places[second + 1]
 
 
 @pytest.mark.slow

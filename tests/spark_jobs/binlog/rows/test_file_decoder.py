@@ -14,7 +14,8 @@ import pytest
 from spark_jobs.binlog.events.table_map import TableDefinition, TableName
 from spark_jobs.binlog.rows import decoder as rows
 from spark_jobs.binlog.rows import file_decoder
-from spark_jobs.binlog.rows.decoder import Changes, Decoder
+from spark_jobs.binlog.rows.changes import Changes
+from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.rows.file_decoder import FileDecoder
 from spark_jobs.binlog.slices.slicer import Slicer
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Unsupported

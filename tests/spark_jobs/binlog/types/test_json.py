@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.rows.decoder import Changes
+from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.types.base import BadValue, Filled
 from spark_jobs.binlog.types.json import JSON
 from spark_jobs.errors import DecodeError

@@ -1,0 +1,85 @@
+"""Row changes as Arrow columns, before and after.
+
+Put here: the result of decoding. Not here: decoding (decoder.py).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Which columns the images of a block hold, apart from what is NULL in them.
+
+    Every row of an event has the event's columns, and a table sees a handful of sets of them: so the sets are kept once
+    and a row has the number of its set. Where every image is whole there is no Presence at all, and nothing is spent.
+
+    sets: bool[set, column], by ordinal of the definition. index: int32[row], which set a row has.
+    """
+
+    sets: NDArray[np.bool_]
+    index: NDArray[np.int32]
+
+    def column(self, ordinal: int) -> NDArray[np.bool_]:
+        """bool[row]: whether the row's image holds the column."""
+        present: NDArray[np.bool_] = self.sets[self.index, ordinal]
+        return present
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Row changes in log order; all arrays have one length.
+
+    op: uint8, 1 insert, 2 update, 3 delete. offset: int64, where the row's event starts in its file. row: int32, its
+    place within the event. committed_at: timestamp[us, UTC] of the transaction. gtid: a dictionary of strings, or None.
+    after: the row, in a delete its last one. before: an update's before image, all null for other rows.
+    raw, before_raw: map<string, string>: exact text or hex of what typed columns cannot hold; None when no row has any.
+    present, before_present: which columns of ``after`` and ``before`` the log holds; what it leaves out is null there.
+    None: every image is whole. A row without a before image has no column in ``before_present``.
+    """
+
+    op: pa.Array
+    offset: pa.Array
+    row: pa.Array
+    committed_at: pa.Array
+    gtid: pa.Array | None
+    after: pa.RecordBatch
+    before: pa.RecordBatch
+    raw: pa.Array | None
+    before_raw: pa.Array | None
+    present: Presence | None = None
+    before_present: Presence | None = None
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values of both images."""
+        return int(self.after.nbytes + self.before.nbytes)
+
+    def slice(self, first: int, rows: int) -> "Changes":
+        """Some of the changes that follow each other, without a copy."""
+
+        def cut(values: pa.Array | None) -> pa.Array | None:
+            return None if values is None else values.slice(first, rows)
+
+        def held(presence: Presence | None) -> Presence | None:
+            return None if presence is None else Presence(presence.sets, presence.index[first : first + rows])
+
+        return Changes(
+            cut(self.op),
+            cut(self.offset),
+            cut(self.row),
+            cut(self.committed_at),
+            cut(self.gtid),
+            cut(self.after),
+            cut(self.before),
+            cut(self.raw),
+            cut(self.before_raw),
+            held(self.present),
+            held(self.before_present),
+        )

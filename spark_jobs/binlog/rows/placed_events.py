@@ -1,0 +1,118 @@
+"""Row events with their places in the log, out of slices and of transaction payloads.
+
+Put here: which events hold rows and whose they are. Not here: their rows (decoder.py), layouts (row_events.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events.compression import PADDING
+from spark_jobs.binlog.events.scanner import HEADER, Scan
+from spark_jobs.binlog.events.transaction_payload import Opened
+from spark_jobs.binlog.rows.row_events import RowEvents
+from spark_jobs.binlog.types.base import Numbers
+
+WRITE_ROWS = 30
+
+
+class PlacedEvents(Protocol):
+    """Row events of which it is known how long each is, without a checksum, whose its rows are, and where it stands."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def lengths(self) -> Numbers: ...
+    @property
+    def groups(self) -> Numbers: ...
+    def place(self, event: int) -> str:
+        """What names an event in messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where rows come from, while that is still in memory; of a block that is lasting only the last of them."""
+
+    events: RowEvents
+    found: Scan
+    gtid: str | None
+
+
+def outer_events(file: str, found: Scan, chosen: Numbers, footer: int, groups: Numbers | None = None) -> RowEvents:
+    """Row events that stand in the scanned bytes themselves; chosen: their indices, in log order."""
+    count = len(chosen)
+    gathered, codes, transactions = np.empty((5, count), np.int64), np.empty(count, np.uint8), np.empty(count, np.int32)
+    scanned = found.offset, found.length, found.code, found.transaction, found.transactions, found.base, footer
+    readable = len(found.buffer) - PADDING
+    late = kernels.gather_rows(chosen, *scanned, found.address, readable, gathered, codes, transactions)
+    addresses, lengths, offsets, commits, zeros = gathered
+    kept: list[object] = [found.buffer]
+    if late < count:
+        first = int(offsets[late]) - found.base
+        tail = np.concatenate([found.buffer[first:], np.zeros(PADDING, np.uint8)])
+        addresses[late:] += kernels.address_of(tail) - found.address - first
+        kept.append(tail)
+    groups = zeros if groups is None else groups
+    return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, zeros, groups, kept)
+
+
+def written_types(where: str, images: Sequence[bytes], columns: int) -> RowEvents:
+    """One WRITE_ROWS event with these rows.
+
+    Behind its header: table id 6 bytes, flags 2, the length of extra data 2, the number of columns, a bit for each.
+    """
+    packed = columns.to_bytes(1, "little") if columns < 251 else b"\xfc" + columns.to_bytes(2, "little")
+    bits = ((1 << columns) - 1).to_bytes((columns + 7) // 8, "little")
+    body = b"".join([bytes(8), b"\2\0", packed, bits, *images])
+    length = HEADER + len(body)
+    head = bytes(4) + bytes([WRITE_ROWS]) + bytes(4) + length.to_bytes(4, "little") + bytes(6)
+    event = np.frombuffer(b"".join([head, body, bytes(PADDING)]), np.uint8)
+    zero = np.zeros(1, np.int64)
+    codes = np.array([WRITE_ROWS], np.uint8)
+    address = np.array([kernels.address_of(event)], np.int64)
+    return RowEvents(where, address, zero + length, codes, zero, zero, zero.astype(np.int32), zero, zero, [event])
+
+
+def _owners(found: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
+    """Commit time, and row in the scan's array, of the events' transactions."""
+    transactions = found.transaction[events]
+    return found.transactions[transactions, kernels.TX_COMMITTED], transactions
+
+
+def inner_events(file: str, found: Scan, opened: Opened, chosen: Numbers) -> RowEvents:
+    """Row events inside payloads; their offset, time and GTID are those of the payload event."""
+    inner, outer = opened.inner, opened.outer[chosen]
+    commits, transactions = _owners(found, outer)
+    return RowEvents(
+        file,
+        inner.address + inner.offset[chosen],
+        inner.length[chosen],
+        inner.code[chosen],
+        found.base + found.offset[outer],
+        commits,
+        transactions,
+        np.zeros(len(chosen), np.int64),
+        np.zeros(len(chosen), np.int64),
+        [inner.buffer],
+    )
+
+
+def leads(counts: Numbers, outer: Numbers, mine: Numbers) -> tuple[Numbers, int]:
+    """Other tables' rows between each own event and the own one before it in its payload; and those behind the last.
+
+    counts, outer: of all row events, 0 for own ones; mine: places of these.
+    """
+    total = np.cumsum(counts)
+    if not len(mine):
+        return np.zeros(0, np.int64), int(total[-1])
+    first = np.searchsorted(outer, outer[mine])
+    follows = np.concatenate([[False], outer[mine][1:] == outer[mine][:-1]])
+    since = np.where(follows, np.roll(total[mine], 1), total[first] - counts[first])
+    return total[mine] - since, int(total[-1] - total[mine[-1]])
+
+
+def place_of(file: str, found: Scan, event: int) -> str:
+    return f"{file}:{found.base + found.offset[event]}"

@@ -1,0 +1,397 @@
+"""ALTER TABLE, CREATE TABLE and CREATE INDEX read into operations and definitions.
+
+Source: MySQL manual, "ALTER TABLE Statement", "CREATE TABLE Statement".
+
+Put here: words of a statement to operations. Not here: column definitions (columns.py), applying operations (alter.py).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.ddl.columns import Declared, Word, declared, words_of
+from spark_jobs.ddl.default_values import with_default
+from spark_jobs.ddl.definitions import PRIMARY
+from spark_jobs.ddl.operations import (
+    FIRST,
+    Add,
+    AddPrimary,
+    AddUnique,
+    Change,
+    Convert,
+    Default,
+    Drop,
+    DropIndex,
+    DropPrimary,
+    Operation,
+    RenameTable,
+    Visible,
+)
+from spark_jobs.ddl.unreadable_types import readable
+from spark_jobs.errors import Unsupported
+
+_KEYS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"}
+_NO_COLUMN = {
+    *("ENGINE", "AUTO_INCREMENT", "COMMENT", "AVG_ROW_LENGTH", "CHECKSUM", "COMPRESSION", "CONNECTION", "ENCRYPTION"),
+    *("DELAY_KEY_WRITE", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PASSWORD"),
+    *("ROW_FORMAT", "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "DEFAULT", "CHARACTER", "CHARSET"),
+    *("COLLATE", "ALGORITHM", "LOCK", "FORCE", "ENABLE", "DISABLE", "WITH", "WITHOUT", "PAGE_CHECKSUM"),
+    *("PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ENCRYPTED", "ENCRYPTION_KEY_ID", "TRANSACTIONAL"),
+    *(
+        "SECONDARY_ENGINE",
+        "TABLESPACE",
+        "STORAGE",
+        "AUTOEXTEND_SIZE",
+        "NOWAIT",
+        "WAIT",
+        "SECONDARY_LOAD",
+        "SECONDARY_UNLOAD",
+    ),
+}
+"""Options of tables and of how the statement is carried out."""
+_WHOLE = {"ORDER", "PARTITION", "REORGANIZE", "COALESCE", "REMOVE", "ANALYZE", "OPTIMIZE", "REBUILD", "REPAIR"}
+"""What begins with these goes on to the statement's end, and leaves rows and columns as they are."""
+
+
+@readable
+def operations(text: str) -> list[Operation]:
+    """What an ALTER TABLE does to columns and keys; empty where only options and the like change.
+
+    Raises Unsupported for what changes rows in another way, and for what is not known.
+    """
+    words = _behind_name(words_of(text))
+    found: list[Operation] = []
+    for part in parts(words):
+        if part[0].among(*_WHOLE):
+            break
+        found += _operations(part)
+    return found
+
+
+@readable
+def new_name(text: str) -> RenameTable | None:
+    """The name that an ALTER TABLE gives its table, whatever else it does; None where it gives none."""
+    for part in parts(_after_name(words_of(text))):
+        found = _rename(part[1:], "RENAME") if part[0].among("RENAME") and len(part) > 1 else []
+        if found and isinstance(found[0], RenameTable):
+            return found[0]
+    return None
+
+
+@readable
+def target(text: str, database: str) -> TableName:
+    """The table that a CREATE TABLE, ALTER TABLE or TRUNCATE is about: the first that it names. Raises Unsupported."""
+    return _named(words_of(text), database)[0]
+
+
+@readable
+def dropped(text: str, database: str) -> list[TableName]:
+    """The tables of a DROP TABLE. Raises Unsupported."""
+    return _named(words_of(text), database)
+
+
+def _named(words: list[Word], database: str) -> list[TableName]:
+    """The names that stand behind TABLE, with commas between them."""
+    found = []
+    for part in parts(words[_name_at(words) :]):
+        schema, table = qualified(part)
+        found.append(TableName(database if schema is None else schema, table))
+    if not found:
+        raise Unsupported("it names no table")
+    return found
+
+
+@readable
+def created(name: TableName, text: str) -> TableDefinition | None:
+    """What a CREATE TABLE defines; None for what takes its columns from another table. Raises Unsupported."""
+    words = _behind_name(words_of(text))
+    if not words or not words[0].among("(") or words[1].among("LIKE", "SELECT", "WITH", "TABLE", "("):
+        return None
+    options = words[len(enclosed(words)) + 2 :]
+    if any(word.among("SELECT", "AS") for word in options):
+        return None
+    charset = default_charset(options)
+    columns, key, uniques, periods = [], list[str](), list[AddUnique](), list[str]()
+    for part in parts(enclosed(words)):
+        if is_primary(part):
+            key = _key_columns(part)
+        elif _is_unique(part):
+            uniques.append(_unique(part))
+        elif is_period(part):
+            periods += [word.text for word in enclosed(part[3:])]
+        elif not part[0].among(*_KEYS):
+            one = declared(part[0].text, part[1:], charset)
+            columns.append(one)
+            key += [part[0].text] if one.in_key else []
+            uniques += [AddUnique("", (part[0].text,))] if one.is_unique else []
+    found = [with_default(one) for one in columns]
+    names = [str(column.name).casefold() for column in found]
+    ordinals = tuple(name_index(names, part) for part in key)
+    filled = {*ordinals, *(name_index(names, part) for part in periods if part != ",")}
+    found = [replace(c, nullable=False) if o in filled else c for o, c in enumerate(found)]
+    if key:
+        return TableDefinition(name, tuple(found), ordinals, PRIMARY)
+    return TableDefinition(name, tuple(found), *instead_of_primary(columns, uniques))
+
+
+def _key_columns(part: Sequence[Word]) -> list[str]:
+    """The columns of a primary key, in its order."""
+    return [word.text for word in enclosed(part[part.index(Word("(", "sign")) :]) if _is_name(word)]
+
+
+def _is_unique(part: Sequence[Word]) -> bool:
+    return any(word.among("UNIQUE") for word in part[:3]) and part[0].among("UNIQUE", "CONSTRAINT")
+
+
+def _unique(part: Sequence[Word]) -> AddUnique:
+    """Reads ``[CONSTRAINT [name]] UNIQUE [INDEX | KEY] [name] [USING …] (…)``."""
+    at = next(k for k, word in enumerate(part) if word.among("UNIQUE"))
+    open_ = next((k for k, word in enumerate(part) if k > at and word.among("(")), len(part))
+    named = [word.text for word in part[at + 1 : open_] if not word.among("INDEX", "KEY", "USING", "BTREE", "HASH")]
+    inside = enclosed(part[open_:])
+    is_plain = not any(word.among("(") for word in inside)
+    columns = tuple(word.text for word in inside if _is_name(word))
+    return AddUnique((named or [""])[0], columns if is_plain else None)
+
+
+def instead_of_primary(columns: Sequence[Declared], uniques: Sequence[AddUnique]) -> tuple[tuple[int, ...], str | None]:
+    """Key and index of a table without a primary key: the first unique index whose columns are all NOT NULL, if any.
+
+    One of which that is not certain (a part of a value may be all of it, a TIMESTAMP may be NOT NULL unsaid) is passed
+    over: rows are told apart by all columns, whatever index there is.
+    """
+    names = [str(one.column.name).casefold() for one in columns]
+    for unique in uniques:
+        ordinals = tuple(name_index(names, name) for name in unique.columns or ())
+        if ordinals and not any(columns[o].column.nullable or columns[o].is_computed for o in ordinals):
+            return ordinals, unique.name
+    return (), None
+
+
+def default_charset(options: Sequence[Word]) -> str | None:
+    """The character set that a table's options name, by itself or by a collation."""
+    plain = [word for word in options if not word.among("=", "SET")]
+    for option, value in pairwise(plain):
+        if option.among("CHARSET", "CHARACTER"):
+            return value.text.lower()
+    found = [value.text.lower().partition("_")[0] for option, value in pairwise(plain) if option.among("COLLATE")]
+    return found[0] if found else None
+
+
+def is_primary(part: Sequence[Word]) -> bool:
+    """Whether it begins with PRIMARY KEY, or with CONSTRAINT name PRIMARY KEY."""
+    return part[0].among("PRIMARY") or (part[0].among("CONSTRAINT") and any(w.among("PRIMARY") for w in part[1:3]))
+
+
+def name_index(names: Sequence[str], column: str) -> int:
+    """Where a column stands, by its name in small letters. Raises Unsupported for what is none, such as a period."""
+    if column.casefold() not in names:
+        raise Unsupported(f"{column}, which a key is made of, is no column")
+    return names.index(column.casefold())
+
+
+def is_period(part: Sequence[Word]) -> bool:
+    """Whether it is MariaDB's PERIOD FOR name (start, end), and no column of that name."""
+    return len(part) > 3 and part[0].among("PERIOD") and part[1].among("FOR")
+
+
+def _is_name(word: Word) -> bool:
+    return word.kind in ("word", "name") and not word.among("ASC", "DESC")
+
+
+def enclosed(words: Sequence[Word]) -> list[Word]:
+    """What stands in the parentheses that the words begin with."""
+    depth = 0
+    for at, word in enumerate(words):
+        depth += word.among("(") - word.among(")")
+        if not depth:
+            return list(words[1:at])
+    return list(words[1:])
+
+
+def _name_at(words: Sequence[Word]) -> int:
+    at = next((k for k, word in enumerate(words) if word.among("TABLE", "TABLES")), 0) + 1  # TRUNCATE may lack it
+    ahead = [word.text.upper() for word in words[at : at + 3]]
+    return at + (3 if ahead == ["IF", "NOT", "EXISTS"] else 2 if ahead[:2] == ["IF", "EXISTS"] else 0)
+
+
+def _behind_name(words: list[Word]) -> list[Word]:
+    if any(word.among("IGNORE") for word in words[: _name_at(words)]):
+        raise Unsupported("IGNORE drops rows that the log does not name")
+    return _after_name(words)
+
+
+def _after_name(words: list[Word]) -> list[Word]:
+    at = _name_at(words)
+    at += 3 if len(words) > at + 1 and words[at + 1].among(".") else 1
+    return [word for word in words[at:] if not word.among(";")]
+
+
+def qualified(words: Sequence[Word]) -> tuple[str | None, str]:
+    """The schema, where one is named, and the table that words begin with. Raises IndexError where there are none."""
+    pair = len(words) > 2 and words[1].among(".")
+    return (words[0].text, words[2].text) if pair else (None, words[0].text)
+
+
+def parts(words: Sequence[Word]) -> Iterator[list[Word]]:
+    """Words cut at commas that stand in no parentheses."""
+    depth, part = 0, list[Word]()
+    for word in words:
+        depth += word.among("(") - word.among(")")
+        if word.among(",") and not depth:
+            yield part
+            part = []
+        else:
+            part.append(word)
+    if part:
+        yield part
+
+
+def _operations(part: list[Word]) -> list[Operation]:
+    head, rest = part[0], part[1:]
+    readers = {"ADD": _add, "DROP": _drop, "MODIFY": _change, "CHANGE": _change, "RENAME": _rename, "CONVERT": _convert}
+    readers |= {"ALTER": _default}
+    for verb, read in readers.items():
+        if head.among(verb) and rest:
+            return read(rest, verb)
+    if head.among(*_NO_COLUMN) or (head.among("CHECK") and rest and rest[0].among("PARTITION")):
+        return []
+    raise Unsupported(f"{' '.join(word.text for word in part[:4])} is not handled")
+
+
+def _add(rest: list[Word], _: str) -> list[Operation]:
+    if rest[0].among("COLUMN"):
+        rest = rest[1:]
+    elif is_primary(rest):
+        return [AddPrimary(tuple(_key_columns(rest)))]
+    elif _is_unique(rest):
+        return [_unique(rest)]
+    elif rest[0].among(*_KEYS, "PARTITION"):
+        return []
+    elif rest[0].among("SYSTEM", "PERIOD") and len(rest) > 1 and rest[1].among("VERSIONING", "FOR"):
+        raise Unsupported("rows of system-versioned tables are not merged")
+    if_missing = rest[0].among("IF")
+    rest = rest[3:] if if_missing else rest
+    if rest[0].among("("):
+        return [one for part in parts(rest[1:-1]) for one in _columns(part, if_missing=if_missing)]
+    return _columns(rest, if_missing=if_missing)
+
+
+def _columns(part: list[Word], *, if_missing: bool) -> list[Operation]:
+    if is_primary(part):
+        return [AddPrimary(tuple(_key_columns(part)))]
+    if part[0].among(*_KEYS):
+        return [_unique(part)] if _is_unique(part) else []
+    name, (words, after) = part[0].text, _placed(part[1:])
+    return [Add(declared(name, words), after, if_missing)]
+
+
+def _drop(rest: list[Word], _: str) -> list[Operation]:
+    if rest[0].among("COLUMN"):
+        rest = rest[1:]
+    elif rest[0].among("PRIMARY") or (rest[0].among(*_KEYS) and rest[-1].text.upper() == "PRIMARY"):
+        return [DropPrimary()]
+    elif rest[0].among("INDEX", "KEY", "CONSTRAINT"):
+        return [DropIndex(rest[-1].text)]
+    elif rest[0].among(*_KEYS):
+        return []
+    elif rest[0].among("PARTITION", "SYSTEM") and len(rest) > 1:
+        raise Unsupported(f"DROP {rest[0].text} drops rows that the log does not name")
+    if_there = rest[0].among("IF") and len(rest) > 2
+    return [Drop(rest[2 if if_there else 0].text, if_there)]
+
+
+def _change(rest: list[Word], verb: str) -> list[Operation]:
+    rest = rest[1:] if rest[0].among("COLUMN") else rest
+    if_there = rest[0].among("IF")
+    rest = rest[2:] if if_there else rest
+    old, new = rest[0].text, rest[verb == "CHANGE"].text
+    words, after = _placed(rest[2 if verb == "CHANGE" else 1 :])
+    one = declared(new, words)
+    if one.is_computed:
+        raise Unsupported(f"the values of column {new} are computed, which is not in the log")
+    return [Change(old, new, one, after, if_there)]
+
+
+def _rename(rest: list[Word], _: str) -> list[Operation]:
+    if rest[0].among("INDEX", "KEY"):
+        return [DropIndex(rest[-3].text)]
+    if rest[0].among("COLUMN"):
+        if_there = rest[1].among("IF") and len(rest) > 4
+        return [Change(rest[3 if if_there else 1].text, rest[-1].text, if_there=if_there)]
+    name = rest[1:] if rest[0].among("TO", "AS", "=") and len(rest) > 1 else rest
+    return [RenameTable(*qualified(name))]
+
+
+def _default(rest: list[Word], _: str) -> list[Operation]:
+    """Of a column; ALTER INDEX, CHECK and CONSTRAINT change none."""
+    if rest[0].among("INDEX", "KEY", "CHECK", "CONSTRAINT") and not (len(rest) > 1 and rest[1].among("SET", "DROP")):
+        return []
+    rest = rest[1:] if rest[0].among("COLUMN") and len(rest) > 1 and not rest[1].among("SET", "DROP") else rest
+    rest = rest[2:] if rest[0].among("IF") and len(rest) > 2 else rest
+    at = next((k for k, word in enumerate(rest) if k and word.among("DEFAULT")), None)
+    if at is None and rest[-1].among("VISIBLE", "INVISIBLE"):
+        return [Visible(rest[0].text, rest[-1].among("VISIBLE"))]
+    if at is None:
+        return []
+    return [Default(rest[0].text, None if rest[at - 1].among("DROP") else tuple(rest[at + 1 :]))]
+
+
+def _convert(rest: list[Word], _: str) -> list[Operation]:
+    return [Convert(rest[-1].text.lower())]
+
+
+def _placed(words: list[Word]) -> tuple[list[Word], str | None]:
+    """A definition without the place that may stand at its end, and that place."""
+    if words and words[-1].among("FIRST"):
+        return words[:-1], FIRST
+    if len(words) > 1 and words[-2].among("AFTER"):
+        return words[:-2], words[-1].text
+    return words, None
+
+
+@readable
+def keeps_columns(text: str) -> bool:
+    """Whether an ALTER TABLE is about rows alone: of a partition, or a tablespace. Raises Unsupported."""
+    heads = [" ".join(word.text.upper() for word in part[:2]) for part in parts(_after_name(words_of(text)))]
+    return bool(heads) and set(heads) <= _OF_ROWS
+
+
+_OF_ROWS = {
+    *("DROP PARTITION", "TRUNCATE PARTITION", "EXCHANGE PARTITION", "DISCARD PARTITION", "IMPORT PARTITION"),
+    *("DISCARD TABLESPACE", "IMPORT TABLESPACE", "CONVERT PARTITION"),
+}
+
+
+@readable
+def index_made(text: str, database: str) -> tuple[TableName, AddUnique | DropIndex | None]:
+    """The table of a CREATE INDEX or DROP INDEX, and what that does; None for an index that is not unique.
+
+    Raises Unsupported where it cannot be read.
+    """
+    words = words_of(text)
+    at = next((k for k, word in enumerate(words) if word.among("ON")), len(words) - 1)
+    if not words[at + 1 :]:
+        raise Unsupported("it names no table")
+    schema, table = qualified(words[at + 1 :])
+    name = TableName(database if schema is None else schema, table)
+    if words[0].among("DROP"):
+        return name, index_dropped(text)
+    if not any(word.among("UNIQUE") for word in words[:4]):
+        return name, None
+    index = next((k for k, word in enumerate(words) if word.among("INDEX")), 0)
+    index += 3 if words[index + 1].among("IF") else 0
+    one = _unique([Word("UNIQUE", "word"), *words[at + 1 :]])
+    return name, AddUnique(words[index + 1].text, one.columns)
+
+
+@readable
+def index_dropped(text: str) -> DropIndex | None:
+    """Which index a DROP INDEX drops; None for another statement. Raises Unsupported where it cannot be read."""
+    words = words_of(text)
+    at = next((k for k, word in enumerate(words[:4]) if word.among("INDEX")), None)
+    if at is None or not words[0].among("DROP"):
+        return None
+    at += 3 if words[at + 1].among("IF") else 1
+    return DropIndex(words[at].text)

@@ -1,0 +1,95 @@
+from typing import Any
+
+import pytest
+
+from spark_jobs.binlog.rows.changes import Changes
+from spark_jobs.binlog.rows.decoder import Decoder
+from tests.one_value import FILE, definition_of
+from tests.segment_spec import (
+    Change,
+    Delete,
+    Insert,
+    Rows,
+    SegmentSpec,
+    Table,
+    Update,
+)  # fmt: skip
+from tests.segment_types import INT, LONGTEXT, VARCHAR
+
+PLAIN = Table("shop.t", key=["id"], id=INT, note=VARCHAR(40))
+
+
+def content_of(*changes: Change, tables: tuple[Table, ...] = (PLAIN,)) -> bytes:
+    return SegmentSpec(tables, changes).to_bytes()
+
+
+WIDE = Table("shop.t", ["c0"], True, **{f"c{k}": INT for k in range(20)})
+
+
+def partial(*changes: Change, table: Table = WIDE, version: int = 2) -> tuple[Changes, list[Any], list[Any]]:
+    """The only batch of a file, and its rows and before images as dicts without the columns that are left out."""
+    content = SegmentSpec((table,), changes, rows_version=version).to_bytes()
+    [changes_] = Decoder(definition_of(content), before="all", partial=True).decode(FILE, 0, None, content)
+    assert changes_.present is not None
+    assert changes_.before_present is not None
+    images = [(changes_.after, changes_.present), (changes_.before, changes_.before_present)]
+    after, before = (
+        [
+            {name: value for (name, value), there in zip(row.items(), mask, strict=True) if there}
+            for row, mask in zip(batch.to_pylist(), presence.sets[presence.index].tolist(), strict=True)
+        ]
+        for batch, presence in images
+    )
+    return changes_, after, before
+
+
+def wide(**values: Any) -> list[Any]:
+    """A row of WIDE without the columns that are not named."""
+    return [values.get(f"c{k}", ...) for k in range(20)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_image_without_all_columns_keeps_absent_apart_from_null(version: int) -> None:
+    """MINIMAL: the key of what was, and what was set. The null bits are those of the columns that are there."""
+    _, after, before = partial(
+        Rows("shop.t", Insert, [wide(c0=1, c3=None, c9=9, c19=None), wide(c0=2, c3=3, c9=None, c19=19)]),
+        Rows("shop.t", Update, [(wide(c0=1), wide(c8=None, c17=17)), (wide(c0=2), wide(c8=8, c17=None))]),
+        Delete("shop.t", wide(c0=2)),
+        table=WIDE,
+        version=version,
+    )
+    assert after == [
+        {"c0": 1, "c3": None, "c9": 9, "c19": None},
+        {"c0": 2, "c3": 3, "c9": None, "c19": 19},
+        {"c8": None, "c17": 17},
+        {"c8": 8, "c17": None},
+        {"c0": 2},
+    ]
+    assert before == [{}, {}, {"c0": 1}, {"c0": 2}, {}]
+
+
+def test_noblob_leaves_a_text_out_that_was_not_set() -> None:
+    table = Table("shop.t", key=["id"], id=INT, body=LONGTEXT, n=INT)
+    _, after, before = partial(Update("shop.t", (1, ..., 2), (1, ..., 3)), Insert("shop.t", (2, "x", 3)), table=table)
+    assert after == [{"id": 1, "n": 3}, {"id": 2, "body": "x", "n": 3}]
+    assert before == [{"id": 1, "n": 2}, {}]
+
+
+def test_full_nodup_has_the_whole_row_before_and_what_was_set_after() -> None:
+    """MariaDB's binlog_row_image=FULL_NODUP."""
+    whole = [None, *range(1, 20)]
+    _, after, before = partial(Update("shop.t", whole, wide(c0=0)), version=1)
+    assert (after, before) == ([{"c0": 0}], [{f"c{k}": value for k, value in enumerate(whole)}])
+
+
+def test_sets_of_columns_are_kept_once() -> None:
+    changes, _, _ = partial(*(Insert("shop.t", wide(c0=k, c1=k) if k % 2 else wide(c0=k)) for k in range(9)))
+    assert changes.present is not None
+    assert changes.present.sets.shape == (2, 20)
+    assert changes.present.column(1).tolist() == [bool(k % 2) for k in range(9)]
+
+
+def test_whole_images_have_no_presence_even_behind_a_partial_one() -> None:
+    content = content_of(Insert("shop.t", (1, ...)), Insert("shop.t", (2, "b")), Insert("shop.t", (3, "c")))
+    found = list(Decoder(definition_of(content), partial=True, rows=1).decode(FILE, 0, None, content))
+    assert [changes.present is None for changes in found] == [False, True, True]
