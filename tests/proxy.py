@@ -14,12 +14,16 @@ class Proxy:
 
     When there are none left, and for connections that ask for no dump, nothing is cut. It sees where a dump begins on
     connections without TLS only; with ``whole`` it counts from a connection's first byte on, whatever that carries.
+    With ``stalls`` a connection stays open where it would be cut, and nothing more comes.
     """
 
-    def __init__(self, host: str, port: int, cuts: Iterable[int] = (), *, whole: bool = False) -> None:
+    def __init__(
+        self, host: str, port: int, cuts: Iterable[int] = (), *, whole: bool = False, stalls: bool = False
+    ) -> None:
         self._upstream = (host, port)
         self._cuts: Iterator[int] = iter(cuts)
         self._whole = whole
+        self.stalls = stalls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.dumps = 0
@@ -79,6 +83,8 @@ class _Connection:
                 self._left = left - len(said)
                 if self._left <= 0:
                     self._proxy.cut += 1
+                    if self._proxy.stalls:
+                        return
                     break
         self._close()
 

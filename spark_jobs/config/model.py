@@ -86,7 +86,7 @@ class MySQL(Model):
     tls: Tls | None = None
     """How the connection is encrypted; without it, it is where the server can, and nothing is verified."""
     connect_timeout: int = Field(10, ge=1)
-    """Seconds."""
+    """Seconds until the login is complete: TCP, TLS, authentication and the session's settings."""
     read_timeout: int = Field(60, ge=1)
     """Seconds without a byte before a read is given up."""
 

@@ -5,8 +5,14 @@ Put here: what every connection to a server shares. Not here: what is asked of i
 """
 
 import re
+import socket
 import ssl
-from typing import Any
+import struct
+import threading
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
 
 import pymysql
 from pymysql.cursors import DictCursor
@@ -16,6 +22,7 @@ from spark_jobs.errors import SourceError, about
 from spark_jobs.text.disclosure import foreign
 
 _HINTS = {
+    2012: "correct host and port",
     1045: "check the user or password of {user!r}",
     1698: "check the user or password of {user!r}",
     1044: "check the privileges of {user!r}",
@@ -34,6 +41,8 @@ _PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927, 2002, 2003, 20
 """Numbers of errors that another try may not meet: connections lost, killed or too many, a server that stops."""
 
 
+_NO_SERVER = 2012
+"""The client's number for a handshake that it cannot read."""
 _UNREACHED = {2002, 2003, 2005}
 _BROKEN = {2006, 2013, 2055}
 """Numbers that the client gives: nobody answered, or nobody does any more."""
@@ -52,7 +61,103 @@ def connect(name: str, settings: MySQL) -> "pymysql.Connection[DictCursor]":
 
 def open_connection(settings: MySQL) -> "pymysql.Connection[DictCursor]":
     """As ``connect``, raising what PyMySQL and the operating system raise."""
-    return pymysql.connect(**connection_options(settings), cursorclass=DictCursor, autocommit=True)
+    return log_in(settings, cursorclass=DictCursor, autocommit=True)
+
+
+def log_in(settings: MySQL, **arguments: Any) -> "pymysql.Connection[Any]":
+    """A connection whose login is complete, at most ``connect_timeout`` seconds later.
+
+    PyMySQL's own connect_timeout ends when TCP connects; a server that then says nothing, or a byte at a time, would
+    keep it waiting for ever. arguments: PyMySQL's, beside ``connection_options``. Raises what PyMySQL and the operating
+    system raise, and LoginTimeout.
+    """
+    options = connection_options(settings) | {"read_timeout": None, "write_timeout": None} | arguments
+    connection = pymysql.Connection(**options, defer_connect=True)
+    with _Deadline(settings.connect_timeout) as deadline:
+        stream = _reach(settings, deadline)
+        deadline.watch(stream)
+        try:
+            connection.connect(stream)  # TLS, authentication, SET NAMES, init_command
+        except (IndexError, ValueError, struct.error) as error:
+            raise pymysql.OperationalError(_NO_SERVER, "what it sends is no greeting of a MySQL server") from error
+    # For writing too: PyMySQL sets that before each command, and a dump is read without setting another.
+    for name in ("_read_timeout", "_write_timeout"):
+        setattr(connection, name, settings.read_timeout)
+    return connection
+
+
+class LoginTimeout(TimeoutError):
+    """A server that did not complete a login in time; the text says how far it came."""
+
+
+class _Deadline:
+    """Shuts a connection down when its login takes too long, whatever it waits for. Raises LoginTimeout."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._stream: socket.socket | None = None
+        self._has_expired = False
+
+    @property
+    def left(self) -> float:
+        """Seconds; a little where none are left, since 0 would mean not to wait."""
+        return max(self._end - time.monotonic(), 0.001)
+
+    def watch(self, stream: socket.socket) -> None:
+        """The connection is watched by a descriptor of its own: TLS takes the first one away."""
+        self._stream = stream.dup()
+        self._timer = threading.Timer(self.left, self._expire)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _expire(self) -> None:
+        with self._lock, suppress(OSError):  # the peer may have closed it already
+            if self._stream is not None:
+                self._has_expired = True
+                self._stream.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        with self._lock:
+            if self._timer:
+                self._timer.cancel()
+            if self._stream:
+                self._stream.close()
+            self._stream = None
+        if self._has_expired and (kind is None or issubclass(kind, Exception)):
+            raise LoginTimeout(
+                f"the login was not complete after {self._seconds:g} s; check that a MySQL server listens at this port "
+                "and is not overloaded, or raise connect_timeout"
+            ) from error
+        if isinstance(error, TimeoutError) and error.errno is None:
+            raise LoginTimeout(
+                f"cannot be reached: no connection after {self._seconds:g} s; correct host and port, let the network "
+                "pass them, or raise connect_timeout"
+            ) from error
+
+
+def _reach(settings: MySQL, deadline: _Deadline) -> socket.socket:
+    """A TCP connection to the host's first address that answers; each has its share of the time. Raises OSError."""
+    addresses = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+    for left, (family, kind, protocol, _, address) in zip(range(len(addresses), 0, -1), addresses, strict=True):
+        stream = socket.socket(family, kind, protocol)
+        try:
+            stream.settimeout(deadline.left / left)
+            stream.connect(address)
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        except BaseException as error:
+            stream.close()
+            if left == 1 or not isinstance(error, OSError):
+                raise
+        else:
+            return stream
+    raise AssertionError("getaddrinfo gives an address or raises")
 
 
 def connection_options(settings: MySQL) -> dict[str, Any]:
@@ -63,8 +168,6 @@ def connection_options(settings: MySQL) -> dict[str, Any]:
         "user": _bytes(settings.user),
         "password": _bytes(settings.password.get_secret_value()),
         "charset": "utf8mb4",
-        "connect_timeout": settings.connect_timeout,
-        "read_timeout": settings.read_timeout,
         "init_command": "SET time_zone = '+00:00'",
     } | _tls_options(settings.tls)
 
@@ -118,6 +221,8 @@ def may_pass(error: BaseException) -> bool:
 def refusal(where: str, settings: MySQL, error: BaseException) -> str:
     """What a server said, where, and what to look at; never with a secret."""
     said = re.sub(r"\s+", " ", str(error.args[-1] if error.args else error))
+    if isinstance(error, LoginTimeout):
+        return f"{where}: {settings.host}:{settings.port}: {said}"
     origin = _origin(error)
     if isinstance(origin, ssl.SSLCertVerificationError):
         ca = settings.tls.ca if settings.tls and settings.tls.ca else "not set"

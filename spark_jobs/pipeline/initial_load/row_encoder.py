@@ -22,7 +22,7 @@ from spark_jobs.binlog import Changes, Column, Decoder, TableDefinition
 from spark_jobs.config.model import MySQL
 from spark_jobs.errors import SourceError, TableStopped
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, in_text
-from spark_jobs.source.connection import connection_options, refusal
+from spark_jobs.source.connection import log_in, refusal
 from spark_jobs.text.sql import identifier
 
 Encode = Callable[[bytes], bytes]
@@ -96,9 +96,8 @@ class Selecting:
             yield from decoded(self.definition, iter(cursor.fetchone, None), where)
 
     def _connected(self) -> "pymysql.Connection[SSCursor]":
-        options = connection_options(self.settings) | {"init_command": None}
         plain = {"conv": _ESCAPES, "use_unicode": False, "cursorclass": SSCursor, "autocommit": True}
-        connection = pymysql.connect(**(options | plain))
+        connection = log_in(self.settings, **plain, init_command=None)
         if self.server:
             self._require_server(connection, *self.server)
         for statement in SESSION:

@@ -446,6 +446,18 @@ def test_a_server_that_does_not_end_the_dump_is_left_after_a_heartbeat(
 
 
 @pytest.mark.mysql
+@pytest.mark.parametrize("passed", [0, 40, 1000])
+def test_a_dump_that_stalls_goes_on_over_another_connection(plain_server: MySQLServer, passed: int) -> None:
+    part = closed_file(plain_server, *STATEMENTS)
+    with Proxy(plain_server.host, plain_server.port, [passed], stalls=True) as proxy:
+        began = time.monotonic()
+        settings = settings_of(plain_server, port=proxy.port, tls={"enabled": False}, read_timeout=1)
+        assert read(DumpReading("shop", settings), part) == written(plain_server, part.file)
+        assert time.monotonic() - began < 5
+        assert (proxy.dumps, proxy.cut) == (2, 1)
+
+
+@pytest.mark.mysql
 @pytest.mark.parametrize("name", ["mariadb-10.11", "mariadb-11.8"])
 def test_an_encrypted_log_comes_decrypted(name: str, tmp_path: Path) -> None:
     """The event that begins the encryption comes too, marked as ignorable, and again wherever a dump begins."""

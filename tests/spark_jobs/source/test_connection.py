@@ -1,6 +1,9 @@
+import socket
 import ssl
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,7 +18,7 @@ from pydantic import SecretStr
 from spark_jobs.config.model import MySQL, Tls
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, SourceError
-from spark_jobs.source.connection import connection_options, may_pass
+from spark_jobs.source.connection import connect, connection_options, log_in, may_pass, open_connection
 from spark_jobs.source.server import Server
 from tests.fix_servers import OPTIONS, Servers
 from tests.servers import SERVERS, build_of
@@ -62,6 +65,124 @@ def test_a_file_of_tls_that_is_not_there_is_named(tmp_path: Path) -> None:
 )
 def test_what_another_try_may_help_against(error: Exception, passes: bool) -> None:
     assert may_pass(error) == passes
+
+
+# ---- logins that never end ------------------------------------------------------------------------------------------
+
+GREETING = bytes.fromhex("4a0000000a382e302e313200080000001122334455667788")
+"""The head of a greeting of 74 bytes, and its first 20."""
+
+
+@contextmanager
+def listening(pieces: list[bytes], every: float = 0.0) -> Iterator[int]:
+    """The port of a socket that sends these to each connection, so many seconds apart, and then waits."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, suppress(OSError):
+        end = threading.Event()
+
+        def send(client: socket.socket) -> None:
+            with client, suppress(OSError):
+                for piece in pieces:
+                    client.sendall(piece)
+                    end.wait(every)
+                end.wait()
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    threading.Thread(target=send, args=(listener.accept()[0],), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
+        end.set()
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    "pieces, every",
+    [([], 0), ([GREETING], 0), ([bytes([byte]) for byte in GREETING] * 3, 0.2)],
+    ids=["silent", "half a greeting", "a byte at a time"],
+)
+@pytest.mark.parametrize("read_timeout", [60, 1], ids=["read later", "read sooner"])
+@pytest.mark.parametrize("tls", [None, Tls(verify=False)], ids=["no TLS", "TLS"])
+def test_a_login_ends_with_connect_timeout(
+    pieces: list[bytes], every: float, read_timeout: int, tls: Tls | None
+) -> None:
+    with listening(pieces, every) as port:
+        settings = MySQL(user="repl", port=port, connect_timeout=2, read_timeout=read_timeout, tls=tls)
+        began = time.monotonic()
+        with pytest.raises(SourceError) as refused:
+            connect("shop", settings)
+        assert 1.9 < time.monotonic() - began < 4
+    assert str(refused.value) == (
+        f"shop: 127.0.0.1:{port}: the login was not complete after 2 s; check that a MySQL server listens at this port "
+        "and is not overloaded, or raise connect_timeout"
+    )
+    assert refused.value.__cause__
+    assert may_pass(refused.value.__cause__)
+
+
+def test_a_host_that_does_not_answer_is_given_up_after_connect_timeout() -> None:
+    """A queue of connections that is full drops further ones, as a firewall does."""
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        for waiting in (first, second):
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        time.sleep(0.1)
+        with pytest.raises(SourceError) as refused:
+            connect("shop", MySQL(user="repl", port=port, connect_timeout=1))
+    assert str(refused.value) == (
+        f"shop: 127.0.0.1:{port}: cannot be reached: no connection after 1 s; correct host and port, let the network "
+        "pass them, or raise connect_timeout"
+    )
+
+
+@pytest.mark.parametrize("sent", [b"\x01\0\0\0\x0a", b"\x03\0\0\0\x0a8\0", b"\x05\0\0\0\x0a\xff\xfe\xfd\0"])
+def test_a_greeting_of_no_server_is_a_message(sent: bytes) -> None:
+    with listening([sent]) as port, pytest.raises(SourceError) as refused:
+        connect("shop", MySQL(user="repl", port=port, connect_timeout=2))
+    assert str(refused.value) == (
+        f"shop: 127.0.0.1:{port} answered: what it sends is no greeting of a MySQL server; correct host and port"
+    )
+
+
+@pytest.mark.mysql
+def test_read_timeout_counts_from_the_login_on(mysql: MySQLServer) -> None:
+    settings = settings_of(mysql, connect_timeout=30, read_timeout=1)
+    with closing(open_connection(settings)) as connection, connection.cursor() as cursor:
+        began = time.monotonic()
+        with pytest.raises(pymysql.OperationalError, match="timed out"):
+            cursor.execute("SELECT SLEEP(20)")
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.mysql
+def test_a_slow_login_may_take_longer_than_a_read(mysql: MySQLServer) -> None:
+    settings = settings_of(mysql, connect_timeout=30, read_timeout=1)
+    began = time.monotonic()
+    with closing(log_in(settings, init_command="DO SLEEP(2)")) as connection, connection.cursor() as cursor:
+        assert time.monotonic() - began >= 2
+        cursor.execute("SELECT 1")
+        assert cursor.fetchall() == ((1,),)
+
+
+@pytest.mark.mysql
+def test_a_command_at_login_that_waits_ends_with_connect_timeout(mysql: MySQLServer) -> None:
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match="login was not complete after 2 s"):
+        log_in(settings_of(mysql, connect_timeout=2), init_command="DO SLEEP(20)")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.mysql
+def test_a_connection_outlives_connect_timeout(mysql: MySQLServer) -> None:
+    with closing(open_connection(settings_of(mysql, connect_timeout=1))) as connection:
+        time.sleep(1.5)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1 one")
+            assert cursor.fetchone() == {"one": 1}
 
 
 # ---- real servers: ways to log in, with TLS and without -------------------------------------------------------------
