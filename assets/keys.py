@@ -83,18 +83,22 @@ def origin_key(source: str) -> dg.AssetKey:
 
 
 def bronze_key(source: str) -> dg.AssetKey:
+    """The asset key of a source's bronze table."""
     return dg.AssetKey(["bronze", source])
 
 
 def silver_key(source: str, name: Name) -> dg.AssetKey:
+    """The asset key of a source table's silver table; ``name`` is (schema, table)."""
     return dg.AssetKey(["silver", source, *map(_part, name)])
 
 
 def downstream_key(name: Name) -> dg.AssetKey:
+    """The asset key of a downstream table; ``name`` is (schema, table)."""
     return dg.AssetKey(["downstream", *map(_part, name)])
 
 
 def published_key(source: str) -> dg.AssetKey:
+    """The asset key of a source's rows in ``published``: materialized last in a run, after all of its tables."""
     return dg.AssetKey(["published", source])
 
 

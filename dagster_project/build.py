@@ -32,10 +32,12 @@ def build_defs(
     resources: Mapping[str, Any] | None = None,
     executor: dg.ExecutorDefinition | None = dg.in_process_executor,  # one process a run, and so one Spark session
 ) -> dg.Definitions:
-    """Everything that Dagster shows of a pipeline, of its file or as made in Python. Raises ConfigError.
+    """Dagster definitions of a pipeline: assets, checks, jobs, sensors, schedules and resources. Raises ConfigError.
 
-    resources: replace those of the same name, ``spark`` and ``handed_on``. executor: of the code location; None leaves
-    it to the other definitions that these are merged with.
+    Args:
+        config: The path of a pipeline.yaml, or a Pipeline.
+        resources: Replace those of the same name, ``spark`` and ``handed_on``.
+        executor: Of the code location; None leaves it to the other definitions that these are merged with.
     """
     pipeline = config if isinstance(config, Pipeline) else load(config)
     graph = lineages(pipeline, known_tables.read(pipeline.tables_file))

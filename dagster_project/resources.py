@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # half a second that a run with nothing to do need not spend
 
 
 class SparkSessions(dg.ConfigurableResource[Any]):
-    """The one Spark session of a run, started when a step first asks for it.
+    """The Spark session of a run as a Dagster resource; ``session()`` starts it on the first call.
 
     It takes its settings from the ``spark:`` section of the configuration when it starts, so that none of them, which
     may hold an object store's keys, shows in the UI or in a run's configuration.

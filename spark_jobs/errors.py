@@ -25,7 +25,7 @@ from contextlib import contextmanager
 
 
 class StratalogError(Exception):
-    """A failure that the user is told about in one message, without a traceback."""
+    """The base class of all errors: one message with what is wrong and what to do."""
 
     exit_status = 1
 

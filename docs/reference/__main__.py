@@ -1,6 +1,7 @@
 """Writes the pages of this folder: ``make docs``, or ``python -m docs.reference``.
 
-configuration.md comes from the models of spark_jobs/config/model.py, cli.md from the commands of spark_jobs/cli.
+configuration.md comes from the models of spark_jobs/config/model.py, cli.md from the commands of spark_jobs/cli,
+python.md from the names of stratalog/__init__.py.
 
 Put here: how they become pages. Not here: a word about a key or an option; that stands where it is defined.
 """
@@ -19,6 +20,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+import stratalog
 from spark_jobs.cli import cli
 from spark_jobs.config.model import Pipeline
 
@@ -39,7 +41,11 @@ _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(m
 
 def pages() -> dict[Path, str]:
     """The text of every page by its path."""
-    return {FOLDER / "configuration.md": configuration(Pipeline), FOLDER / "cli.md": commands(cli)}
+    return {
+        FOLDER / "configuration.md": configuration(Pipeline),
+        FOLDER / "cli.md": commands(cli),
+        FOLDER / "python.md": python(),
+    }
 
 
 def configuration(model: type[BaseModel]) -> str:
@@ -143,6 +149,59 @@ def _options(context: click.Context) -> list[str]:
             default = " Required." if one.required else f" Default: `{one.default}`." if shown else ""
             rows.append((f"`{', '.join(one.opts)}{metavar}`", _prose(one.help or "") + default))
     return _table(("option", "meaning"), rows)
+
+
+def python() -> str:
+    """A table of the public API: each name with its parameters, and each class with its methods."""
+    lines = [
+        "# The Python API",
+        "",
+        _MADE.format("stratalog/__init__.py and the docstrings of its names"),
+        "",
+        "Import from `stratalog` and from no other package: `spark_jobs`, `assets` and `dagster_project` are internal,",
+        "and their modules may move in any release. The public API is the names below and, of the values that they",
+        "return, the attributes that a page of this documentation uses. Two module names in commands are public too:",
+        "`dagster_project.definitions`, which Dagster loads ([deployment](../deployment.md)), and",
+        "`spark_jobs.runtime.provision`. Importing `stratalog` is cheap: Spark and Dagster are imported with the first",
+        "name that needs them. The packages have type annotations (`py.typed`).",
+        "",
+        "Examples: [the lake](../lake.md#a-consistent-set-of-tables), [the log](../lake.md#the-log-as-a-library),",
+        "[your own assets](../own-assets.md), [verify](../verify.md).",
+        "",
+        *_table(("name", "meaning"), _members()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _members() -> Iterator[tuple[str, str]]:
+    """A row for each public name, and for the methods of classes that are neither models nor exceptions."""
+    for name in stratalog.__all__:
+        value = getattr(stratalog, name)
+        is_model = isinstance(value, type) and issubclass(value, BaseModel)
+        is_plain = isinstance(value, type) and not is_model and not issubclass(value, Exception)
+        yield f"`{name if isinstance(value, type) and not is_plain else _call(name, value)}`", _text(value)
+        for method, member in vars(value).items() if is_plain else ():
+            if not method.startswith("_"):
+                shown = f"{name}.{method}"
+                yield f"`{shown if isinstance(member, property) else _call(shown, member)}`", _text(member)
+
+
+def _call(name: str, function: Any) -> str:
+    """A name with its parameters; a default stands in full where it is short."""
+    shown: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        default = parameter.default
+        is_short = default is None or isinstance(default, bool | int | str | tuple)
+        suffix = "" if default is parameter.empty else f"={default!r}" if is_short else "=…"
+        shown += ["*"] if parameter.kind is parameter.KEYWORD_ONLY and "*" not in shown else []
+        shown += [parameter.name + suffix] if parameter.name != "self" else []
+    return f"{name}({', '.join(shown)})"
+
+
+def _text(value: Any) -> str:
+    """A docstring as one cell, its list of arguments as sentences."""
+    text = re.sub(r"^Args:$", "", inspect.getdoc(value) or "", flags=re.MULTILINE)
+    return _prose(re.sub(r"^ +(\w+): (?=[A-Z])", r"``\1``: ", text, flags=re.MULTILINE))
 
 
 def _prose(text: str) -> str:

@@ -2,3 +2,7 @@
 
 Put here: reading and validating configuration. Not here: checks that ask a server or the lake (checks/).
 """
+
+from spark_jobs import documented_names
+
+__getattr__ = documented_names(__name__)

@@ -32,10 +32,12 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
 
 
 def from_keys(keys: Mapping[str, Any], path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
-    """A pipeline from keys as pipeline.yaml has them, or from models of this module in their places.
+    """A pipeline from the keys of pipeline.yaml as a mapping. Raises ConfigError as ``load`` does.
 
-    path: where the file would lie. Relative paths count from its folder, and what is kept beside it is kept there.
-    Raises ConfigError as ``load`` does.
+    Args:
+        keys: Values are plain ones, or models such as Retention.
+        path: Where the file would be. Relative paths count from its folder, and the list of tables seen is kept there.
+        environment: Variables for ``${NAME}`` in values; those of the process by default.
     """
     problems: dict[str, str] = {}
     values = _substituted(dict(keys), "", environment, problems)

@@ -71,4 +71,5 @@ def _folder(name: str) -> str:
 
 
 def lake_of(pipeline: Pipeline) -> Lake:
+    """The lake of a pipeline: its tables by layer, source and name, such as ``downstream("shop", "orders")``."""
     return Lake(pipeline.lake, plain=pipeline.compat == "plain")

@@ -1,9 +1,7 @@
 """A source's bronze table as a library: a log that is read by position and by GTID, in notebooks and programs.
 
     from pathlib import Path
-    from spark_jobs.config.loader import load
-    from spark_jobs.runtime.spark_session import spark_session
-    from spark_jobs.operations.log_store import Store
+    from stratalog import Store, load, spark_session
 
     pipeline = load(Path("pipeline.yaml"))
     store = Store(spark_session(pipeline.spark), pipeline, "shop")
@@ -60,7 +58,7 @@ class Transaction:
 
 
 class Store:
-    """The log of one source, as bronze holds it. All methods raise LakeError where there is no bronze table."""
+    """The log of one source, read from its bronze table. Methods raise LakeError where there is no bronze table."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, source: str) -> None:
         self.spark = spark
@@ -69,24 +67,25 @@ class Store:
 
     @property
     def first(self) -> Position:
-        """Where the log begins that is held: where extraction began, or where gc left off."""
+        """The position where the stored log begins: where extraction began, or up to where gc removed the log."""
         return bronze.oldest(self._held().checkpoint)
 
     @property
     def last(self) -> Position:
-        """Where it ends; what comes next is appended there."""
+        """The position where the stored log ends; the next extraction appends there."""
         return self._held().checkpoint.position
 
     @property
     def gc_position(self) -> Position | None:
-        """Up to where gc has removed the log; None where it has removed nothing."""
+        """The position up to which gc removed the log; None where it removed nothing."""
         removed = bronze.removed(self._held().checkpoint)
         return removed.stop if removed else None
 
     def get(self, at: Position | str) -> Transaction | None:
-        """The transaction that begins at a position or spans it, or that has a GTID (text); None where none does.
+        """The transaction at a position, or with a GTID (text); None where there is none.
 
-        It is in memory whole. A GTID is looked for in all of bronze. Raises LakeError for a position that gc removed.
+        It is read into memory as a whole. A GTID is searched in all of bronze. Raises LakeError for a position that gc
+        removed.
         """
         position = at if isinstance(at, Position) else self._place_of(at)
         if position is None:
@@ -95,40 +94,45 @@ class Store:
         return _joined(list(self._read(position, after)))
 
     def pull(self, after: Position, until: Position | None = None) -> Iterator[Transaction]:
-        """What follows a position, in order, in pieces of about 1 MiB: the loop of a subscriber.
+        """The log after a position, in order, in slices of about 1 MiB.
 
-        Go on later from the last piece's ``stop``. A piece may end inside a large transaction.
+        Resume from the ``stop`` of the last slice. A slice may end inside a large transaction.
         """
         return self._read(after, until or self.last)
 
     def undecided(self) -> list[Open]:
-        """XA transactions that are prepared, and that the log has not decided about, in order."""
+        """In-doubt XA transactions: prepared, neither committed nor rolled back in the log; in log order."""
         return undecided(self.spark, self._table, self._held().version)
 
     def is_decided(self, below: Position) -> bool:
-        """Whether the log has decided about all XA transactions that begin below a position."""
+        """Whether no XA transaction that begins below a position is in doubt."""
         return all(one.position >= below for one in self.undecided())
 
     def changes(
         self, start: Position | None = None, stop: Position | None = None, tables: Sequence[str] = ()
     ) -> DataFrame:
-        """Row changes of a range, all of the log by default: ``changes.CHANGE`` with the file's stretch and number.
+        """The row changes of a range of the log as a DataFrame; of all of the log by default.
 
-        One row a change, as ``stratalog changes`` writes it; ``before`` and ``after`` are JSON text, for
-        ``from_json`` or ``get_json_object``. In no order: (stretch, number, offset, row) is the log's. ``tables``:
-        patterns like ``shop.*``.
+        A row for each change, as ``stratalog changes`` writes it, with the stretch and number of the file. ``before``
+        and ``after`` are JSON text, for ``from_json`` or ``get_json_object``. Rows are not sorted: log order is
+        (stretch, number, offset, row).
+
+        Args:
+            start: The position of the first change.
+            stop: The position after the last change.
+            tables: Patterns such as ``shop.*``; all tables by default.
         """
         return changes_frame(self.spark, lake_of(self.pipeline), self.source, start, stop, wanted_tables(tables))
 
     def schema(self, at: Position | None = None) -> dict[TableName, TableVersion]:
-        """By table its definition at a position, at the log's end by default; dropped ones among them.
+        """Table definitions by name at a position, by default the end of the log; dropped tables too.
 
         Raises LakeError where the schema history does not reach there.
         """
         return schema_history.read(lake_of(self.pipeline), self.source).at(at)
 
     def schema_history(self) -> DataFrame:
-        """All that was told of the source's tables: ``schema_history.COLUMNS``, a row a table and position."""
+        """The whole schema history as a DataFrame: a row for each table and position with a definition."""
         return lake_of(self.pipeline).schema(self.source).read(self.spark)
 
     def gc(self, *, ignored: Collection[str] = (), dry_run: bool = False) -> Collected:

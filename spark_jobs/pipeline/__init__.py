@@ -2,3 +2,7 @@
 
 Put here: planning, and the order of the layers' work. Not here: the work on one table (silver/, downstream/).
 """
+
+from spark_jobs import documented_names
+
+__getattr__ = documented_names(__name__)

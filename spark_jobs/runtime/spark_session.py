@@ -73,7 +73,10 @@ chroot, in some containers, away from the office's network."""
 
 
 def spark_session(settings: Spark) -> SparkSession:
-    """The process's session. Raises ConfigError where Java or the cluster's address is missing."""
+    """The Spark session of this process, by the ``spark`` settings of a pipeline.
+
+    Raises ConfigError where Java or the cluster's address is missing.
+    """
     if settings.remote:
         return _configured(SparkSession.builder.remote(settings.remote), settings.conf | AS_WRITTEN).getOrCreate()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment, not the system's Python

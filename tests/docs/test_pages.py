@@ -13,6 +13,7 @@ import pytest
 import yaml
 from dagster._core.instance.config import dagster_instance_config
 
+import stratalog
 from dagster_project.build import build_defs
 from spark_jobs.cli import cli
 from spark_jobs.config.loader import from_keys, load
@@ -56,6 +57,9 @@ SHELL = [(page, code) for page, word, code in FOUND if word in ("", "sh")]
 STRATALOG = [(page, words) for page, code in SHELL for words in commands(code, "stratalog")]
 YAML = [(page, code) for page, word, code in FOUND if word == "yaml"]
 PYTHON = [(page, code) for page, word, code in FOUND if word == "python"]
+EXAMPLES = [(path, path.read_text(encoding="utf-8")) for path in sorted((ROOT / "docs" / "examples").rglob("*.py"))]
+IMPORTS = re.compile(r"^ *(?:from|import) (stratalog|spark_jobs|assets|dagster_project)\b(.*)$", re.MULTILINE)
+"""Of Stratalog's packages; in scripts that a shell block writes too."""
 
 
 def named(given: Any) -> str:
@@ -109,6 +113,20 @@ def test_the_names_that_are_imported_exist(page: Path, code: str) -> None:
         if isinstance(node, ast.ImportFrom) and node.module:
             module = importlib.import_module(node.module)
             assert [one.name for one in node.names if not hasattr(module, one.name)] == []
+
+
+@pytest.mark.parametrize("page, code", [(page, code) for page, _, code in FOUND] + EXAMPLES, ids=named)
+def test_only_the_public_api_is_imported(page: Path, code: str) -> None:
+    for package, rest in IMPORTS.findall(code):
+        assert package == "stratalog", f"{package}{rest}"
+        names = rest.removeprefix(" import ").split(", ")
+        assert set(names) <= set(stratalog.__all__), names
+
+
+@pytest.mark.parametrize("name", stratalog.__all__)
+def test_every_public_name_is_used_in_a_page(name: str) -> None:
+    written = [page.read_text(encoding="utf-8") for page in PAGES if page.parent.name != "reference"]
+    assert any(re.search(rf"\b{name}\b", text) for text in written)
 
 
 def test_make_has_the_targets() -> None:

@@ -8,7 +8,8 @@ import click
 import pytest
 from pydantic import BaseModel, Field
 
-from docs.reference.__main__ import commands, configuration, pages
+import stratalog
+from docs.reference.__main__ import commands, configuration, pages, python
 from spark_jobs.config import model as config
 from spark_jobs.config.values import Duration
 
@@ -32,6 +33,15 @@ def test_every_key_says_what_it_is_for() -> None:
         if not field.description
     }
     assert silent == {"Pipeline.path"}
+
+
+def test_the_public_api_is_listed_with_parameters_and_methods() -> None:
+    rows = [line for line in python().splitlines() if line.startswith("| `")]
+    listed = [row.split("`")[1].partition("(")[0] for row in rows]
+    assert [name for name in listed if "." not in name] == stratalog.__all__
+    assert {"Store.changes", "Store.first", "FileDecoder.read", "FileDecoder.pending"} <= set(listed)
+    (load,) = [row for row in rows if row.startswith("| `load(")]
+    assert load == "| `load(path, environment=…)` | " + " ".join((stratalog.load.__doc__ or "").split()) + " |"
 
 
 class Inner(BaseModel):

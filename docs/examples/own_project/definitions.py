@@ -8,12 +8,7 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from assets.keys import downstream_key
-from dagster_project.build import build_defs
-from dagster_project.resources import SparkSessions
-from spark_jobs.config.loader import load
-from spark_jobs.config.model import Pipeline
-from spark_jobs.lake.layout import lake_of
+from stratalog import Pipeline, SparkSessions, build_defs, downstream_key, lake_of, load
 
 ORDERS = ("shop", "orders")
 

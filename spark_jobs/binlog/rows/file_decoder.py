@@ -54,13 +54,18 @@ class Readable(Protocol):
 
 
 class FileDecoder:
-    """Decodes the bytes of one file, fed in order from its first.
+    """Decodes the bytes of one binlog file, fed in order from its first byte.
 
-    wanted: which tables; the others' rows are passed over, whatever their types. before, rows, gtids, partial: as for
-    Decoder.
+    Changes come in blocks of one table, each table's in log order. Those of a transaction larger than 1 MiB may
+    come before its end is read: ``complete`` is the offset up to which transactions are complete.
 
-    Changes come some thousand of one table at a time, each table's in log order. Those of a transaction larger than
-    HELD may come before its end is seen: ``complete`` tells when it has passed, and all before it was handed out.
+    Args:
+        file: The file's name, for error messages.
+        wanted: Which tables to decode; rows of other tables are skipped, whatever their types. All by default.
+        before: Which columns of an update's before image to decode: those of the key, or all.
+        rows: The most rows in one block.
+        gtids: Whether each change has the GTID of its transaction.
+        partial: Whether to decode row images that lack columns; they are an error otherwise.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Downstream tables beside the source's own, table by table, while writes go on.
 
-    from spark_jobs.checks.verify import verify_source
+    from stratalog import verify_source
     for verdict in verify_source(spark, pipeline, "shop"):
         print(verdict.table, verdict.state, verdict.differences)
 
@@ -170,10 +170,17 @@ def verify_source(
     wanted: Callable[[TableName], bool] | None = None,
     into: Callable[[TableName, Name], bool] | None = None,
 ) -> Iterator[Verdict]:
-    """Compares the tables of a source in scope, after bringing the lake up to the end of its log as a run does.
+    """Compares the tables of a source with the server's rows, and yields a verdict for each table.
 
-    wanted: which tables; all by default. into: which of their downstream tables; all by default. Raises ConfigError for
-    a source without a server; SourceError, DecodeError, LakeError.
+    The lake is first brought up to the end of the source's log, as by a run. Raises ConfigError for a source without a
+    server; SourceError, DecodeError, LakeError.
+
+    Args:
+        spark: The session.
+        pipeline: The configuration.
+        name: The source.
+        wanted: Which source tables to compare; all in scope by default.
+        into: Which of their downstream tables to compare; all by default.
     """
     server = require_live(pipeline, name)
     with Session(server) as session:

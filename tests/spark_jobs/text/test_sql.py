@@ -119,7 +119,7 @@ CHECKED = {
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    for folder in ("spark_jobs", "dagster_project", "assets"):
+    for folder in ("spark_jobs", "dagster_project", "assets", "stratalog"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = str(path.relative_to(ROOT))
             if name != "spark_jobs/text/sql.py" and (not name.startswith("spark_jobs/demo/") or name in FOR_PEOPLE):

@@ -1,0 +1,76 @@
+"""The public Python API: what programs, notebooks and Dagster projects import.
+
+    from stratalog import lake_of, load, spark_session
+
+Put here: names that documentation uses; docs/reference/python.md lists them. Not here: any code of theirs, which may
+move between the packages below. A name's module is imported when the name is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assets.keys import bronze_key, downstream_key, published_key, silver_key
+    from dagster_project.build import build_defs
+    from dagster_project.resources import SparkSessions
+    from spark_jobs.binlog import FileDecoder
+    from spark_jobs.checks.verify import verify_source
+    from spark_jobs.config.loader import from_keys, load
+    from spark_jobs.config.model import Pipeline, Retention
+    from spark_jobs.downstream.publication import consistent
+    from spark_jobs.errors import StratalogError
+    from spark_jobs.lake.layout import lake_of
+    from spark_jobs.operations.log_store import Store
+    from spark_jobs.runtime.spark_session import spark_session
+
+__all__ = [
+    "FileDecoder",
+    "Pipeline",
+    "Retention",
+    "SparkSessions",
+    "Store",
+    "StratalogError",
+    "bronze_key",
+    "build_defs",
+    "consistent",
+    "downstream_key",
+    "from_keys",
+    "lake_of",
+    "load",
+    "published_key",
+    "silver_key",
+    "spark_session",
+    "verify_source",
+]
+
+_MODULES = {
+    "FileDecoder": "spark_jobs.binlog",
+    "Pipeline": "spark_jobs.config.model",
+    "Retention": "spark_jobs.config.model",
+    "SparkSessions": "dagster_project.resources",
+    "Store": "spark_jobs.operations.log_store",
+    "StratalogError": "spark_jobs.errors",
+    "bronze_key": "assets.keys",
+    "build_defs": "dagster_project.build",
+    "consistent": "spark_jobs.downstream.publication",
+    "downstream_key": "assets.keys",
+    "from_keys": "spark_jobs.config.loader",
+    "lake_of": "spark_jobs.lake.layout",
+    "load": "spark_jobs.config.loader",
+    "published_key": "assets.keys",
+    "silver_key": "assets.keys",
+    "spark_session": "spark_jobs.runtime.spark_session",
+    "verify_source": "spark_jobs.checks.verify",
+}
+"""The module of each name; the imports above say the same to a type checker."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
