@@ -131,6 +131,8 @@ class Cuts(Iterator[int]):
 class Soak:
     """One server, one lake, and the writers; ``round()`` does one fault, ``compare()`` tells whether all is there."""
 
+    rows = ROWS
+
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
         self.some = random.Random(seed)
@@ -147,7 +149,7 @@ class Soak:
         self.proxy = self._stack.enter_context(Proxy(self.server.host, self.server.port, self._cuts))
         with self.server.connect() as connection:
             shop.create(connection)
-            shop.fill(connection, ROWS)
+            shop.fill(connection, self.rows)
         login = {"host": self.server.host, "port": self.proxy.port, "user": self.server.user}
         said = {
             "lake": str(self.folder / "lake"),
