@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import stratalog
-from spark_jobs.cli import cli
+from spark_jobs.cli.verbs import cli
 from spark_jobs.config.model import Pipeline
 
 FOLDER = Path(__file__).parent

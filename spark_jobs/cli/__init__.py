@@ -2,33 +2,45 @@
 
 Put here: the console script. Not here: verbs, each in the module of its kind; or work: each verb calls what Dagster's
 assets call. Results go to standard output, everything else to standard error. Exit status: 0 done, 1 failed, 2 wrong
-use or configuration.
+use or configuration, 130 interrupted.
+
+This module imports no library: the verbs' own take half a second, in which Ctrl-C has to be a message as well.
 """
 
-import sys
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-import click
-
-from spark_jobs.cli import check as check_verbs
-from spark_jobs.cli import ingest, inspect, operate
-from spark_jobs.cli import status as status_verbs
-from spark_jobs.cli.app import ERRORS, cli
-from spark_jobs.errors import StratalogError
-from spark_jobs.text.remedies import advised
-
-__all__ = ["check_verbs", "cli", "ingest", "inspect", "main", "operate", "status_verbs"]
+_INTERRUPTED = 130
 
 
 def main() -> None:
     """The console script."""
+    with _exits_when_interrupted():
+        from spark_jobs.cli.verbs import run_verb
+    run_verb()
+
+
+@contextmanager
+def _exits_when_interrupted() -> Iterator[None]:
+    """Inside, SIGINT ends the process at once, with one line.
+
+    For imports: libraries swallow an exception that is raised within theirs, or raise another in its place, and nothing
+    needs to be cleaned up yet. Where SIGINT is ignored or handled by somebody else, that stays.
+    """
+    is_ours = threading.current_thread() is threading.main_thread()
+    if not is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _exit)
     try:
-        cli(prog_name="stratalog", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except click.Abort:
-        ERRORS.print("interrupted", style="red")
-        sys.exit(130)
-    except StratalogError as error:
-        ERRORS.print(advised(error), style="red", markup=False, highlight=False)
-        sys.exit(error.exit_status)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _exit(*_: object) -> None:
+    os.write(2, b"\ninterrupted\n" if os.isatty(2) else b"interrupted\n")  # behind the ^C of a terminal
+    os._exit(_INTERRUPTED)

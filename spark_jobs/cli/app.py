@@ -97,19 +97,24 @@ def tables_option(only: str = "Only this table") -> Callable[[Verb], Verb]:
 
 class _Verbs(click.Group):
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        with _reader_may_leave():
+        with _ending_early():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _reader_may_leave():
+        with _ending_early():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _reader_may_leave() -> Iterator[None]:
-    """Ends a stream of text, or a page of help, with its reader: done, exit status 0."""
+def _ending_early() -> Iterator[None]:
+    """Ends a stream of text, or a page of help, with its reader: done, exit status 0.
+
+    Raises Abort where it is interrupted.
+    """
     try:
         yield
+    except KeyboardInterrupt:
+        raise click.Abort from None  # click would print an empty line first
     except BrokenPipeError as error:
         if not has_left(sys.stdout):  # click would end without a word
             raise StratalogError(f"a connection was closed by its other side: {error}; run it again") from error

@@ -15,7 +15,7 @@ from dagster._core.instance.config import dagster_instance_config
 
 import stratalog
 from dagster_project.build import build_defs
-from spark_jobs.cli import cli
+from spark_jobs.cli.verbs import cli
 from spark_jobs.config.loader import from_keys, load
 from spark_jobs.log.location import parse_place
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from spark_jobs.binlog import TableName
-from spark_jobs.cli import cli
+from spark_jobs.cli.verbs import cli
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.diff import differences
 from spark_jobs.lake.layout import lake_of

@@ -7,8 +7,8 @@ import click
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.cli import cli
 from spark_jobs.cli.app import went_well
+from spark_jobs.cli.verbs import cli
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.pipeline.run import Outcome
 from tests.fix_cli import Stratalog
@@ -129,7 +129,8 @@ def test_a_reader_that_closes_the_pipe_is_no_failure() -> None:
 def test_a_connection_that_breaks_is_no_reader_that_has_had_enough() -> None:
     broken = """
 import click, sys
-from spark_jobs.cli import cli, main
+from spark_jobs.cli import main
+from spark_jobs.cli.verbs import cli
 
 @cli.command()
 def broken():

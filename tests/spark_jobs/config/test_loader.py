@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from spark_jobs.cli import cli
+from spark_jobs.cli.verbs import cli
 from spark_jobs.config.loader import from_keys, load
 from spark_jobs.config.model import MySQL, Pipeline, Retention, RouteRule, Source
 from spark_jobs.errors import ConfigError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs import errors
-from spark_jobs.cli import cli
+from spark_jobs.cli.verbs import cli
 from spark_jobs.errors import (
     AnotherLog,
     ConfigError,

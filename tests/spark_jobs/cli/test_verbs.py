@@ -1,0 +1,46 @@
+"""What an interrupt of a verb leaves: one line, exit status 130, no process; real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fix_cli import SPEC
+
+ROOT = Path(__file__).parents[3]
+IMPORTS = "import time:"
+"""What every line begins with in which Python names a module that is imported (PYTHONPROFILEIMPORTTIME)."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A source of files whose log no run has read, and its configuration."""
+    (tmp_path / "binlogs").mkdir()
+    (tmp_path / "binlogs" / "mysql-bin.000001").write_bytes(SPEC.to_bytes())
+    (tmp_path / "pipeline.yaml").write_text("lake: ./lake\nsources:\n  shop: {files: ./binlogs}\n")
+    return tmp_path
+
+
+def wait_for_import(process: subprocess.Popen[str], module: str) -> None:
+    """Reads what a process says, until it has imported a module."""
+    assert process.stderr
+    assert any(line.split("|")[-1].strip() == module for line in process.stderr), f"{module} is not imported"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "module",
+    ["click.globals", "rich.text", "pydantic.json_schema", "sqlglot.helper", "spark_jobs.cli.ingest"],
+)
+def test_an_interrupt_of_imports_is_one_line(folder: Path, module: str) -> None:
+    command = [sys.executable, "-m", "spark_jobs.cli", "run", "-c", "pipeline.yaml"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONPROFILEIMPORTTIME": "1"}
+    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_import(process, module)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        said = [line for line in process.stderr if not line.startswith(IMPORTS)]
+    assert (process.returncode, said) == (130, ["interrupted\n"])
