@@ -20,7 +20,12 @@ from spark_jobs.config.loader import from_keys, load
 from spark_jobs.log.location import parse_place
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "tests" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 LEAST: dict[str, Any] = {"lake": "./lake", "sources": {"shop": {"files": "."}}}
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 
