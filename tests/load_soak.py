@@ -71,7 +71,11 @@ def soak_of_loads(seconds: float, folder: Path, seed: int, say: Callable[[str], 
         return one.account
 
 
+def main(seconds: str, folder: str) -> None:
+    say, seed = print, int(os.environ.get("STRATALOG_SEED", time.time()))
+    say(f"seed {seed}")
+    say(str(soak_of_loads(float(seconds), Path(folder), seed, say)))
+
+
 if __name__ == "__main__":
-    seed = int(os.environ.get("STRATALOG_SEED", time.time()))
-    print(f"seed {seed}")
-    print(soak_of_loads(float(sys.argv[1]), Path(sys.argv[2]), seed, print))
+    main(*sys.argv[1:])
