@@ -81,7 +81,7 @@ config_option = click.option(
     "-c", "--config", "path", required=True, type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml"
 )
 
-yes_option = click.option("--yes", is_flag=True, help="Do it; without it only what would be done is said.")
+yes_option = click.option("--yes", is_flag=True, help="Do it. Without --yes, only print what would be done.")
 
 source_option = click.option("--source", metavar="NAME", help="Only this source of the configuration.")
 
@@ -95,7 +95,24 @@ def tables_option(only: str = "Only this table") -> Callable[[Verb], Verb]:
     return click.option("--table", "tables", multiple=True, metavar="DB.TABLE", help=said)
 
 
+SECTIONS = {
+    "Pipeline": ("run", "extract", "compact", "merge", "load", "backfill"),
+    "Inspection": ("status", "check", "verify", "schema", "changes", "events", "export", "report"),
+    "Operation": ("skip", "reset", "gc", "maintain"),
+    "Try it": ("demo",),
+}
+"""The verbs as ``--help`` lists them."""
+
+
 class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click gives it
+        return [verb for verbs in SECTIONS.values() for verb in verbs]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - ditto
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb, self.commands[verb].get_short_help_str(70)) for verb in verbs])
+
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         with _ending_early():
             return super().make_context(*arguments, **options)
@@ -123,10 +140,10 @@ def _ending_early() -> Iterator[None]:
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("-v", "--verbose", is_flag=True, help="Say more of what is being done.")
+@click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
 @click.version_option(package_name="stratalog")
 def cli(*, verbose: bool) -> None:
-    """Binary logs of MySQL and MariaDB into Delta tables: bronze, silver, downstream."""
+    """Replicate MySQL and MariaDB binary logs into Delta tables: bronze, silver, downstream."""
     rich = RichHandler(console=ERRORS, show_path=False, markup=False, highlighter=None)
     plain = _Lines()  # a file or a pipe gets a line a message, however long
     handler, text = (rich, "%(message)s") if ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")

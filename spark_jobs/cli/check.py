@@ -42,9 +42,10 @@ if TYPE_CHECKING:
 @click.option("--connect", is_flag=True, help="Also check servers, folders, the lake and the tables, one result each.")
 @click.option("--json", "as_json", is_flag=True, help="The results of --connect as one JSON object.")
 def check(path: Path, *, connect: bool, as_json: bool) -> None:
-    """Read the configuration and list every problem at once.
+    """Check the configuration; with --connect, everything else.
 
-    With --connect, list what was checked of servers, folders, the lake and the tables. Exit status: 0 without problems
+    All problems are listed at once. With --connect, servers, folders, the lake and the tables are checked too, a result
+    for each check. Exit status: 0 without problems
     (warnings do not count), 1 where --connect finds some, 2 for problems of the configuration itself.
 
     \b
@@ -130,9 +131,10 @@ def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
 @click.option("--values", is_flag=True, help="With the columns that differ, both values.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a table, each on a line, values included.")
 def verify(path: Path, source: str | None, tables: tuple[str, ...], *, values: bool, as_json: bool) -> None:
-    """Compare downstream tables with the source's own rows while writes go on; list the keys that differ.
+    """Compare downstream tables with the source's rows.
 
-    Does what run does first, and again where rows differ, until what was only on its way has arrived.
+    Writes may continue meanwhile. The keys of rows that differ are listed. A run is done first, and again where rows
+    differ, until rows that were only in transit have arrived.
 
     \b
     Example: stratalog verify -c pipeline.yaml

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 @config_option
 @source_option
 def run(path: Path, source: str | None) -> None:
-    """Extract, compact and merge until caught up with the source's end as it was at the start.
+    """Extract, compact and merge up to the source's end.
+
+    The end is the source's position when the run starts.
 
     Example: stratalog run -c pipeline.yaml
     """
@@ -101,7 +103,7 @@ def _warn_of_scope(pipeline: Pipeline, name: str, entries: "Sequence[Entry]") ->
     help="Read copies of binlog files instead: what the source purged before it was read, and what gc removed.",
 )
 def extract(path: Path, source: str | None, archive: Path | None) -> None:
-    """Source to bronze alone.
+    """Extract new log from sources into bronze.
 
     \b
     Example: stratalog extract -c pipeline.yaml --source shop
@@ -129,7 +131,7 @@ def extract(path: Path, source: str | None, archive: Path | None) -> None:
 @config_option
 @source_option
 def compact(path: Path, source: str | None) -> None:
-    """Bronze to silver alone, up to bronze's end.
+    """Compact bronze into silver, up to the end of bronze.
 
     Example: stratalog compact -c pipeline.yaml
     """
@@ -142,7 +144,7 @@ def compact(path: Path, source: str | None) -> None:
 @config_option
 @source_option
 def merge(path: Path, source: str | None) -> None:
-    """Silver to downstream alone, up to silver's checkpoint.
+    """Merge silver into downstream, up to silver's checkpoint.
 
     Example: stratalog merge -c pipeline.yaml
     """
@@ -164,10 +166,11 @@ def merge(path: Path, source: str | None) -> None:
     help="Rows of a range of the key that one query reads; what is read twice after a crash is a few of them.",
 )
 def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_rows: int) -> None:
-    """Complete tables that are older than their log, from the server's own tables and without locks.
+    """Load existing rows that the log does not cover.
 
-    All that are not complete, as status shows them, unless --table names some. Begins with a run and ends with one. A
-    load that was cut short goes on where it was.
+    Rows are read from the server's tables, in ranges of the key and without locks. All incomplete tables are loaded, as
+    status shows them, unless --table names some. A load starts and ends with a run, and resumes where it was
+    interrupted.
 
     \b
     Example: stratalog load -c pipeline.yaml --source shop
@@ -232,7 +235,9 @@ def _say_progress(table: "TableName", found: "Progress") -> None:
     "configuration names. What is not there is read from the source itself.",
 )
 def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **asked: Any) -> None:
-    """Do a range again from bronze, through silver and downstream, first bringing what bronze lacks of it.
+    """Replay a range of the log.
+
+    The range goes through silver and downstream again. Log that bronze does not have is fetched into it first.
 
     \b
     Example: stratalog backfill -c pipeline.yaml --source shop \\
@@ -271,7 +276,9 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **a
 )
 @click.option("--rows", default=100_000, show_default=True, help="About how many rows to load.")
 def demo(folder: Path, rows: int, *, files: bool) -> None:
-    """The main job, whole, on an embedded real MySQL server: load, change, extract, compact, merge, verify.
+    """Run the whole pipeline on an embedded MySQL server.
+
+    Loads tables, changes them, then extracts, compacts, merges and verifies.
 
     Example: stratalog demo
     """

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 @click.option("--summary", is_flag=True, help="Instead: events and bytes by type; they add up to the file's size.")
 @tables_option("Only events of this table")
 def events(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool, summary: bool) -> None:
-    """What SHOW BINLOG EVENTS would show, for files; - is standard input.
+    """List the events of binlog files.
+
+    The columns are those of SHOW BINLOG EVENTS; - is standard input.
 
     Example: stratalog events mysql-bin.000001
     """
@@ -129,9 +131,10 @@ def changes(
     stop: str | None,
     tables: tuple[str, ...],
 ) -> None:
-    """Row changes as JSON lines, from binlog files (- is standard input) or out of bronze.
+    """Print row changes as JSON lines.
 
-    Memory is bounded: long values are written piece by piece. Rows of an XA transaction come when the log commits it.
+    They are read from binlog files (- is standard input) or from bronze. Memory is bounded: long values are written in
+    pieces. Rows of an XA transaction are printed where the log commits it.
 
     \b
     Example: stratalog changes mysql-bin.000001 --table shop.orders
@@ -189,7 +192,9 @@ def _bronze_changes(
 @click.option("--source", required=True, metavar="NAME", help="The source whose log is written.")
 @click.option("--to", "folder", required=True, type=click.Path(path_type=Path), metavar="DIR", help="An empty folder.")
 def export(path: Path, source: str, folder: Path) -> None:
-    """Bronze back as binlog files, byte for byte what the server wrote.
+    """Write bronze back as binlog files.
+
+    Byte for byte, the files are those of the server.
 
     Where the source redacts tables, the events of their rows are blank in it; a list says how much of each file is.
 
@@ -223,7 +228,9 @@ def export(path: Path, source: str, folder: Path) -> None:
 def schema(
     path: Path, source: str | None, tables: tuple[str, ...], place: str | None, *, history: bool, as_json: bool
 ) -> None:
-    """The source's tables as they were at a position: columns, keys, and what each statement changed.
+    """Show table definitions at a position of the log.
+
+    Columns, keys, and with --history what each statement changed.
 
     \b
     Example: stratalog schema -c pipeline.yaml --table shop.orders

@@ -45,9 +45,10 @@ if TYPE_CHECKING:
 @click.option("--undo", is_flag=True, help="Take it back: the event counts again.")
 @yes_option
 def skip(path: Path, source: str, position: str, table: str | None, *, undo: bool, yes: bool) -> None:
-    """Pass over one event at which tables have stopped, from now on and whenever its range is done again.
+    """Quarantine one event so that its table can continue.
 
-    Its rows are lost to silver and downstream; bronze keeps them, and status names it.
+    The event stays quarantined when its range is replayed. Its rows are missing from silver and
+    downstream; bronze keeps them, and status lists the event.
 
     \b
     Example: stratalog skip -c pipeline.yaml --source shop --at mysql-bin.000042:1337
@@ -86,9 +87,9 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
 @click.option("--undo", is_flag=True, help="Take it back, as long as no run has begun with it.")
 @yes_option
 def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool, yes: bool) -> None:
-    """Begin one table anew: the next run does it over from bronze, from the oldest position that bronze holds.
+    """Rebuild a table: the next run recreates it from bronze.
 
-    Until that run has put other rows in the place of those that silver and downstream have, readers keep these.
+    The table is rebuilt from the oldest position in bronze. Until that run commits, readers see the old rows.
 
     \b
     Example: stratalog reset -c pipeline.yaml --source shop --table shop.orders
@@ -147,7 +148,9 @@ def _say_reset(source: str, planned: "Reset", *, yes: bool) -> None:
     help="Do not wait for this reader: a table (DB.TABLE), silver (tables no run has looked for yet), or xa.",
 )
 def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: bool) -> None:
-    """Remove log files from bronze that are older than retention.bronze and that every reader is done with.
+    """Remove expired log files from bronze.
+
+    A file expires when it is older than retention.bronze and no reader needs it any more.
 
     \b
     Example: stratalog gc -c pipeline.yaml --dry-run
@@ -172,9 +175,10 @@ def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: boo
 @source_option
 @click.option("--purge", is_flag=True, help="Also remove every row marked as deleted from its file, however few.")
 def maintain(path: Path, source: str | None, *, purge: bool) -> None:
-    """Write small files of every table together, and remove files that no version within retention.versions names.
+    """Compact small files and remove old table versions.
 
-    With retention.fold, silver's windows of log that gc has removed become one a table.
+    Files that no version within retention.versions names are removed. With retention.fold, silver windows of log that
+    gc has removed are folded into one window a table.
 
     Example: stratalog maintain -c pipeline.yaml
     """

@@ -32,7 +32,9 @@ _AT_A_GLANCE = 20
 @click.option("--all", "everything", is_flag=True, help="List every table, however many there are.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(path: Path, source: str | None, *, everything: bool, as_json: bool) -> None:
-    """How far every layer is: positions, backlog, lag, retention margin, stopped tables.
+    """Show positions, backlog and lag of every layer.
+
+    Retention margins and stopped tables are listed too.
 
     Exit status 1, with a line on standard error that says why, where a table has stopped, a source cannot be read, a
     limit is passed (retention.margin, max_lag), or the last run failed.
@@ -189,7 +191,9 @@ def _is_well(table: "TableStatus", one: "SourceStatus") -> bool:
     help="Where the pages are written; without it, where pipeline.yaml says: reports.to.",
 )
 def report(path: Path, source: str | None, folder: Path | None) -> None:
-    """An HTML page a source: where its layers are, and what its runs did, out of the lake's history.
+    """Write an HTML status page for each source.
+
+    It shows the position of each layer and what past runs did, from the lake's history.
 
     Example: stratalog report -c pipeline.yaml --to ./reports
     """

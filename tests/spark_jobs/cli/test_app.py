@@ -7,7 +7,7 @@ import click
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.cli.app import went_well
+from spark_jobs.cli.app import SECTIONS, went_well
 from spark_jobs.cli.verbs import cli
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.pipeline.run import Outcome
@@ -159,3 +159,15 @@ def test_what_stops_one_source_is_said_and_does_not_stop_the_next(capsys: pytest
     assert capsys.readouterr().err == "shop: [b] is damaged; mend that, and run again (docs/howto/broken-table.md)\n"
     with pytest.raises(ConfigError):
         went_well("shop", wrong)
+
+
+def test_help_lists_every_verb_in_one_section() -> None:
+    listed = [verb for verbs in SECTIONS.values() for verb in verbs]
+    assert sorted(listed) == sorted(cli.commands)
+
+
+@pytest.mark.parametrize("verb", sorted(cli.commands))
+def test_the_list_shows_the_first_sentence_of_a_verb_whole(verb: str) -> None:
+    short = cli.commands[verb].get_short_help_str(70)
+    assert short.endswith(".")
+    assert not short.endswith("...")
