@@ -192,7 +192,7 @@ def _named(tokens: Scanner, database: str) -> tuple[list[tuple[str, str]] | None
 
 
 _ESCAPED = re.compile(r"\\x[0-9a-f]{2}")
-"""What stands for a byte that is not UTF-8: the name is in the session's character set."""
+"""What stands for a byte that is not text of the client's character set."""
 
 
 def _full(name: Name, database: str) -> tuple[str, str]:

@@ -17,8 +17,8 @@ from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
 from spark_jobs.binlog import Column, Session
-from spark_jobs.binlog.types.charset_tables import COLLATIONS
-from spark_jobs.binlog.types.charsets import BINARY, UTF8, charset_of, width_of
+from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, SINGLE_BYTE
+from spark_jobs.binlog.types.charsets import BINARY, UTF8, charset_of, has_escapes, width_of
 from spark_jobs.ddl.definitions import COMPRESSED, column_of_row
 from spark_jobs.errors import Unsupported
 
@@ -66,10 +66,28 @@ def _words_of(text: str) -> tuple[Word, ...]:
 
 def require_plain(text: str, session: Session) -> None:
     """Raises Unsupported for a statement whose literals read otherwise in the session that it was said in."""
-    if not text.isascii() and (session.collation is None or charset_of(session.collation) not in UTF8):
-        raise Unsupported("its text is in another character set than UTF-8")
+    if not _is_readable(text, session.collation):
+        raise Unsupported("the character set of its text is not known")
+    if has_escapes(text):
+        raise Unsupported("its text has bytes that are not text of its client's character set")
     if "\\" in text and not session.has_backslashes:
         raise Unsupported("its session had NO_BACKSLASH_ESCAPES")
+
+
+_READABLE = UTF8 | CODECS.keys() | SINGLE_BYTE.keys() - {"swe7"}
+"""Not binary, where bytes are kept as they come; nor swe7, where signs of SQL are letters too."""
+_SWE7_LETTERS = re.compile(r"[@\[\\\]^{|}~]")
+
+
+def _is_readable(text: str, collation: int | None) -> bool:
+    """Whether a client's statement was read as the server reads it."""
+    try:
+        charset = None if collation is None else charset_of(collation)
+    except Unsupported:
+        charset = None
+    if text.isascii():
+        return charset != "swe7" or not _SWE7_LETTERS.search(text)
+    return charset in _READABLE
 
 
 def _kind(text: str) -> str:

@@ -7,6 +7,8 @@ the value NULL, with their hex beside it; so does a code that a server would tur
 Put here: the work on text. Not here: the tables themselves (charset_tables.py, multibyte_charsets.py).
 """
 
+import codecs
+import re
 from collections.abc import Callable
 from functools import cache, lru_cache
 
@@ -68,6 +70,34 @@ def text_of(wire: bytes, charset: str) -> str:
     if bad.any():
         raise UnicodeDecodeError(charset, wire, 0, len(wire), "these bytes are no text of the set")
     return bytes(out).decode()
+
+
+def statement_text(wire: bytes, charset: str | None) -> str:
+    """A statement by its bytes in its client's character set; None: unknown, read as UTF-8. It never fails.
+
+    Bytes that are not text of the set become backslash escapes: ``has_escapes`` finds them.
+    """
+    if wire.isascii():
+        return wire.decode()
+    if charset in SINGLE_BYTE:
+        table = SINGLE_BYTE[charset].replace("\ufffd", "\ufffe")  # how codecs mark a byte without a character
+        return codecs.charmap_decode(wire, "backslashreplace", table)[0]
+    if charset not in CODECS:
+        return wire.decode("utf-8", "backslashreplace")
+    try:
+        return text_of(wire, charset)
+    except (UnicodeDecodeError, Unsupported):
+        text = wire.decode(CODECS[charset], "backslashreplace")
+        # Python's codec takes characters that the server's set lacks.
+        return text if has_escapes(text) else wire.decode("ascii", "backslashreplace")
+
+
+def has_escapes(text: str) -> bool:
+    """Whether a statement has, or may have, bytes that are no text of its client's character set."""
+    return _ESCAPE.search(text) is not None
+
+
+_ESCAPE = re.compile(r"\\x[89a-f][0-9a-f]")
 
 
 def are_labels(wire: tuple[bytes, ...], labels: tuple[str, ...], collation: int | None) -> bool:

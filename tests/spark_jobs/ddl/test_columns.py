@@ -1,12 +1,48 @@
 import pytest
 
-from spark_jobs.ddl.columns import Declared, converted, declared, words_of
+from spark_jobs.binlog import Session
+from spark_jobs.ddl.columns import Declared, converted, declared, require_plain, words_of
 from spark_jobs.errors import Unsupported
 
 
 def column(text: str) -> Declared:
     name, *rest = words_of(text)
     return declared(name.text, rest)
+
+
+_UNREADABLE = "the character set of its text is not known"
+_ESCAPED = "its text has bytes that are not text of its client's character set"
+
+
+@pytest.mark.parametrize(
+    "text, collation, why",
+    [
+        ("DROP TABLE t", None, None),
+        ("DROP TABLE t", 9999, None),
+        ("DROP TABLE t", 63, None),
+        ("DROP TABLE é", None, _UNREADABLE),
+        ("DROP TABLE é", 9999, _UNREADABLE),
+        ("DROP TABLE é", 63, _UNREADABLE),
+        ("DROP TABLE é", 54, _UNREADABLE),
+        ("DROP TABLE é", 10, _UNREADABLE),
+        ("DROP TABLE é", 45, None),
+        ("DROP TABLE é", 8, None),
+        ("DROP TABLE é", 28, None),
+        ("DROP TABLE \\xe9", 45, _ESCAPED),
+        ("DROP TABLE \\xe9", None, _ESCAPED),
+        ("c VARCHAR(9) DEFAULT '\\x7f'", 45, None),
+        ("c VARCHAR(9) DEFAULT '{'", 10, _UNREADABLE),
+        ("c VARCHAR(9) DEFAULT 'x'", 10, None),
+    ],
+)
+def test_which_clients_statements_are_read(text: str, collation: int | None, why: str | None) -> None:
+    session = Session(0, collation)
+    if why is None:
+        require_plain(text, session)
+        return
+    with pytest.raises(Unsupported) as refused:
+        require_plain(text, session)
+    assert str(refused.value) == why
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
+import random
 from typing import Any
 
 import pytest
 
 from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, SINGLE_BYTE, UTF
-from spark_jobs.binlog.types.charsets import charset_of, finish_for, text_of, width_of
+from spark_jobs.binlog.types.charsets import charset_of, finish_for, has_escapes, statement_text, text_of, width_of
 from spark_jobs.errors import Unsupported
 from tests.one_value import decode
 from tests.segment_spec import Insert, Raw, SegmentSpec, Table
@@ -152,6 +153,38 @@ def test_what_servers_have_otherwise_than_python(charset: str, stored: str, text
 def test_what_is_no_text_of_a_set(charset: str, stored: str) -> None:
     with pytest.raises(UnicodeDecodeError):
         text_of(bytes.fromhex(stored), charset)
+
+
+@pytest.mark.parametrize("charset", sorted({*SINGLE_BYTE, *CODECS} - {"swe7"}))
+def test_a_statement_is_text_of_its_set_or_has_escapes(charset: str) -> None:
+    rng = random.Random(charset)
+    for _ in range(300):
+        wire = b"DROP TABLE `" + rng.randbytes(rng.randrange(1, 7)) + b"`"
+        try:
+            text = text_of(wire, charset)
+        except UnicodeDecodeError:
+            assert has_escapes(statement_text(wire, charset))
+        else:
+            assert statement_text(wire, charset) == text
+
+
+@pytest.mark.parametrize(
+    "charset, stored, text",
+    [
+        ("latin1", b"a\xe9\x80", "a\u00e9\u20ac"),
+        ("cp1257", b"a\xa1", "a\\xa1"),
+        ("cp932", "表".encode("cp932"), "表"),
+        ("big5", b"\xa1\x5a\xa4\x40", "\\xa1Z\\xa4@"),  # Python has the first of them, servers do not
+        ("gbk", b"\xff\x81\x5c", "\\xff乗"),
+        ("utf8mb4", b"\xc3\xa9\xe9", "é\\xe9"),
+        ("utf16", b"\xe9\x00", "\\xe9\x00"),
+        ("binary", b"\xe9", "\\xe9"),
+        (None, "é".encode(), "é"),
+        ("swe7", b"`{`", "`{`"),
+    ],
+)
+def test_statements_that_are_and_are_not_text_of_their_set(charset: str | None, stored: bytes, text: str) -> None:
+    assert statement_text(stored, charset) == text
 
 
 def test_ascii_is_passed_through_between_other_characters() -> None:
