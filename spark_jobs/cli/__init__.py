@@ -9,36 +9,24 @@ This module imports no library: the verbs' own take half a second, in which Ctrl
 
 import os
 import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _INTERRUPTED = 130
 
 
 def main() -> None:
-    """The console script."""
-    with _exits_when_interrupted():
-        from spark_jobs.cli.verbs import run_verb
-    run_verb()
+    """The console script, in the main thread.
 
-
-@contextmanager
-def _exits_when_interrupted() -> Iterator[None]:
-    """Inside, SIGINT ends the process at once, with one line.
-
-    For imports: libraries swallow an exception that is raised within theirs, or raise another in its place, and nothing
-    needs to be cleaned up yet. Where SIGINT is ignored or handled by somebody else, that stays.
+    While libraries are imported, SIGINT ends the process at once with one line: theirs swallow an exception, or raise
+    another in its place, and nothing needs to be cleaned up yet. Where SIGINT is ignored, that stays.
     """
-    is_ours = threading.current_thread() is threading.main_thread()
-    if not is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, _exit)
-    try:
-        yield
-    finally:
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, _exit)
+    from spark_jobs.cli.verbs import run_verb
+
+    if is_ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    run_verb()
 
 
 def _exit(*_: object) -> None:

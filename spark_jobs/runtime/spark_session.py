@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
+from spark_jobs.runtime.jvm import attached
 from spark_jobs.runtime.jvm_output import errors_copied
 from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java
 
@@ -86,13 +87,12 @@ def spark_session(settings: Spark) -> SparkSession:
         os.environ.setdefault(*_LOOPBACK)
     confs = _EVERYWHERE | _RUNTIME | (_LOCAL | _progress() if local else {})
     confs["spark.jars"] = ",".join(map(str, delta_jars()))
-    builder = SparkSession.builder.master(settings.master).appName("stratalog")
-    confs |= settings.conf | AS_WRITTEN
+    confs |= {"spark.master": settings.master, "spark.app.name": "stratalog"} | settings.conf | AS_WRITTEN
     if local:
         confs[_JAVA_OPTIONS] = f"{_archived()} {confs[_JAVA_OPTIONS]}"
     try:
-        with errors_copied() if local else nullcontext(), _output_is_errors():
-            return _configured(builder, confs).getOrCreate()
+        with errors_copied() if local else nullcontext(), _output_is_errors(), attached(confs):
+            return _configured(SparkSession.builder, confs).getOrCreate()
     except (RuntimeError, OSError, Py4JError) as error:
         raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
 

@@ -20,6 +20,7 @@ from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.archive import read_archive
 from spark_jobs.pipeline.run import extract_source, run_source
+from spark_jobs.runtime import jvm
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import rows
 
@@ -55,13 +56,14 @@ def keep(server: MySQLServer, folder: Path) -> None:
 @contextmanager
 def full_disk(spark: SparkSession) -> Iterator[None]:
     """Files that the session writes end at ``ROOM`` bytes with an error, as on a disk without room for more."""
-    jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-    soft, hard = resource.prlimit(jvm, resource.RLIMIT_FSIZE)
-    resource.prlimit(jvm, resource.RLIMIT_FSIZE, (ROOM, hard))
+    process = jvm.process()
+    assert process
+    soft, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (ROOM, hard))
     try:
         yield
     finally:
-        resource.prlimit(jvm, resource.RLIMIT_FSIZE, (soft, hard))
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_server_and_a_disk_through_their_faults(spark: SparkSession, tmp_path: Path) -> None:

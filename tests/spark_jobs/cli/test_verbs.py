@@ -8,20 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_cli import SPEC
-
 ROOT = Path(__file__).parents[3]
 IMPORTS = "import time:"
 """What every line begins with in which Python names a module that is imported (PYTHONPROFILEIMPORTTIME)."""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A source of files whose log no run has read, and its configuration."""
-    (tmp_path / "binlogs").mkdir()
-    (tmp_path / "binlogs" / "mysql-bin.000001").write_bytes(SPEC.to_bytes())
-    (tmp_path / "pipeline.yaml").write_text("lake: ./lake\nsources:\n  shop: {files: ./binlogs}\n")
-    return tmp_path
 
 
 def wait_for_import(process: subprocess.Popen[str], module: str) -> None:
@@ -35,10 +24,12 @@ def wait_for_import(process: subprocess.Popen[str], module: str) -> None:
     "module",
     ["click.globals", "rich.text", "pydantic.json_schema", "sqlglot.helper", "spark_jobs.cli.ingest"],
 )
-def test_an_interrupt_of_imports_is_one_line(folder: Path, module: str) -> None:
+def test_an_interrupt_of_imports_is_one_line(pipeline_file: Path, module: str) -> None:
     command = [sys.executable, "-m", "spark_jobs.cli", "run", "-c", "pipeline.yaml"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONPROFILEIMPORTTIME": "1"}
-    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=pipeline_file.parent, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
         wait_for_import(process, module)
         process.send_signal(signal.SIGINT)
         assert process.stderr

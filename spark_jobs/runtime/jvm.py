@@ -1,0 +1,119 @@
+"""The JVM of this process's Spark session: it is started here, ends before the process does, and its end is noticed.
+
+Put here: the JVM as a process. Not here: Spark's settings (spark_session.py), or what Spark raises (engine_errors.py).
+
+PySpark attaches to a JVM that two variables of the environment name. Where it starts one itself, the JVM writes the
+port that it listens on into a folder. An interrupt in the seconds before that removes the folder, the JVM fails to
+write, and it never ends: the thread that would notice the end of this process is gone, and the listening one is not.
+"""
+
+import atexit
+import os
+import shlex
+import signal
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.find_spark_home import _find_spark_home
+
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_IGNORING_INTERRUPTS = ("/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh")
+"""A terminal sends Ctrl-C to the JVM too; what is to end with it is decided here."""
+_PATIENCE = 60
+"""Seconds that the JVM has to remove its files and end; that of class_data_sharing.py writes an archive of classes."""
+_EVERY = 0.05
+
+_jvm: subprocess.Popen[bytes] | None = None
+
+
+@contextmanager
+def attached(confs: dict[str, str]) -> Iterator[None]:
+    """Inside the ``with`` block PySpark attaches to this process's JVM, which is started where there is none.
+
+    confs: settings that Spark reads from the command line of the JVM.
+    Raises RuntimeError where the JVM ends instead of listening.
+    """
+    if SparkContext._gateway is not None or _PORT in os.environ:  # noqa: SLF001 - nothing public says whether there is one
+        yield
+        return
+    port, secret = _start(confs)
+    os.environ[_PORT], os.environ[_SECRET] = str(port), secret
+    try:
+        yield
+    finally:
+        del os.environ[_PORT], os.environ[_SECRET]
+
+
+def process() -> subprocess.Popen[bytes] | None:
+    """The JVM's process, ended or not; None where none was started here."""
+    return _jvm
+
+
+def _start(confs: dict[str, str]) -> tuple[int, str]:
+    """Starts the JVM. Returns the port it listens on, and the secret of its connections."""
+    global _jvm  # noqa: PLW0603 - one of a process, as PySpark has one
+    options = [f"--conf={key}={value}" for key, value in confs.items()]
+    rest = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    command = [*_IGNORING_INTERRUPTS, f"{_find_spark_home()}/bin/spark-submit", *options, *rest]
+    with tempfile.TemporaryDirectory() as folder:
+        listening = Path(folder, "port")
+        environment = os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(listening)}
+        try:
+            with _interrupted_afterwards():
+                _jvm = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+                atexit.register(_end)
+            _wait_for(listening, _jvm)
+        except BaseException:
+            _kill()
+            raise
+        port, size = struct.unpack_from(">ii", written := listening.read_bytes())
+    return port, written[8 : 8 + size].decode()
+
+
+def _wait_for(listening: Path, process: subprocess.Popen[bytes]) -> None:
+    while not listening.exists():
+        if process.poll() is not None:
+            raise RuntimeError("the JVM ended before it listened; what it said of that stands above")
+        time.sleep(_EVERY)
+
+
+@contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """SIGINT waits for the end of the ``with`` block: an interrupt amid Popen leaves a process that nobody knows."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    came = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: came.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came.is_set():
+        signal.raise_signal(signal.SIGINT)
+
+
+def _end() -> None:
+    """Ends the JVM by the end of its standard input, so that it removes its files; at an interrupt at once."""
+    if _jvm is None or _jvm.poll() is not None:
+        return
+    try:
+        assert _jvm.stdin
+        _jvm.stdin.close()
+        _jvm.wait(_PATIENCE)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        _kill()
+
+
+def _kill() -> None:
+    if _jvm is not None:
+        _jvm.kill()
+        _jvm.wait()
