@@ -8,6 +8,7 @@ Put here: splitting slices, and finding the transaction that holds a byte. Not h
 (silver/table_timeline.py, silver/compact.py), or what a slice is (binlog/slices/slicer.py).
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import reduce
 from itertools import groupby
@@ -20,6 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.binlog import FormatDescription, Slicer, TableDefinition, TableName, definitions_of
+from spark_jobs.lake import ranges
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 
@@ -60,18 +62,43 @@ def cut(slices: DataFrame, positions: Collection[Position]) -> DataFrame:
     """
     if not positions:
         return slices
-    inside = reduce(or_, (_holds_inside(one) for one in sorted(positions)))
+    ordered = sorted(positions, key=lambda one: one.order)
+    inside = _holds_any_inside(ordered)
     offsets: dict[tuple[int, int], list[int]] = {}
-    for one in sorted(positions):
+    for one in ordered:
         offsets.setdefault((one.stretch, one.number), []).append(one.offset)
     parts = slices.where(inside).mapInArrow(_cutting(offsets), slices.schema)
     return slices.where(~inside).unionByName(parts)
 
 
-def _holds_inside(position: Position) -> Column:
-    stretch, number, offset = position.order
-    here = (F.col("stretch") == stretch) & (F.col("number") == number)
-    return here & (F.col("start") < offset) & (F.col("stop") > offset)
+def _holds_any_inside(positions: Sequence[Position]) -> Column:
+    """Whether a slice holds one of some positions inside, which are in order.
+
+    Of many, it lies between the first and the last of a group of them, by which Delta skips files.
+    """
+    size = -(-len(positions) // ranges.FEW)
+    groups = [positions[at : at + size] for at in range(0, len(positions), size)]
+    near = reduce(or_, (_lies_around(one[0], one[-1]) for one in groups))
+    if size == 1:
+        return near
+    following = ranges.next_position(positions, _place("start"))
+    return near & F.coalesce(F.expr(f"{following} < {_place('stop')}"), F.lit(False))
+
+
+def _lies_around(first: Position, last: Position) -> Column:
+    """Whether a slice begins before one position and ends after another."""
+    stretch, number, start, stop = (F.col(name) for name in ("stretch", "number", "start", "stop"))
+    if first == last:
+        here = (stretch == first.stretch) & (number == first.number)
+        return here & (start < first.offset) & (stop > first.offset)
+    before = (stretch == last.stretch) & ((number < last.number) | ((number == last.number) & (start < last.offset)))
+    after = (stretch == first.stretch) & ((number > first.number) | ((number == first.number) & (stop > first.offset)))
+    return (before | (stretch < last.stretch)) & (after | (stretch > first.stretch))
+
+
+def _place(offset: str) -> str:
+    """SQL: where a slice begins or ends."""
+    return f"named_struct('stretch', stretch, 'number', number, 'offset', {offset})"
 
 
 def _cutting(offsets: dict[tuple[int, int], list[int]]) -> Callable[[Batches], Batches]:
@@ -87,10 +114,10 @@ def _cutting(offsets: dict[tuple[int, int], list[int]]) -> Callable[[Batches], B
 
 
 def _parts(cells: pa.RecordBatch, places: Sequence[int]) -> list[dict[str, Any]]:
-    """A slice cut at offsets, as rows of bronze."""
+    """A slice cut at offsets, which are in order, as rows of bronze."""
     (whole,) = cells.to_pylist()
     pieces = [whole | one for piece in split(cells) for one in piece.to_pylist()]
-    grouped = groupby(pieces, key=lambda piece: sum(place <= piece["start"] for place in places))
+    grouped = groupby(pieces, key=lambda piece: bisect_right(places, piece["start"]))
     found = [_joined(list(group)) for _, group in grouped]
     return [{name: one[name] for name in whole} for one in found]
 

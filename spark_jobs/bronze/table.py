@@ -10,6 +10,8 @@ start), all integers. The payloads of a file, in order, are the file.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from pyspark.sql import functions as F
 from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.bronze.log_index import stretches
 from spark_jobs.errors import LakeError
+from spark_jobs.lake import ranges as flat
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
@@ -293,6 +296,25 @@ def inside(within: Range) -> Column:
     return _at_or_after(within.start) & ~_at_or_after(within.stop)
 
 
+def ordinal(ranges: Sequence[Range]) -> Column:
+    """Which of the ranges, which touch or have gaps but do not overlap, a slice begins in; null for none."""
+    if len(ranges) > flat.FEW:
+        return F.expr(flat.ordinal(ranges, _BEGIN))
+    found = F.lit(None).cast("int")
+    for nth, part in enumerate(ranges):
+        found = F.when(inside(part), nth).otherwise(found)
+    return found
+
+
+def in_ranges(slices: DataFrame, ranges: Sequence[Range]) -> DataFrame:
+    """The slices that begin in one of the ranges, with its ordinal as ``part``."""
+    near = [inside(one) for one in flat.covering(ranges)]
+    return slices.where(reduce(or_, near, F.lit(False))).withColumn("part", ordinal(ranges)).where("part IS NOT NULL")
+
+
+_BEGIN = "named_struct('stretch', stretch, 'number', number, 'offset', start)"
+
+
 def _at_or_after(position: Position) -> Column:
     """Whether a slice begins at or after a position; written so that Delta skips files by each of its parts."""
     stretch, number, start = F.col("stretch"), F.col("number"), F.col("start")
@@ -306,15 +328,12 @@ def first_slices(slices: DataFrame, schema: str, table: str, ranges: Sequence[Ra
 
     With ``logged``, where the slices have it: where the bytes of one stand that is given another place (xa.py).
     """
-    ordinal = F.lit(None).cast("int")
-    for at, part in enumerate(ranges):
-        ordinal = F.when(inside(part), at).otherwise(ordinal)
     places = [one for one in ("logged",) if one in slices.columns]
     names = ("stretch", "file", "start", "context", "payload", *places)
-    rows = slices.where((F.col("kind") == "rows") & holding(schema, table)).withColumn("part", ordinal)
+    rows = in_ranges(slices.where((F.col("kind") == "rows") & holding(schema, table)), ranges)
     order = ("stretch", "number", "start", *(f"{one}.start" for one in places))
     first = F.min_by(F.struct(*names), F.struct(*order)).alias("slice")
-    found = rows.where("part IS NOT NULL").groupBy("part").agg(first).toArrow().to_pylist()
+    found = rows.groupBy("part").agg(first).toArrow().to_pylist()
     return {row["part"]: row["slice"] for row in found}
 
 

@@ -363,7 +363,7 @@ class Origin:
         else:
             merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else self.work.pinned.version
             loaded = [f"_op = '{silver.LOAD}'"] if news.is_loaded else []
-            ranges = " OR ".join([*(f"({silver.within(part)})" for part in news.redone), *loaded]) or "FALSE"
+            ranges = " OR ".join([f"({silver.within_any(news.redone)})", *loaded])
             old = self.work.origin.read(self.session, merged).where(f"({ranges}) AND _op <> '{silver.TRUNCATE}'")
             new = self._rows(f"{ranges} OR {_after(head.position)}")
         touched = _identified(old, self.columns).union(_identified(new, self.columns)).distinct()

@@ -17,7 +17,6 @@ such a table (multi_source.py).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
@@ -29,6 +28,7 @@ from spark_jobs.downstream.multi_source import MARKS, Owner, Part, SharedPart, m
 from spark_jobs.errors import LakeError, TableStopped, about
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.ranges import union
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
 from spark_jobs.text.sql import identifier, literal, with_rows
@@ -125,7 +125,7 @@ class Fold:
 
     def all_of(self, sides: Sequence[DataFrame]) -> DataFrame:
         """Of each key the last change of all source tables. sides: as ``last`` gives them."""
-        together = reduce(DataFrame.unionByName, sides)
+        together = union(sides)
         newest = F.max_by(_struct([*self.cells, "_gone"]), F.expr(_GUARD)).alias("last")
         return together.groupBy(*self.identities).agg(newest).select(*self.identities, "last.*")
 
@@ -273,7 +273,7 @@ def _changed(fold: Fold, work: Work, head: Head, news: News, sides: Sequence[Sid
         found = fold.all_of([own, *(fold.last(one, touched, has_values=False) for one in others)])
         return found.where(marked(mine.marks))  # the others' are there already
     merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else mine.version
-    ranges = " OR ".join(f"({silver.within(part)})" for part in news.redone)
+    ranges = f"({silver.within_any(news.redone)})"
     old = mine.table.read(fold.session, merged).where(ranges)
     new = mine.table.read(fold.session, mine.version).where("TRUE" if is_emptied else f"{ranges} OR {pending}")
     touched = fold.touched(old).union(fold.touched(new)).distinct()

@@ -39,6 +39,10 @@ _WORTH = 4
 number of times that grows with the logarithm of what the table has seen, not with its age."""
 
 
+_START, _STOP, _FIRST, _LEFT = (f"{silver.IDENTITY}{name}" for name in ("start", "stop", "first", "left"))
+"""Columns that rows have besides while they are folded, by names that no source column may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Folded:
     """What a fold did: the windows up to ``floor`` are one since."""
@@ -162,7 +166,7 @@ def folded(rows: DataFrame, columns: silver.Columns, emptied: str | None = None)
 
     emptied: SQL, a place as that of changes; what stands at or before it counts no more.
     """
-    ends = rows.selectExpr("min(_window_start) AS start", "max(_window_stop) AS stop")
+    ends = rows.selectExpr(f"min(_window_start) AS {_START}", f"max(_window_stop) AS {_STOP}")
     alive = rows.where(f"_op <> '{silver.TRUNCATE}'")
     alive = alive.where(f"_position > {emptied}") if emptied else alive
     keys = [f"{silver.IDENTITY}{at}" for at in range(len(columns.identity()))]
@@ -172,7 +176,7 @@ def folded(rows: DataFrame, columns: silver.Columns, emptied: str | None = None)
         left = _copies(alive, columns, keys)
     else:
         left = (_laid_over if columns.has_partial else _last)(alive, columns, keys)
-    given = {"_window_start": "start", "_window_stop": "stop"}
+    given = {"_window_start": _START, "_window_stop": _STOP}
     names = {name: given.get(name, identifier(name)) for name in columns.stored}
     return left.crossJoin(ends).selectExpr(
         *(f"CAST({names[name]} AS {kind}) AS {identifier(name)}" for name, kind in columns.stored.items())
@@ -181,12 +185,12 @@ def folded(rows: DataFrame, columns: silver.Columns, emptied: str | None = None)
 
 def _existed() -> Column:
     """Whether the key was there before its first row, of which a load does not tell."""
-    return F.min_by("_existed", "_position").alias("_first")
+    return F.min_by("_existed", "_position").alias(_FIRST)
 
 
 def _left(found: DataFrame) -> DataFrame:
     """Without the keys that are gone; the others with what all of their rows are together."""
-    operation = {"_op": "IF(_first, 'update', 'insert')", "_existed": "coalesce(_first, false)"}
+    operation = {"_op": f"IF({_FIRST}, 'update', 'insert')", "_existed": f"coalesce({_FIRST}, false)"}
     return found.where("NOT _gone").withColumns({name: F.expr(text) for name, text in operation.items()})
 
 
@@ -194,7 +198,7 @@ def _last(rows: DataFrame, columns: silver.Columns, keys: Sequence[str]) -> Data
     """Of each key its last row, where that does not say that the key is gone."""
     cells = F.struct(*map(identifier, [*columns.types, "_position", "_committed_at", "_raw", "_gone"]))
     last = rows.groupBy(*keys).agg(F.max_by(cells, "_position").alias("last"), _existed())
-    return _left(last.select("last.*", "_first"))
+    return _left(last.select("last.*", _FIRST))
 
 
 def _laid_over(rows: DataFrame, columns: silver.Columns, keys: Sequence[str]) -> DataFrame:
@@ -206,6 +210,7 @@ def _copies(rows: DataFrame, columns: silver.Columns, keys: Sequence[str]) -> Da
     """Of each image of a bag how many copies are left; fewer than none where it was there before the log."""
     kept = [*columns.types, "_position", "_committed_at", "_raw", *([silver.ABSENT] if columns.has_partial else [])]
     cells = F.struct(*map(identifier, kept))
-    found = rows.groupBy(*keys).agg(F.max_by(cells, "_position").alias("last"), F.sum(silver.COPIES).alias("left"))
-    operation = {"_op": F.expr("IF(left > 0, 'insert', 'delete')"), "_existed": F.lit(None).cast("boolean")}
-    return found.where("left <> 0").select("last.*", F.col("left").alias(silver.COPIES), "left").withColumns(operation)
+    found = rows.groupBy(*keys).agg(F.max_by(cells, "_position").alias("last"), F.sum(silver.COPIES).alias(_LEFT))
+    operation = {"_op": F.expr(f"IF({_LEFT} > 0, 'insert', 'delete')"), "_existed": F.lit(None).cast("boolean")}
+    left = found.where(f"{_LEFT} <> 0").select("last.*", F.col(_LEFT).alias(silver.COPIES), _LEFT)
+    return left.withColumns(operation)

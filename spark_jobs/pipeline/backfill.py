@@ -16,11 +16,12 @@ done again and its rows are replaced, columns and all, in one commit: what a fre
 
 import logging
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +40,7 @@ from spark_jobs.downstream.merge import REDO
 from spark_jobs.errors import ConfigError, LakeError, PartialImage, StratalogError, TableStopped, about
 from spark_jobs.lake.commit import ALTERING, Checkpoint, Design, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.ranges import union
 from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
 from spark_jobs.log.location import require_places
@@ -57,7 +59,7 @@ from spark_jobs.silver.compact import (
     Window,
     Work,
     carried_rows,
-    marker,
+    markers,
     net_changes,
     taking_partial,
     told_of_partial,
@@ -265,7 +267,7 @@ def _redo(spark: SparkSession, work: Work) -> Redone:
         whole = replace(work, window=replace(work.window, ranges=ranges))
         parts = list(_parts(spark, work, columns))
         carried = (_carried(spark, work, columns, one) for one in renames)
-        rows = reduce(DataFrame.unionByName, [*(part for _, part in parts), *carried]).persist()
+        rows = union([*(part for _, part in parts), *carried]).persist()
         left_out = _left_out(work, [net for net, _ in parts])
         try:
             found, landed = _put(rows, whole, columns, left_out)
@@ -292,9 +294,9 @@ def _put(
     notes = work.notes(work.window.whole.start, _standing(work), columns, left_out) | said
     checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
     earlier = _emptied_earlier(rows.sparkSession, work)
-    markers = (marker(rows.sparkSession, columns.stored, turn) for turn in earlier)
     condition = _within([*work.window.ranges, *(turn.range for turn in earlier)], work.again)
-    return found, work.table.replace(reduce(DataFrame.unionByName, markers, rows), condition, work.head, checkpoint)
+    rows = rows.unionByName(markers(rows.sparkSession, columns.stored, earlier)) if earlier else rows
+    return found, work.table.replace(rows, condition, work.head, checkpoint)
 
 
 def _standing(work: Work) -> Standing:
@@ -359,8 +361,7 @@ def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, said: dict[st
             "done again"
         )
     stored = columns.stored
-    markers = [marker(rows.sparkSession, stored, turn) for turn in _emptying(work)]
-    whole = reduce(DataFrame.unionByName, [rows, *markers])
+    whole = rows.unionByName(markers(rows.sparkSession, stored, _emptying(work)))
     standing = work.steps[-1].standing
     notes = work.notes(work.window.whole.start, standing, columns) | said | {silver.RENEWED: True}
     checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
@@ -393,12 +394,14 @@ def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
 
 def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator[tuple[Net, DataFrame]]:
     """The windows' rows, each decoded by the definition of its time and led on to the table's present columns."""
-    left = list(work.window.ranges)
+    left = set(work.window.ranges)
+    starts = [one.start for one in work.window.ranges]
     for at, step in enumerate(work.steps):
-        ranges = tuple(one for one in left if step.range.start <= one.start < step.range.stop)
+        first, last = (bisect_left(starts, end) for end in (step.range.start, step.range.stop))
+        ranges = tuple(work.window.ranges[first:last])
         if isinstance(step, Turn) or not ranges:
             continue
-        left = [one for one in left if one not in ranges]
+        left -= {*ranges}
         _require_keyed(work, columns, step.definition, ranges[-1])
         net = net_changes(spark, work, replace(work.window, ranges=ranges), step.standing)
         later = [one for one in work.steps[at:] if isinstance(one, Turn)]
@@ -406,7 +409,8 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
         given = {name: identifier(name) for name in net.rows.columns} | now
         yield net, net.rows.selectExpr(*silver.cells_sql(_shape(work, columns).stored, given))
     if left:
-        raise LakeError(f"the definition of rows in {left[0]} is not known; begin the range earlier")
+        unknown = min(left, key=lambda one: one.start.order)
+        raise LakeError(f"the definition of rows in {unknown} is not known; begin the range earlier")
 
 
 def _led_on(work: Work, standing: Standing, later: Sequence[Turn]) -> dict[str, str]:
@@ -447,8 +451,10 @@ def _carried(spark: SparkSession, work: Work, columns: silver.Columns, turn: Tur
 
 def _within(ranges: Sequence[Range], again: Range | None = None) -> str:
     """SQL: the rows of windows, and those that came with a name: not the row that says that it emptied the table."""
-    came = f" AND _op = '{silver.RENAME}'"
-    return " OR ".join(f"({silver.within(one)}{came if one == again else ''})" for one in ranges)
+    windows = silver.within_any([one for one in ranges if one != again])
+    if again is None or again not in ranges:
+        return windows
+    return f"({windows}) OR ({silver.within(again)} AND _op = '{silver.RENAME}')"
 
 
 def _all(rows: DataFrame, work: Work) -> Difference:

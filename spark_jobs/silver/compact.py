@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from functools import reduce as folded
 from itertools import chain
 from typing import Any, Literal
 
@@ -37,6 +36,8 @@ from spark_jobs.bronze.xa import EFFECT, NO_XA, Xa, by_bytes, effective
 from spark_jobs.config.filters import TableFilters
 from spark_jobs.errors import DecodeError, PartialImage, TableStopped, Unsupported, about
 from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Checkpoint, Head, new_batch
+from spark_jobs.lake.ranges import array, cell, union
+from spark_jobs.lake.ranges import rows as rows_sql
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import masking, partial_images, partial_rows, row_filters, schema_evolution
@@ -454,7 +455,7 @@ def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
     if turn.anew:
         log.warning("%s: at %s columns begin anew: %s", work, turn.range.start, turn.anew)
     head, checkpoint = _reshaped(spark, work, head, turn)
-    return work.table.append(marker(spark, work.table.columns(), turn), head, checkpoint)
+    return work.table.append(markers(spark, work.table.columns(), [turn]), head, checkpoint)
 
 
 def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: Turn) -> Compacted:
@@ -466,7 +467,7 @@ def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: Turn) -> 
     counted = Observation()
     rows = carried_rows(spark, work, turn)
     inserts, newest = F.count(F.lit(1)).alias("inserts"), F.max(F.unix_micros("_committed_at")).alias("micros")
-    rows = rows.observe(counted, inserts, newest).unionByName(marker(spark, stored, turn))
+    rows = rows.observe(counted, inserts, newest).unionByName(markers(spark, stored, [turn]))
     landed = work.table.append(rows.select(*map(identifier, stored)), head, checkpoint)
     found = counted.get
     at = None if found["micros"] is None else datetime.fromtimestamp(found["micros"] / 1e6, UTC)
@@ -569,7 +570,7 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
     standing = content.standing
     lacks_older = standing.is_numbered and not standing.is_complete
     name = f"{work.source}: {content.name}"
-    return _settled(folded(DataFrame.unionByName, led), columns, name, lacks_older=lacks_older)
+    return _settled(union(led), columns, name, lacks_older=lacks_older)
 
 
 def _alive(spark: SparkSession, base: Base) -> DataFrame:
@@ -618,19 +619,24 @@ def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Map
     return found
 
 
-def marker(spark: SparkSession, types: Mapping[str, str], turn: Turn) -> DataFrame:
-    """The row of a statement that empties the table; none for another statement. types: of silver's columns."""
-    start, stop = (silver.place_sql(place) for place in (turn.range.start, turn.range.stop))
-    at = turn.said.committed_at if turn.said else None
+def markers(spark: SparkSession, types: Mapping[str, str], turns: Sequence[Turn]) -> DataFrame:
+    """The rows of the statements that empty the table; none for others. types: of silver's columns."""
+    emptying = [one for one in turns if one.empties]
+    times = [one.said.committed_at if one.said else None for one in emptying]
+    cells = [
+        {"start": cell(one.range.start), "stop": cell(one.range.stop), "at": at and int(at.timestamp() * 1e6)}
+        for one, at in zip(emptying, times, strict=True)
+    ]
+    each = f"inline({rows_sql(cells, f'STRUCT<start: {silver.PLACE}, stop: {silver.PLACE}, at: BIGINT>')})"
+    before = ", ".join(f"'{name}', start.{name}" for name in ("stretch", "number", "offset"))
     given = {
         "_op": literal(silver.TRUNCATE),
-        "_position": silver.before_sql(turn.range.start),
-        "_committed_at": f"timestamp_micros({int(at.timestamp() * 1e6)})" if at else "NULL",
-        "_window_start": start,
-        "_window_stop": stop,
+        "_position": f"named_struct({before}, 'row', -1)",
+        "_committed_at": "timestamp_micros(at)",
+        "_window_start": "start",
+        "_window_stop": "stop",
     }
-    rows = spark.range(1).selectExpr(*silver.cells_sql(types, given))
-    return rows if turn.empties else rows.where("FALSE")
+    return spark.range(1).selectExpr(each).selectExpr(*silver.cells_sql(types, given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -751,17 +757,9 @@ def _slices(spark: SparkSession, window: Window, work: Work) -> DataFrame:
     slices = cut(bronze.read_all(spark, window.table, window.version), window.cuts)
     slices = effective(slices, window.whole, xa if len(xa.held) else NO_XA)
     slices = slices.where((F.col("kind") == "rows") & bronze.holding(name.schema, name.table))
-    slices = slices.withColumn("window", _ordinal(window.ranges)).where("window IS NOT NULL")
+    slices = bronze.in_ranges(slices, window.ranges).withColumnRenamed("part", "window")
     names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload", "window")
     return by_bytes(slices).select(*names, EFFECT) if len(xa.held) else slices.select(*names)
-
-
-def _ordinal(ranges: Sequence[Range]) -> Column:
-    """Which of the ranges, which touch or have gaps but do not overlap, a slice begins in; null for none."""
-    found = F.lit(None).cast("int")
-    for ordinal, part in enumerate(ranges):
-        found = F.when(bronze.inside(part), ordinal).otherwise(found)
-    return found
 
 
 def _last_per_key(changes: DataFrame, columns: silver.Columns) -> DataFrame:
@@ -789,8 +787,7 @@ def _last(changes: DataFrame, columns: silver.Columns, names: Sequence[str], oth
 
 def _silver_rows(settled: DataFrame, columns: silver.Columns, ranges: Sequence[Range]) -> DataFrame:
     """One row a key or image and window, with the columns of a silver table."""
-    starts = F.array(*(silver.place(part.start) for part in ranges))
-    stops = F.array(*(silver.place(part.stop) for part in ranges))
+    starts, stops = (F.expr(array([getattr(one, end) for one in ranges])) for end in ("start", "stop"))
     if columns.is_bag:
         went, stayed = F.col(silver.COPIES) < 0, F.col(silver.COPIES) == 0
     else:

@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
+from spark_jobs.lake import ranges
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -58,7 +59,7 @@ FOLDED = "folded"
 """Note of a commit, which stands: the place up to which windows were folded into one, and cannot be done again."""
 NUMBERED = "numbered"
 """Note of a commit behind which nothing names the table's columns: they are called by their numbers."""
-PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
+PLACE = ranges.PLACE
 CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
 ADDED = {
     "_op": "STRING",
@@ -287,6 +288,14 @@ def within(windows: Range) -> str:
     """SQL: the rows whose window lies in a range that is a union of windows; loaded ones lie in none."""
     start, stop = place_sql(windows.start), place_sql(windows.stop)
     return f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{LOAD}'"
+
+
+def within_any(windows: Sequence[Range]) -> str:
+    """SQL: the rows whose window lies in one of some ranges, each a union of windows; loaded ones lie in none."""
+    near = " OR ".join(f"({within(one)})" for one in ranges.covering(windows)) or "FALSE"
+    if len(ranges.joined(windows)) <= ranges.FEW:
+        return near
+    return f"({near}) AND {ranges.inside(windows, '_window_start')}"
 
 
 def place_sql(position: Position) -> str:

@@ -1394,9 +1394,12 @@ def onwards(
     Beside them ``_raw`` and, of rows that may lack columns, ``_absent``.
 
     columns: names and types at the rows' time. seen: the columns that a table has in silver.
+
+    Names of all steps are composed first, and applied once: each application is longer than what it is applied to.
     """
     now = {name: identifier(name) for name in columns}
-    raw, absent = "_raw", silver.ABSENT
+    names: dict[str, str | None] = {name: name for name in columns}
+    texts: dict[str, str] = {}
     types = dict(columns)
     for turn in turns:
         if turn.standing.definition is None:
@@ -1405,13 +1408,13 @@ def onwards(
         found = origins_of(turn, types, after)
         origins = {name: origin if (origin := found[name]) in types else None for name in after}
         kept = {origin: name for name, origin in origins.items() if origin is not None}
-        if kept != {name: name for name in types}:
-            names = {name: kept.get(name) for name in types}
-            raw, absent = silver.raw_sql(raw, names), partial_rows.renamed(names, absent)
-        raw = silver.raw_with(raw, {name: one.exact for name, one in turn.fills.items() if one.exact and name in after})
+        names = {old: kept.get(new) if new else None for old, new in names.items()}
+        texts = {kept[old]: text for old, text in texts.items() if old in kept}
+        texts |= {name: one.exact for name, one in turn.fills.items() if one.exact and name in after}
         now = {name: _carried(now, types, origins, turn.fills, (name, kind)) for name, kind in after.items()}
         types = after
-    return now | {"_raw": raw, silver.ABSENT: absent}
+    raw = silver.raw_with(silver.raw_sql("_raw", names), texts)
+    return now | {"_raw": raw, silver.ABSENT: partial_rows.renamed(names)}
 
 
 def origins_of(turn: Turn, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:

@@ -35,6 +35,7 @@ from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.initial_load.progress import READING, Progress
 from spark_jobs.pipeline.run import compact_source, extract_source
 from spark_jobs.silver import table as silver
+from spark_jobs.text import sql
 from tests.logs import SOURCE, Logs, day, file
 from tests.segment_spec import Change, Commit, Delete, Insert, Update
 
@@ -115,6 +116,40 @@ def test_a_fold_and_what_follows_it_make_of_every_key_what_all_windows_do(
     if not columns.is_bag:
         assert {(row["_op"], row["_existed"]) for row in made} <= {("insert", False), ("update", True)}
     assert 0 < len(made) < len(old)
+
+
+NAMES = ["start", "STOP", "Left", "_first", "_CELL0", "_last", "_End", "last", "ends", "name", "pair"]
+"""As the fold calls, or called, columns and variables of its own."""
+
+
+@pytest.mark.parametrize("kind", ["keyed", "partial", "bag"])
+def test_columns_may_have_any_name_that_a_silver_table_may_have(spark: SparkSession, kind: str) -> None:
+    types = {"k": "INT"} | dict.fromkeys(NAMES, "STRING")
+    columns = silver.Columns(types, () if kind == "bag" else ("k",), has_partial=kind == "partial")
+    definition = TableDefinition(SHOP, tuple(Column(name, 3) for name in types), key=(0,))
+    assert silver.refused_names(definition) == []
+    rows = []
+    for window, key, op, copies in (
+        (0, 1, "insert", 1),
+        (0, 2, "insert", 1),
+        (1, 1, "update", 1),
+        (1, 2, "delete", -1),
+    ):
+        values = "new" if kind == "bag" or not window else "newer"
+        row: Row = {"k": key} | dict.fromkeys(NAMES, values) | {"_op": op, "_existed": window > 0}
+        row |= {"_position": (1, 1, 100 * window + key, 0), silver.COPIES: copies}
+        row |= {"_window_start": (1, 1, 100 * window), "_window_stop": (1, 1, 100 * window + 100)}
+        row |= {silver.ABSENT: ["Left"], "Left": None} if kind == "partial" and op == "update" else {}
+        rows.append([row.get(name) for name in columns.stored])
+    (found,) = folded(spark.createDataFrame(rows, sql.columns(columns.stored)), columns).collect()
+    last = dict.fromkeys(NAMES, "new" if kind == "bag" else "newer") | ({"Left": "new"} if kind == "partial" else {})
+    assert {name: found[name] for name in types} == {"k": 1} | last
+    assert (found["_op"], tuple(found["_window_start"]), tuple(found["_window_stop"])) == (
+        "insert",
+        (1, 1, 0),
+        (1, 1, 200),
+    )
+    assert kind != "bag" or found[silver.COPIES] == 2
 
 
 SHOP = TableName("shop", "orders")
