@@ -65,11 +65,13 @@ _MODULES = {
 """The module of each name; the imports above say the same to a type checker."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-    return value
+if not TYPE_CHECKING:  # a type checker would accept any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
 
 
 def __dir__() -> list[str]:

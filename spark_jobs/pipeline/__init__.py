@@ -3,6 +3,9 @@
 Put here: planning, and the order of the layers' work. Not here: the work on one table (silver/, downstream/).
 """
 
+from typing import TYPE_CHECKING
+
 from spark_jobs import documented_names
 
-__getattr__ = documented_names(__name__)
+if not TYPE_CHECKING:  # a type checker would accept any name
+    __getattr__ = documented_names(__name__)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import spark_jobs.config
+import spark_jobs.pipeline
 import stratalog
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +43,13 @@ def test_a_new_process_imports_it_first(module: str, name: str) -> None:
     command = [sys.executable, "-W", "always::DeprecationWarning:__main__", "-c", code]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (ran.returncode, "DeprecationWarning" in ran.stderr) == (0, True), ran.stderr
+
+
+def test_a_type_checker_knows_no_documented_name() -> None:
+    with pytest.warns(DeprecationWarning, match="has moved"):
+        assert spark_jobs.config.load is stratalog.load  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="has moved"):
+        assert spark_jobs.pipeline.lake_of is stratalog.lake_of  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("module", sorted({module for module, _ in DOCUMENTED}))
