@@ -11,6 +11,7 @@ import numba
 from numpy.typing import NDArray
 
 from spark_jobs.binlog.kernels import memory
+from spark_jobs.binlog.kernels.cache import KernelCache
 
 Array = NDArray[Any]
 
@@ -35,7 +36,9 @@ def kernel(function: Callable[..., Any]) -> Any:
     """The one decorator of every kernel."""
     if CHECKED:
         return memory.checked(function)
-    return numba.njit(cache=True, **_OPTIONS)(function)
+    compiled = numba.njit(**_OPTIONS)(function)
+    compiled._cache = KernelCache(function)  # noqa: SLF001 - as numba's cache=True does, by another key
+    return compiled
 
 
 def part(function: Callable[..., Any]) -> Any:
