@@ -1,7 +1,7 @@
 """The fuzzer: ``python -m tests.fuzz log|json SECONDS [FOLDER [SEED [RUNS]]]``. ``make fuzz`` runs both targets.
 
 libFuzzer by way of atheris, guided by coverage. Kernels run as plain Python (NUMBA_DISABLE_JIT=1 is set here): slow,
-but their branches count as coverage, and their loads and stores are checked (spark_jobs/binlog/memory.py). Compiled,
+but their branches count as coverage, and their loads and stores are checked (kernels/memory.py). Compiled,
 they would be a black box that reads wherever it likes.
 
 FOLDER keeps the corpus from one run to the next; what fails is written there as ``found-…``. SEED is where chance

@@ -22,10 +22,10 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog import memory
 from spark_jobs.binlog.events.scanner import FormatDescription, TableMaps, open_slice
 from spark_jobs.binlog.events.table_map import TableDefinition, TableName, parse_table_map
 from spark_jobs.binlog.events.xa import xa_step
+from spark_jobs.binlog.kernels import memory
 from spark_jobs.binlog.rows import file_decoder
 from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.rows.decoder import Decoder

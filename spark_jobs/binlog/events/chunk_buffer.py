@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.binlog.events.format_description import HEADER, IN_USE, FormatDescription, check_magic
 from spark_jobs.binlog.events.scanner import Bytes, Scan, Scanner, TableMaps, first_event, view
-from spark_jobs.binlog.memory import fresh
+from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.errors import Truncated
 
 _TRUSTED = 128 << 20

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.format_description import HEADER, MAGIC, FormatDescription, check_magic
 from spark_jobs.binlog.events.types import MEANINGS, type_name
-from spark_jobs.binlog.memory import fresh
+from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated, Unsupported
 
 __all__ = [

@@ -4,7 +4,7 @@ An event is decoded, known to be irrelevant and counted, or stops the run; there
 MySQL's (libs/mysql/binlog/event/binlog_event.h, ``Log_event_type``), 160–171 MariaDB's (sql/log_event.h). Names are as
 SHOW BINLOG EVENTS spells them.
 
-Put here: one line an event type. Not here: their layouts (FORMAT.md) or what reading them does (binlog/kernels.py,
+Put here: one line an event type. Not here: their layouts (FORMAT.md) or what reading them does (kernels/event_scan.py,
 binlog/rows/decoder.py).
 """
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import PADDING
 from spark_jobs.binlog.events.table_map import TableDefinition
-from spark_jobs.binlog.memory import fresh
+from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.binlog.rows.codegen import Code, Step, code_of
 from spark_jobs.binlog.types.base import BadValue, Exact, Filled, Numbers, Reading
 from spark_jobs.errors import Unsupported

@@ -14,7 +14,7 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.chunk_buffer import Feed
 from spark_jobs.binlog.events.compression import PADDING
 from spark_jobs.binlog.events.types import MEANINGS
-from spark_jobs.binlog.memory import fresh
+from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.binlog.types.base import Numbers
 
 

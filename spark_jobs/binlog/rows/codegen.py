@@ -7,7 +7,7 @@ compile as much, and left as it is written: LLVM's optimizer takes twice the tim
 The code stops before any row that is not usual: a date that no calendar has, digits that are none, a NULL where none
 may be, a row that ends beyond its event. decode_rows takes that row, and so it alone says what is wrong.
 
-Put here: the code of rows and of each kind of value. Not here: what kinds mean (binlog/kernels.py), when it runs
+Put here: the code of rows and of each kind of value. Not here: what kinds mean (kernels/row_cells.py), when it runs
 (blocks.py).
 """
 

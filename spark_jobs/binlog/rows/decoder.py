@@ -16,7 +16,7 @@ from spark_jobs.binlog.events.redaction import refuse_blanked
 from spark_jobs.binlog.events.scanner import Bytes, FormatDescription, Scan, TableMaps, empty_scan, open_slice
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, parse_table_map, same_layout
 from spark_jobs.binlog.events.transaction_payload import Opened, Payloads
-from spark_jobs.binlog.memory import rounded
+from spark_jobs.binlog.kernels.memory import rounded
 from spark_jobs.binlog.rows.blocks import BEFORE, ROW, TEXT_SLACK, Block, Plan, Scratch, plan_of
 from spark_jobs.binlog.rows.changes import Changes, Presence
 from spark_jobs.binlog.rows.placed_events import (

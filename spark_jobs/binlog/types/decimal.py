@@ -2,7 +2,7 @@
 
 Source: MySQL strings/decimal.cc, decimal2bin. Up to 38 digits fill decimal128; more are text as the server prints it.
 
-Put here: DECIMAL. Not here: the loops over its bytes (kernels.py).
+Put here: DECIMAL. Not here: the loops over its bytes (kernels/row_values.py).
 """
 
 from typing import ClassVar

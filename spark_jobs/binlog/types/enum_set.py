@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.memory import fresh
+from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.binlog.types.base import BadValue, ColumnType, Declared, Filled, Finish, Finished, Reading
 
 

@@ -2,7 +2,7 @@
 
 Source: MySQL sql-common/json_binary.h (the bytes), sql-common/json_dom.cc (the text). MariaDB's JSON is LONGTEXT.
 
-Put here: JSON. Not here: the walk over a document's bytes (binlog/kernels.py).
+Put here: JSON. Not here: the walk over a document's bytes (kernels/json.py).
 """
 
 import numpy as np

@@ -3,7 +3,7 @@
 Source: MySQL mysys/my_time.cc (my_datetime_packed_from_binary, my_time_packed_from_binary). What a calendar does not
 have ('0000-00-00', '2024-00-28', '2024-02-31') arrives as a mark in its slot; its text is made here.
 
-Put here: types of dates and times. Not here: reading their bytes (kernels.py).
+Put here: types of dates and times. Not here: reading their bytes (kernels/row_values.py).
 """
 
 from typing import ClassVar

@@ -3,7 +3,7 @@
 Source: MariaDB plugin/type_uuid/sql_type_uuid.h (the log has the bytes in the order of the text, whatever order the
 table stores them in), plugin/type_inet/sql_type_inet.cc.
 
-Put here: types of fixed bytes with a text of their own. Not here: the loops that print them (binlog/kernels.py).
+Put here: types of fixed bytes with a text of their own. Not here: the loops that print them (kernels/value_text.py).
 """
 
 from collections.abc import Callable

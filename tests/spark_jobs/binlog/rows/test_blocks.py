@@ -3,8 +3,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog import memory
 from spark_jobs.binlog.events.table_map import TableDefinition
+from spark_jobs.binlog.kernels import memory
 from spark_jobs.binlog.rows import blocks
 from spark_jobs.binlog.rows.blocks import BEFORE, Plan
 from spark_jobs.binlog.rows.changes import Changes

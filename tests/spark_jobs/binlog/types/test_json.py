@@ -10,12 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog import kernels
 from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.types.base import BadValue, Filled
 from spark_jobs.binlog.types.json import JSON
 from spark_jobs.errors import DecodeError
-from tests.binary_json import Opaque, double_text, moment, text, write
+from tests.binary_json import Opaque, moment, text, write
 from tests.fix_hypothesis import examples
 from tests.one_value import check, column_of, decode
 from tests.segment_spec import Insert, Raw, SegmentSpec, Table
@@ -163,27 +162,6 @@ def test_random_documents_read_as_the_twin_has_them(values: list[Any], large: bo
     """The gaps are what an update in place leaves."""
     stored = [b"" if value == b"" else write(value, large, lambda: gap) for value in values]
     assert decoded(*stored, None, stored[0]) == [*map(text, stored), None, text(stored[0])]
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_doubles_as_the_twin_has_them(value: float) -> None:
-    out = np.zeros(40, np.uint8)
-    end = kernels.put_double(kernels.address_of(out), np.float64(value).view(np.uint64))
-    found = out[: end - kernels.address_of(out)].tobytes().decode()
-    assert found == double_text(value)
-    assert struct.pack("<d", float(found)) == struct.pack("<d", value)
-
-
-def test_the_digits_of_doubles_are_the_shortest() -> None:
-    rng = np.random.default_rng(4)
-    powers = np.concatenate([2.0 ** np.arange(-1074, 1024), 10.0 ** np.arange(-323, 309)])
-    values = np.concatenate([rng.integers(1, 0x7FF0 << 48, 3000, np.uint64).view(np.float64), powers])
-    values = np.concatenate([values, np.nextafter(powers, np.inf), np.nextafter(powers, 0)])
-    values = values[(values != 0) & np.isfinite(values)]
-    for value, bits in zip(values.tolist(), values.view(np.uint64), strict=True):
-        digits, exponent = kernels.shortest(bits)
-        assert float(f"{int(digits)}e{int(exponent)}") == value
-        assert len(str(int(digits)).rstrip("0")) == len(repr(value).partition("e")[0].replace(".", "").strip("0"))
 
 
 def test_large_documents() -> None:

@@ -4,8 +4,8 @@ Compiled kernels read and write by address and check nothing that their own logi
 stores ask first whether all their bytes lie in one array or buffer that lives and that address_of was asked about, or
 that a kernel was given; a store, whether it may be written to. Slow, and meant for tests and fuzzing.
 
-Put here: where large memory comes from, plain twins of the intrinsics at the head of kernels.py, what they may touch.
-Not here: numba.
+Put here: where large memory comes from, plain twins of the intrinsics (intrinsics.py), what they may touch. Not here:
+numba.
 """
 
 import ctypes

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import dump_packets
 from tests.dump_stream import ARTIFICIAL, LONGEST, Taken, event, fake_rotate, packets, take
 from tests.fix_hypothesis import examples
 
@@ -18,28 +19,28 @@ WHOLE = ("end", "idle", "rotated", "format", "refused")
 
 def unpacked(wire: bytes, position: int, stop: int, cuts: Sequence[int] = (), room: int = 1 << 12) -> Taken:
     """What the kernel makes of the bytes, given piece by piece, into a target that is emptied when it is full."""
-    state = np.zeros(kernels.D_CELLS, np.int64)
-    state[kernels.D_POSITION], state[kernels.D_STOP], state[kernels.D_SEQUENCE] = position, stop, 1
+    state = np.zeros(dump_packets.D_CELLS, np.int64)
+    state[dump_packets.D_POSITION], state[dump_packets.D_STOP], state[dump_packets.D_SEQUENCE] = position, stop, 1
     taken, rest = Taken(position=position), b""
     for piece in [*_pieces(wire, cuts), b""]:
         rest += piece
         while True:
-            source = np.frombuffer(rest + bytes(kernels.DUMP_PADDING), np.uint8)
-            target = np.zeros(room + kernels.DUMP_PADDING, np.uint8)
-            why, used, written = kernels.unpack_dump(
+            source = np.frombuffer(rest + bytes(dump_packets.DUMP_PADDING), np.uint8)
+            target = np.zeros(room + dump_packets.DUMP_PADDING, np.uint8)
+            why, used, written = dump_packets.unpack_dump(
                 kernels.address_of(source), len(rest), kernels.address_of(target), room, state
             )
             taken.kept += target[:written].tobytes()
             behind, rest = rest[:used], rest[used:]
             taken.why = WHY[why]
             if taken.why in WHOLE:
-                taken.whole.append((taken.why, behind[len(behind) - state[kernels.D_BEHIND] :]))
-            if taken.why not in {"full", "rotated", "format"} or state[kernels.D_POSITION] >= stop:
+                taken.whole.append((taken.why, behind[len(behind) - state[dump_packets.D_BEHIND] :]))
+            if taken.why not in {"full", "rotated", "format"} or state[dump_packets.D_POSITION] >= stop:
                 break
         if taken.why != "more":
             break
-    taken.position, taken.boundary = int(state[kernels.D_POSITION]), int(state[kernels.D_BOUNDARY])
-    taken.events = int(state[kernels.D_EVENTS])
+    taken.position, taken.boundary = int(state[dump_packets.D_POSITION]), int(state[dump_packets.D_BOUNDARY])
+    taken.events = int(state[dump_packets.D_EVENTS])
     if taken.position >= stop:
         taken.why = "stopped"
     return taken

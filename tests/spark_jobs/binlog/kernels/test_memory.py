@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog import memory
+from spark_jobs.binlog.kernels import memory
 
 WIRE = bytes(range(0x81, 0x91))
 
@@ -119,11 +119,12 @@ def test_an_index_beyond_an_array_is_out_of_bounds() -> None:
 
 SCRIPT = """
 import numpy, zlib
-from spark_jobs.binlog import kernels, memory
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import checksum, memory
 content = numpy.frombuffer(bytes(range(200)), numpy.uint8)
 assert kernels.CHECKED
-assert kernels._crc32(kernels.address_of(content), 200, 0) == zlib.crc32(content)
-try: kernels._crc32(kernels.address_of(content), 201, 0)
+assert checksum._crc32(kernels.address_of(content), 200, 0) == zlib.crc32(content)
+try: checksum._crc32(kernels.address_of(content), 201, 0)
 except memory.OutOfBounds as error: print(error)
 """
 

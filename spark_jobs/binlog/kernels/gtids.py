@@ -1,0 +1,132 @@
+"""GTID events in a walk: MySQL's, plain, anonymous and tagged, and MariaDB's.
+
+Put here: how a GTID event fills in its transaction. Not here: GTID sets and texts.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from spark_jobs.binlog.kernels.compile import Array, kernel, part
+from spark_jobs.binlog.kernels.event_cells import (
+    GTID,
+    GTID_DOMAIN,
+    GTID_MARIADB,
+    GTID_MYSQL,
+    GTID_TAG,
+    TX_COMMITTED,
+    TX_GTID,
+    TX_HIGH,
+    TX_LOW,
+    TX_NUMBER,
+    TX_TAG,
+)
+from spark_jobs.binlog.kernels.intrinsics import load8, load32, load48, load64
+
+
+@kernel
+def _varlen(place: int, end: int) -> Any:
+    """(value, place after it) of a variable-length integer; place -1 where it reaches beyond ``end``.
+
+    As many ones as the first byte ends in, so many bytes follow; eight of them are the number itself
+    (libs/mysql/serialization/readme.md).
+    """
+    if place >= end:
+        return np.uint64(0), np.int64(-1)
+    first = load8(place)
+    more = 0
+    while more < 8 and (first >> np.uint8(more)) & np.uint8(1):
+        more += 1
+    if place + 1 + more > end:
+        return np.uint64(0), np.int64(-1)
+    value = np.uint64(0)
+    for k in range(more):
+        value |= np.uint64(load8(place + 1 + k)) << np.uint64(8 * k)
+    if more < 8:
+        value = value << np.uint64(7 - more) | np.uint64(first) >> np.uint64(more + 1)
+    return value, place + 1 + more
+
+
+@kernel
+def _tagged_uuid(transaction: Array, place: int, end: int) -> Any:
+    """Sixteen variable-length integers, a byte each."""
+    for k in range(16):
+        value, place = _varlen(place, end)
+        if place < 0:
+            return place
+        transaction[TX_HIGH + k // 8] |= np.int64((value & np.uint64(255)) << np.uint64(8 * (k % 8)))
+    return place
+
+
+@kernel
+def _tag(transaction: Array, place: int, end: int) -> Any:
+    """A length of at most 32 and as many characters."""
+    length, place = _varlen(place, end)
+    if place < 0 or length > np.uint64(32) or place + np.int64(length) > end:
+        return np.int64(-1)
+    for k in range(np.int64(length)):
+        transaction[TX_TAG + k // 8] |= np.int64(load8(place + k)) << np.int64(8 * (k % 8))
+    return place + np.int64(length)
+
+
+@kernel
+def read_tagged_gtid(transaction: Array, body: int, count: int) -> Any:
+    """A GTID_TAGGED_LOG event (libs/mysql/binlog/event/control_events.h, Gtid_event): numbered fields in rising order.
+
+    Fields: 0 flags, 1 UUID, 2 number (signed), 3 tag, 4 and 5 logical clock, 6 immediate commit µs; more follow.
+    Returns whether it could be read.
+    """
+    end = body + count
+    version, place = _varlen(body, end)
+    if place < 0 or version != np.uint64(1):
+        return False
+    size, place = _varlen(place, end)
+    if place < 0 or size != np.uint64(count):
+        return False
+    needed, place = _varlen(place, end)
+    if place < 0 or needed > np.uint64(11):
+        return False
+    transaction[TX_GTID] = GTID_TAG
+    while place < end:
+        number, place = _varlen(place, end)
+        if place < 0:
+            return False
+        if number > np.uint64(6):
+            break
+        if number == np.uint64(1):
+            place = _tagged_uuid(transaction, place, end)
+        elif number == np.uint64(3):
+            place = _tag(transaction, place, end)
+        else:
+            value, place = _varlen(place, end)
+            if number == np.uint64(2):
+                transaction[TX_NUMBER] = np.int64(value >> np.uint64(1))
+            elif number == np.uint64(6):
+                transaction[TX_COMMITTED] = np.int64(value)
+        if place < 0:
+            return False
+    return transaction[TX_NUMBER] > 0
+
+
+@part
+def read_gtid(transaction: Array, meaning: int, header: int, body: int, count: int) -> Any:
+    """Fills in GTID and commit time from a GTID event's ``count`` bytes of body (sql/log_event.h Gtid_log_event)."""
+    if meaning == GTID_MARIADB:
+        transaction[TX_GTID] = GTID_DOMAIN
+        transaction[TX_HIGH] = np.int64(load32(body + 8))
+        transaction[TX_LOW] = np.int64(load32(header + 5))
+        transaction[TX_NUMBER] = np.int64(load64(body))
+        return
+    if meaning == GTID:
+        transaction[TX_GTID] = GTID_MYSQL
+        transaction[TX_HIGH] = np.int64(load64(body + 1))
+        transaction[TX_LOW] = np.int64(load64(body + 9))
+        transaction[TX_NUMBER] = np.int64(load64(body + 17))
+    if count >= 49:  # 8.0.1 and later: 55 bits of µs, and a bit that tells of an original timestamp after them
+        transaction[TX_COMMITTED] = load48(body + 42) | np.int64(load8(body + 48) & np.uint8(0x7F)) << 48
+
+
+@part
+def gtid_length(meaning: int) -> Any:
+    """The least body of a GTID event: flags 1, UUID 16, number 8; MariaDB: number 8, domain 4, flags 1."""
+    return 13 if meaning == GTID_MARIADB else 25

@@ -1,0 +1,33 @@
+"""Scalars of JSON: strings as json.dumps has them, lengths, and the room that they need."""
+
+import json
+
+import numpy as np
+import pytest
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import json_scalars
+from tests.kernel_bytes import address
+
+
+@pytest.mark.parametrize(
+    "string", ["", "plain", "x" * 100, 'quote " here', "back\\slash", "\n\t\b\f\r", "\x01\x1f", "ä日"]
+)
+def test_strings(string: str) -> None:
+    content = string.encode()
+    place, _kept = address(content)
+    out = np.zeros(6 * len(content) + 64, np.uint8)
+    start = kernels.address_of(out)
+    end = json_scalars.put_string(place, len(content), start, start + len(out))
+    assert out[: end - start].tobytes().decode() == json.dumps(string, ensure_ascii=False)
+    assert json_scalars.put_string(place, len(content), start, start + len(content)) == json_scalars.JSON_NO_ROOM
+
+
+@pytest.mark.parametrize(
+    "wire, length, used", [("00", 0, 1), ("02", 2, 1), ("800161", 128, 2), ("80", -1, 0), ("7f", -1, 0)]
+)
+def test_lengths_of_seven_bits_a_byte(wire: str, length: int, used: int) -> None:
+    content = bytes.fromhex(wire)
+    place, _kept = address(content + bytes(max(length, 0)))
+    end = place + len(content) + max(length, 0)
+    assert json_scalars._varying(place, end) == (length, used)
