@@ -649,7 +649,8 @@ def _work(
     if begin < complete_from:
         raise _Begun(begin)
     onward = Range(begin, head.position)
-    slices, seen = look(spark, held.table, held.version, onward, oldest, {begin})
+    # Silver may have stopped inside a slice: what comes after that is no part of the range.
+    slices, seen = look(spark, held.table, held.version, onward, oldest, {begin, head.position})
     with about(f"{held.source}: {name}"):
         told = schema_history.by_history(lake, held.source)
         numbers = pipeline.on_unnamed == "number" or silver.is_numbered(head)

@@ -306,11 +306,11 @@ class Plan:
 
 
 class _Inside(Exception):
-    """A table stands inside a slice, and the slices that the plan is made from were not cut there."""
+    """Tables stand inside slices, and the slices that the plan is made from were not cut there."""
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(str(position))
-        self.position = position
+    def __init__(self, positions: frozenset[Position]) -> None:
+        super().__init__(", ".join(map(str, sorted(positions))))
+        self.positions = positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,10 +351,10 @@ class Planner:
         try:
             return self._plan(spark, entries, start, cuts)
         except _Inside as error:
-            return self.plan(spark, entries, cuts | {error.position})
+            return self.plan(spark, entries, cuts | error.positions)
 
     def _plan(self, spark: SparkSession, entries: list[Entry], start: Position, cuts: frozenset[Position]) -> Plan:
-        """Raises _Inside for the position of a table that is not among the cuts, and has to be."""
+        """Raises _Inside for the positions of all tables that are not among the cuts, and have to be."""
         by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is done over from bronze alone
         if start >= self.end and not by_log:
             known = {TableName(*one.name) for one in entries if one.reason == sequences.REASON}
@@ -381,6 +381,7 @@ class Planner:
         )
         planned = Plan(self._with_new(entries, found), [], {})
         gaps = gaps_of(self.pipeline, self.lake, self.source)
+        inside: frozenset[Position] = frozenset()
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
             name = TableName(*entry.name)
             try:
@@ -388,6 +389,8 @@ class Planner:
                     planned.sequences.add(name)
                     continue
                 one = self._work(found, entry, rules, cuts, gaps)
+            except _Inside as error:
+                inside |= error.positions
             except TableStopped as error:
                 planned.stopped[name] = advised(error, self.source, name)
                 planned.note_place(name, error)
@@ -395,6 +398,8 @@ class Planner:
                 planned.work.extend([one] if one else [])
                 if one and one.ended:
                     planned.stop(name, f"{self.source}: {name}", one.ended)
+        if inside:
+            raise _Inside(inside)
         return planned
 
     def _with_beginnings(self, spark: SparkSession, found: Survey, entries: list[Entry], start: Position) -> Survey:
@@ -535,7 +540,7 @@ class Planner:
         if own and entry.is_reset:
             since = own
         if since == own and own not in (self.surveyed, self._since(entry), *cuts) and self._is_inside(own):
-            raise _Inside(own)  # a run ended before it published that the table stopped here
+            raise _Inside(frozenset([own]))  # a run ended before it published that the table stopped here
         if since > self.end:
             raise self._overtaken(f"{name} is compacted up to {since}")
         if since < self.complete_from:
