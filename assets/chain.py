@@ -23,7 +23,7 @@ from spark_jobs.config.model import Pipeline
 def source_assets(pipeline: Pipeline, lineage: Lineage) -> dg.AssetsDefinition:
     """The assets of one source. Any of them can be selected; the steps before it then do nothing else."""
     tables = (*lineage.silver, *lineage.downstream)
-    keys = {BRONZE: lineage.bronze, **{one.output: one.key for one in tables}, PUBLISHED: lineage.published}
+    keys = {BRONZE: lineage.bronze, **{table.output: table.key for table in tables}, PUBLISHED: lineage.published}
     return dg.AssetsDefinition.from_graph(
         _chain(pipeline, lineage),
         keys_by_input_name={LOG: lineage.origin},
@@ -33,7 +33,7 @@ def source_assets(pipeline: Pipeline, lineage: Lineage) -> dg.AssetsDefinition:
         descriptions_by_output_name=_descriptions(pipeline, lineage),
         tags_by_output_name=_kinds(pipeline, lineage),
         owners_by_output_name={output: [*pipeline.owners] for output in keys},
-        check_specs=[one.check for one in tables if one.check],
+        check_specs=[table.check for table in tables if table.check],
         can_subset=True,
     )
 
@@ -84,7 +84,7 @@ def _output(invoked: Any, name: str) -> Any:
 
 def _names(tables: tuple[TableAsset, ...]) -> list[str]:
     """The outputs of a layer's tables and of their checks."""
-    return [one.output for one in tables] + [one.check.get_python_identifier() for one in tables if one.check]
+    return [table.output for table in tables] + [table.check.get_python_identifier() for table in tables if table.check]
 
 
 def _arrows(lineage: Lineage) -> dict[str, set[dg.AssetKey]]:

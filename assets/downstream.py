@@ -61,7 +61,7 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
         lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.downstream)
         with failing(), noted(pipeline.path, source, is_last=False):
             before = Before.read(
-                context, {one.key: SourceTable(lake.downstream(*one.name), source) for one in picked.tables}
+                context, {table.key: SourceTable(lake.downstream(*table.name), source) for table in picked.tables}
             )
             wanted = picked.any and not idle
             merging = partial(merge_source, tables=picked.names, into=picked.targets)

@@ -40,8 +40,10 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     @cache
     def keys() -> dict["TableName", list[str]]:
         found: dict[TableName, list[str]] = {}
-        for one in cascades(pipeline, lake, source):
-            found.setdefault(one.table, []).append(f"{one.key.name} -> {one.key.parent} {one.key.rules}")
+        for cascade in cascades(pipeline, lake, source):
+            found.setdefault(cascade.table, []).append(
+                f"{cascade.key.name} -> {cascade.key.parent} {cascade.key.rules}"
+            )
         return found
 
     def of(name: "TableName", done: Range) -> Metadata:

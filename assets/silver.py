@@ -50,7 +50,7 @@ def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
 
         lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.silver)
         with failing(), noted(pipeline.path, source, is_last=False):
-            before = Before.read(context, {one.key: lake.silver(source, *one.name) for one in picked.tables})
+            before = Before.read(context, {table.key: lake.silver(source, *table.name) for table in picked.tables})
             wanted = picked.any and not idle
             outcome = compact_source(spark.session(), pipeline, source, tables=picked.names) if wanted else None
             done = _done(pipeline, source, outcome)

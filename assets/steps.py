@@ -81,12 +81,12 @@ class Chosen:
         """The source tables to work on; None for all."""
         from spark_jobs.binlog import TableName
 
-        return None if self.all else frozenset(TableName(*name) for one in self.tables for name in one.origins)
+        return None if self.all else frozenset(TableName(*name) for table in self.tables for name in table.origins)
 
     @property
     def targets(self) -> frozenset[Name] | None:
         """The tables of the layer to work on; None for all."""
-        return None if self.all else frozenset(one.name for one in self.tables)
+        return None if self.all else frozenset(table.name for table in self.tables)
 
 
 def chosen(context: dg.OpExecutionContext, lineage: Lineage, tables: tuple[TableAsset, ...]) -> Chosen:
@@ -95,15 +95,15 @@ def chosen(context: dg.OpExecutionContext, lineage: Lineage, tables: tuple[Table
     A run that has both ends of the chain does all that lies between: a UI that was not reloaded since tables were seen
     for the first time selects everything that it knows, and means everything.
     """
-    selected = tuple(one for one in tables if one.output in context.selected_output_names)
+    selected = tuple(table for table in tables if table.output in context.selected_output_names)
     whole = {lineage.bronze, lineage.published} <= context.selected_asset_keys
     return Chosen(selected, whole or selected == tables)
 
 
 def table_outputs(tables: Sequence[TableAsset]) -> dict[str, dg.Out]:
     """The outputs of a layer's tables and of their checks; a run fills those of the tables that it worked on."""
-    checks = {one.check.get_python_identifier(): dg.Out(is_required=False) for one in tables if one.check}
-    return {one.output: dg.Out(dg.Nothing, is_required=False) for one in tables} | checks
+    checks = {table.check.get_python_identifier(): dg.Out(is_required=False) for table in tables if table.check}
+    return {table.output: dg.Out(dg.Nothing, is_required=False) for table in tables} | checks
 
 
 def is_selected(context: dg.OpExecutionContext, output: str) -> bool:
@@ -200,15 +200,15 @@ def check_results(
     The jobs leave checks out, so that a table without news keeps the result it has; there the result is only logged. A
     selection in the UI takes them in, and wants a result of each.
     """
-    for one in tables:
-        reasons = stopped.get(one.key, [])
-        if one.check and one.check.key in context.selected_asset_check_keys:
+    for table in tables:
+        reasons = stopped.get(table.key, [])
+        if table.check and table.check.key in context.selected_asset_check_keys:
             description = "\n".join(reasons) or None
             yield dg.AssetCheckResult(
-                asset_key=one.key, check_name=GOES_ON, passed=not reasons, description=description
+                asset_key=table.key, check_name=GOES_ON, passed=not reasons, description=description
             )
-        elif one.check and (reasons or one.key in touched):
-            context.log_event(_evaluation(one, reasons))  # type: ignore[arg-type] # taken, though its annotation is older
+        elif table.check and (reasons or table.key in touched):
+            context.log_event(_evaluation(table, reasons))  # type: ignore[arg-type] # taken, though its annotation is older
 
 
 def _evaluation(table: TableAsset, reasons: list[str]) -> dg.AssetCheckEvaluation:

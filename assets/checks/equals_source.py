@@ -37,7 +37,7 @@ def verify_checks(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.AssetCh
     @dg.multi_asset_check(
         name=f"verify_{source}",
         description=f"Compares the downstream tables of {source} with the source's own rows while writes go on.",
-        specs=[_spec(one) for one in tables],
+        specs=[_spec(table) for table in tables],
         can_subset=True,
         retry_policy=RETRY,
         pool=pool,
@@ -49,7 +49,7 @@ def verify_checks(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.AssetCh
         from spark_jobs.checks.verify import verify_source
 
         selected = {key.asset_key for key in context.selected_asset_check_keys}
-        chosen = [one for one in tables if one.key in selected]
+        chosen = [table for table in tables if table.key in selected]
         wanted = {(TableName(*one.origins[0]), one.name): one for one in chosen}
         names, left = {name for name, _ in wanted}, dict(wanted)
         with failing():
@@ -78,7 +78,7 @@ def checked_tables(pipeline: Pipeline, lineage: Lineage) -> list[TableAsset]:
 
 def check_keys(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckKey]:
     """Names of the checks."""
-    return [_spec(one).key for one in checked_tables(pipeline, lineage)]
+    return [_spec(table).key for table in checked_tables(pipeline, lineage)]
 
 
 def _spec(table: TableAsset) -> dg.AssetCheckSpec:

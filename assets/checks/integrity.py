@@ -77,7 +77,7 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
         if SCHEMA in on_bronze:
             with failing():
                 yield _schema(pipeline, lineage)
-        chosen = [one for one in tables if _of_keys(one).key in asked]
+        chosen = [table for table in tables if _of_keys(table).key in asked]
         if chosen:
             yield from _keys(pipeline, lineage, chosen, spark)
 
@@ -156,7 +156,7 @@ def _named(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     from spark_jobs.lake.layout import lake_of
 
     entries = publication.read(lake_of(pipeline), lineage.source)
-    found = sorted(".".join(one.name) for one in entries if one.numbered and one.state != "ignored")
+    found = sorted(".".join(entry.name) for entry in entries if entry.numbered and entry.state != "ignored")
     said = f"nothing names the columns of {len(found)} tables\n{_shown(found)}" if found else ""
     return _result(lineage, NAMED, said, {checkpoint.NUMBERED_TABLES: checkpoint.number(len(found))}, warns=True)
 
@@ -190,12 +190,12 @@ def _keys(
     from spark_jobs.binlog import TableName
     from spark_jobs.checks.integrity import NEVER_WHOLE, keys_never_whole, repeated_keys
 
-    names = {one.key: (TableName(*one.origins[0]), one.name) for one in tables}
+    names = {table.key: (TableName(*table.origins[0]), table.name) for table in tables}
     with failing():
         found = repeated_keys(spark.session(), pipeline, lineage.source, list(names.values()))
         unseen = keys_never_whole(pipeline, lineage.source)
-    for one in tables:
-        repeated, lacking = found.get(names[one.key]), unseen.get(names[one.key], 0)
+    for table in tables:
+        repeated, lacking = found.get(names[table.key]), unseen.get(names[table.key], 0)
         said = {
             None: "the table has no key, or no row yet",
             0: None,
@@ -205,7 +205,7 @@ def _keys(
         metadata = {} if repeated is None else {KEYS: checkpoint.number(repeated)}
         metadata |= {checkpoint.NEVER_WHOLE: checkpoint.number(lacking)} if lacking else {}
         yield dg.AssetCheckResult(
-            asset_key=one.key,
+            asset_key=table.key,
             check_name=KEYS_UNIQUE,
             passed=not (repeated or lacking),
             description=said,

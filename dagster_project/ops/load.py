@@ -86,8 +86,8 @@ def _report(context: dg.OpExecutionContext, pipeline: Pipeline, source: str, don
     from spark_jobs.lake.layout import lake_of
 
     lake = lake_of(pipeline)
-    for one in dict.fromkeys(merged.name for merged in done.outcome.merged):
-        name = (one.schema, one.table)
+    for fromkey in dict.fromkeys(merged.name for merged in done.outcome.merged):
+        name = (fromkey.schema, fromkey.table)
         silver = lake.silver(source, *name)
         head = silver.head()
         if head and head.position:

@@ -78,7 +78,7 @@ def _holds_any_inside(positions: Sequence[Position]) -> Column:
     """
     size = -(-len(positions) // ranges.FEW)
     groups = [positions[at : at + size] for at in range(0, len(positions), size)]
-    near = reduce(or_, (_lies_around(one[0], one[-1]) for one in groups))
+    near = reduce(or_, (_lies_around(group[0], group[-1]) for group in groups))
     if size == 1:
         return near
     following = ranges.next_position(positions, _place("start"))
@@ -87,7 +87,7 @@ def _holds_any_inside(positions: Sequence[Position]) -> Column:
 
 def _lies_around(first: Position, last: Position) -> Column:
     """Whether a slice begins before one position and ends after another."""
-    stretch, number, start, stop = (F.col(name) for name in ("stretch", "number", "start", "stop"))
+    stretch, number, start, stop = F.col("stretch"), F.col("number"), F.col("start"), F.col("stop")
     if first == last:
         here = (stretch == first.stretch) & (number == first.number)
         return here & (start < first.offset) & (stop > first.offset)

@@ -53,7 +53,7 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
         _say_gone(source, head.checkpoint)
         _make(folder)
         is_indexed = NOTE in head.checkpoint.notes
-        index = {one.number: one for one in stretches(head.checkpoint)} if is_indexed else {}
+        index = {stretch.number: stretch for stretch in stretches(head.checkpoint)} if is_indexed else {}
         for held in bronze.files(spark, table, head.version):
             yield from _written(spark, table, head.version, held, folder, index.get(held.stretch))
 

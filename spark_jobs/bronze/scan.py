@@ -113,12 +113,12 @@ class Survey:
 
     def last_change(self, name: TableName) -> Position | None:
         """Where the last statement stands that names a table."""
-        found = [one for one in self.statements if one.statement.names(name.schema, name.table)]
+        found = [statement for statement in self.statements if statement.statement.names(name.schema, name.table)]
         return max((one.position for one in found if one.statement.effect is not Effect.INDEXES), default=None)
 
     def _naming(self, name: TableName, since: Position) -> list[Said]:
         # Names first: a first run asks this of every table about the CREATE of every table, and places compare slowly.
-        found = (one for one in self.statements if one.statement.names(name.schema, name.table))
+        found = (statement for statement in self.statements if statement.statement.names(name.schema, name.table))
         return [one for one in found if one.position >= since]
 
 

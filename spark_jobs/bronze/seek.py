@@ -75,7 +75,7 @@ class Places:
         if len(self._stretches) == 1:
             return position
         files = bronze.files(self._spark, self._held.table, self._held.version)
-        numbers = [one.stretch for one in files if one.file == position.file]
+        numbers = [file.stretch for file in files if file.file == position.file]
         if len(numbers) > 1:
             listed = " or ".join(f"{number}/{position.file}:{position.offset}" for number in numbers)
             raise ConfigError(f"{self.name}: {position} may lie in several stretches of the log; write {listed}")

@@ -331,7 +331,7 @@ def first_slices(slices: DataFrame, schema: str, table: str, ranges: Sequence[Ra
     places = [one for one in ("logged",) if one in slices.columns]
     names = ("stretch", "file", "start", "context", "payload", *places)
     rows = in_ranges(slices.where((F.col("kind") == "rows") & holding(schema, table)), ranges)
-    order = ("stretch", "number", "start", *(f"{one}.start" for one in places))
+    order = ("stretch", "number", "start", *(f"{place}.start" for place in places))
     first = F.min_by(F.struct(*names), F.struct(*order)).alias("slice")
     found = rows.groupBy("part").agg(first).toArrow().to_pylist()
     return {row["part"]: row["slice"] for row in found}

@@ -115,7 +115,7 @@ class Xa:
         """With one table's rows that were logged before a position and are committed behind it as another's too."""
         held = self.of(old).held
         spans = Xa(held).spans()
-        held = held.filter(pa.array([one.start < since < one.stop for one in spans], pa.bool_()))
+        held = held.filter(pa.array([span.start < since < span.stop for span in spans], pa.bool_()))
         for name, value in (("schema", new.schema), ("table", new.table)):
             constant = pa.repeat(pa.scalar(value, pa.string()), len(held))
             held = held.set_column(HELD.get_field_index(name), name, constant)
@@ -217,7 +217,7 @@ def _starts(start: Position, oldest: Position) -> Iterator[Position]:
     while start.number > files:
         places.append(Position(f"{base}.{start.number - files:06d}", 0, start.stretch))
         files = 2 * files + 1
-    further = [one for one in places if one > oldest]
+    further = [place for place in places if place > oldest]
     yield from dict.fromkeys([*further, min(start, oldest)])
 
 

@@ -157,7 +157,7 @@ def wanted_tables(names: Sequence[str]) -> Wanted:
     Raises ConfigError.
     """
     patterns = [Pattern.parse(name) for name in names]
-    return lambda name: not patterns or any(one.matches(name.schema, name.table) for one in patterns)
+    return lambda name: not patterns or any(pattern.matches(name.schema, name.table) for pattern in patterns)
 
 
 def changes_of_files(
@@ -234,8 +234,8 @@ class _File:
                 self._shown = part.column("stop")[0].as_py()
 
     def _lines(self, written: JsonChanges, part: pa.RecordBatch, committed: datetime | None = None) -> Iterator[str]:
-        for one in written.lines(part, committed):
-            yield from one.pieces
+        for line in written.lines(part, committed):
+            yield from line.pieces
 
     def _xa(self, step: XaStep, part: pa.RecordBatch, start: int) -> Iterator[str]:
         place = f"{self._file}:{start}"
@@ -294,8 +294,8 @@ def changes_of_bronze(
     for row in slices.orderBy(*places, "start").toLocalIterator(prefetchPartitions=True):
         cells = _cells(row)
         for part in [cells] if row[EFFECT] else _cut(cells, held.within):
-            for one in written.lines(part, row["committed_at"] if row[EFFECT] else None):
-                yield from one.pieces
+            for line in written.lines(part, row["committed_at"] if row[EFFECT] else None):
+                yield from line.pieces
 
 
 def transactions_of_bronze(
@@ -350,7 +350,7 @@ def _lines_task(source: str, wanted: Wanted, within: Range) -> Callable[[Batches
                 is_elsewhere = cells.column(EFFECT)[0].is_valid
                 parts = [cells] if is_elsewhere else _cut(cells, within)
                 committed = cells.column("committed_at")[0].as_py() if is_elsewhere else None
-                lines = ["".join(one.pieces) for part in parts for one in written.lines(part, committed)]
+                lines = ["".join(line.pieces) for part in parts for line in written.lines(part, committed)]
                 place = [pa.repeat(cells.column(name)[0], len(lines)) for name in ("stretch", "number")]
                 yield pa.RecordBatch.from_arrays([*place, pa.array(lines, pa.string())], ["stretch", "number", "line"])
 

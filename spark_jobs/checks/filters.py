@@ -18,7 +18,7 @@ from spark_jobs.silver.row_filters import problem_of
 def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, is_all: bool) -> dict[str, str]:
     """By the rule's key. is_all: the pipeline has no other tables, so that a table that is not there is nowhere."""
     filters, scope = pipeline.filters, pipeline.scope
-    tables = [one for one in tables if scope.holds(one.name.schema, one.name.table)]
+    tables = [table for table in tables if scope.holds(table.name.schema, table.name.table)]
     kinds: tuple[tuple[str, Sequence[EventFilter | RowFilter | ColumnRule]], ...] = (
         ("filters", filters.events),
         ("row_filters", filters.rows),
@@ -27,7 +27,7 @@ def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, 
     found: dict[str, str] = {}
     for kind, rules in kinds:
         for rule in rules:
-            about = [one for one in tables if rule.scope.holds(one.name.schema, one.name.table)]
+            about = [table for table in tables if rule.scope.holds(table.name.schema, table.name.table)]
             if not about and is_all:
                 found[f"{kind}.{rule.name}.tables"] = "no server has such a table, or the user may not see it"
             for one in about:

@@ -104,7 +104,7 @@ def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> Schema
     ahead = sum(part.stop - part.start for part in parts)
     if ahead > MOST_AHEAD:
         return SchemaAudit(source.name, held, why_not=f"bronze is {ahead:,} bytes behind the log; run again")
-    since = [one for part in parts for one in _statements(source.reading(), part)]
+    since = [statement for part in parts for statement in _statements(source.reading(), part)]
     listed = (one for one in publication.read(lake, source.name) if pipeline.scope.holds(*one.name))
     entries = [one for one in listed if one.state != "ignored"]
     with ThreadPoolExecutor(_AT_ONCE) as pool:

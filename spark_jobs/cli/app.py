@@ -39,7 +39,7 @@ class Terminal(Console):
         super().__init__(**options, soft_wrap=True, markup=False, emoji=False)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **options)
+        super().print(*(printable(object_) if isinstance(object_, str) else object_ for object_ in objects), **options)
 
     def _write_buffer(self) -> None:
         with writing(self.file):

@@ -172,16 +172,19 @@ def _say_verdicts(verdicts: "list[Verdict]", *, values: bool) -> None:
     head = ["table", "state", "rows", "in the lake", "missing", "extra", "different", "older", "changing", "seconds"]
     rows = [
         [
-            one.said,
-            one.state,
-            *(str(count) for count in (one.source_rows, one.lake_rows, one.missing, one.extra, one.different)),
-            *(str(one.older), str(one.changing), f"{one.seconds:.1f}"),
+            verdict.said,
+            verdict.state,
+            *(
+                str(count)
+                for count in (verdict.source_rows, verdict.lake_rows, verdict.missing, verdict.extra, verdict.different)
+            ),
+            *(str(verdict.older), str(verdict.changing), f"{verdict.seconds:.1f}"),
         ]
-        for one in verdicts
+        for verdict in verdicts
     ]
     print_grid(head, rows)
-    for one in verdicts:
-        for line in one.lines(values=values):
+    for verdict in verdicts:
+        for line in verdict.lines(values=values):
             echo(line)
-        for said in one.remarks():
+        for said in verdict.remarks():
             ERRORS.print(said, markup=False, highlight=False)

@@ -100,12 +100,12 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
         if as_json:
             echo_json({"file": _name(file)} | asdict(found))
         else:
-            rows = [[one.type, one.treatment, str(one.events), str(one.bytes)] for one in found.types]
+            rows = [[type_.type, type_.treatment, str(type_.events), str(type_.bytes)] for type_ in found.types]
             print_grid([_name(file), "treatment", "events", "bytes"], [
                 *rows,
                 ["file head", "decoded", "", str(found.magic)],
                 *([["not read", "refused", "", str(found.rest)]] if found.rest else []),
-                ["in all", "", str(sum(one.events for one in found.types)), str(found.size)],
+                ["in all", "", str(sum(type_.events for type_ in found.types)), str(found.size)],
             ])  # fmt: skip
         if found.error:
             ERRORS.print(found.error, style="red", markup=False, highlight=False)

@@ -63,8 +63,8 @@ def say_outcome(source: str, outcome: "Outcome") -> None:
 
 def say_remarks(source: str, remarks: Iterable[object]) -> None:
     """What is not wrong by itself and has to be known, a line each."""
-    for one in remarks:
-        ERRORS.print(f"{source}: {one}", style="yellow", markup=False, highlight=False)
+    for remark in remarks:
+        ERRORS.print(f"{source}: {remark}", style="yellow", markup=False, highlight=False)
 
 
 def say_new(outcome: "Outcome") -> None:

@@ -55,7 +55,7 @@ class Shown:
 
     def histories(self) -> Iterator[Lines]:
         """By table all that was told of it, and what that changed."""
-        for name in sorted({one.name for one in self.versions}):
+        for name in sorted({version.name for version in self.versions}):
             before: TableDefinition | None = None
             rows = []
             for one in (each for each in self.versions if each.name == name):
@@ -68,7 +68,7 @@ class Shown:
     def as_json(self, *, history: bool) -> Iterator[dict[str, Any]]:
         """An object a table, or a version."""
         if history:
-            yield from (_object(one) for one in self.versions)
+            yield from (_object(version) for version in self.versions)
             return
         for name, one in sorted(self.current.items()):
             yield {"at": str(self.places[name])} | _object(one)
@@ -86,16 +86,16 @@ def shown(
     position = place()
     history.at(position)
     silver = {TableName(*one.name): one.checkpoint for one in publication.read(lake, source)}
-    versions = [one for one in history.versions if wanted(one.name)]
-    names = {one.name for one in versions}
+    versions = [version for version in history.versions if wanted(version.name)]
+    names = {version.name for version in versions}
     places = {name: position or silver.get(name) or history.end for name in names}
-    seen = [one for one in versions if one.is_before(places[one.name])]
+    seen = [version for version in versions if version.is_before(places[version.name])]
     current = {name: found for name in names for found in [_at(seen, name, places[name])] if found}
     return Shown(seen, current, places)
 
 
 def _at(versions: list[TableVersion], name: TableName, position: Position) -> TableVersion | None:
-    return as_of((one for one in versions if one.name == name), position).get(name)
+    return as_of((version for version in versions if version.name == name), position).get(name)
 
 
 def _state(one: TableVersion) -> str:

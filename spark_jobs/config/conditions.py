@@ -301,7 +301,7 @@ class _Writer:
         return number(sql, digits, scale)
 
     def _numbers(self, node: exp.Expr, *parts: exp.Expr) -> list[Term]:
-        found = [self.term(one) for one in parts]
+        found = [self.term(part) for part in parts]
         for one in found:
             if one.sort not in (Sort.NUMBER, Sort.UNKNOWN):
                 raise _refused(node, f"counts with what is {one.sort.value}, not {Sort.NUMBER.value}")

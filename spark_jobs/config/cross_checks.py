@@ -96,7 +96,7 @@ def _meeting_rules(rules: Any) -> Iterator[tuple[str, str]]:
     known = [(name, list(_wanted(rule))) for name, rule in _items(rules)]
     for at, (name, patterns) in enumerate(known):
         for earlier, others in known[:at]:
-            if any(one.meets(other) for one in patterns for other in others):
+            if any(pattern.meets(other) for pattern in patterns for other in others):
                 yield f"columns.{name}.tables", f"a table can match columns.{earlier} too; a table has at most one"
 
 

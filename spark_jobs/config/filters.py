@@ -66,7 +66,7 @@ class EventFilter:
         return False
 
     def matches(self, event: str, text: str) -> bool:
-        return self.lists(event) or any(one.search(text) for one in self.patterns)
+        return self.lists(event) or any(pattern.search(text) for pattern in self.patterns)
 
     def leaves_out(self, event: str, text: str = "") -> bool:
         matched = self.matches(event, text)
@@ -76,7 +76,7 @@ class EventFilter:
 def problem_of_events(events: Sequence[str], action: Action, *, has_patterns: bool) -> str | None:
     """Why a rule with these events can not be carried out; None where it can."""
     known = [*ROW_EVENTS, *STATEMENTS, *_CLASSES, *_ALIASES]
-    unknown = next((one for one in events if one not in known), None)
+    unknown = next((event for event in events if event not in known), None)
     if unknown is not None:
         return f"{unknown!r} is no event; known are {', '.join(known)}"
     if has_patterns and action == "do":
@@ -171,12 +171,12 @@ class TableFilters:
     def skipped_in(self, ranges: Iterable[Range]) -> dict[str, int]:
         """The events of parts of the log that are passed over, as what rules leave out is counted."""
         parts = tuple(ranges)
-        found = sorted(one for one in self.skips if any(part.start <= one < part.stop for part in parts))
+        found = sorted(skip for skip in self.skips if any(part.start <= skip < part.stop for part in parts))
         return {skip_name(one): 1 for one in found}
 
     def names(self) -> list[str]:
         """As metadata names the rules, such as ``filters.NAME``."""
-        own = [f"filters.{one.name}" for one in self.events] + [f"row_filters.{one.name}" for one in self.rows]
+        own = [f"filters.{event.name}" for event in self.events] + [f"row_filters.{row.name}" for row in self.rows]
         return own + ([f"columns.{self.columns.name}"] if self.columns else [])
 
     def left_out(self, event: str) -> str | None:
@@ -232,7 +232,7 @@ class Filters:
         """The rules about a table. Raises ConfigError where two of ``columns:`` are about it."""
         columns = _about(self.columns, schema, table)
         if len(columns) > 1:
-            named = " and ".join(f"columns.{one.name}" for one in columns)
+            named = " and ".join(f"columns.{column.name}" for column in columns)
             raise ConfigError(f"{schema}.{table}: {named} are both about it; a table has at most one")
         events, rows = _about(self.events, schema, table), _about(self.rows, schema, table)
         return TableFilters(events, rows, columns[0] if columns else None, self.skipped(schema, table))
@@ -242,7 +242,7 @@ Rule = TypeVar("Rule", EventFilter, RowFilter, ColumnRule)
 
 
 def _about(rules: tuple[Rule, ...], schema: str, table: str) -> tuple[Rule, ...]:
-    return tuple(one for one in rules if one.scope.holds(schema, table))
+    return tuple(rule for rule in rules if rule.scope.holds(schema, table))
 
 
 def _digest(rules: Any) -> str:

@@ -204,7 +204,7 @@ class Source(Model):
         """The servers that have the log, as listed; none for a directory."""
         if self.mysql is None:
             return ()
-        return tuple(one.server(self.mysql) for one in self.endpoints) or (self.mysql,)
+        return tuple(endpoint.server(self.mysql) for endpoint in self.endpoints) or (self.mysql,)
 
 
 _Target = Annotated[str, AfterValidator(downstream_text)]
@@ -277,7 +277,7 @@ class RowRule(Model):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not any((self.insert, self.update_old, self.update_new, self.delete)):
-            keys = ", ".join(str(one.alias) for one in type(self).model_fields.values() if one.alias)
+            keys = ", ".join(str(field.alias) for field in type(self).model_fields.values() if field.alias)
             raise ValueError(f"needs one of {keys}")
         return self
 

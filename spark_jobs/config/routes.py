@@ -146,7 +146,7 @@ class Route:
     def overlaps(self, other: "Route") -> bool:
         """Whether some table of some source matches both."""
         is_same = not self.sources or not other.sources
-        pairs = ((Pattern(one, ""), Pattern(two, "")) for one in self.sources for two in other.sources)
+        pairs = ((Pattern(source, ""), Pattern(two, "")) for source in self.sources for two in other.sources)
         return (is_same or any(one.meets(two) for one, two in pairs)) and self.tables.meets(other.tables)
 
 
@@ -161,11 +161,11 @@ class Routes:
 
         Raises ConfigError where two routes are about it.
         """
-        found = [one for one in self.routes if one.takes(source, schema, table)]
+        found = [route for route in self.routes if route.takes(source, schema, table)]
         if len(found) > 1:
             raise ConfigError(f"{schema}.{table} matches {len(found)} routes; {_AT_MOST_ONE}")
         legs = found[0].legs if found else ()
-        names = dict.fromkeys(one.target(source, schema, table) for one in legs) or {(schema, table): None}
+        names = dict.fromkeys(leg.target(source, schema, table) for leg in legs) or {(schema, table): None}
         return tuple(self._destination(into, is_shared=any(one.is_shared for one in found)) for into in names)
 
     def _destination(self, into: Name, *, is_shared: bool) -> Destination:
@@ -174,11 +174,11 @@ class Routes:
 
     def shares(self, source: str) -> bool:
         """Whether tables of a source may have keys in common with others."""
-        return any(one.is_shared and one.is_about(source) for one in self._legs)
+        return any(leg.is_shared and leg.is_about(source) for leg in self._legs)
 
     def is_shared_by(self, source: str, into: Name) -> bool:
         """Whether tables of a source may go to a downstream table, where equal keys are one row."""
-        return any(one.is_shared and one.is_about(source) and one.targets.matches(*into) for one in self._legs)
+        return any(leg.is_shared and leg.is_about(source) and leg.targets.matches(*into) for leg in self._legs)
 
     def leads_alone(self, leg: Leg) -> bool:
         """Whether no two source tables can meet where a leg leads."""
@@ -186,7 +186,7 @@ class Routes:
 
     @cached_property
     def _legs(self) -> tuple[Leg, ...]:
-        return tuple(leg for one in self.routes for leg in one.legs)
+        return tuple(leg for route in self.routes for leg in route.legs)
 
     @cached_property
     def _merging(self) -> tuple[Leg, ...]:

@@ -157,10 +157,10 @@ def _mapping(node: yaml.MappingNode) -> dict[str, Any]:
 def _merged(node: yaml.Node) -> list[dict[str, Any]]:
     """What ``<<`` brings: keys of one mapping or of several, of which the first one counts."""
     parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
-    mappings = [one for one in parts if isinstance(one, yaml.MappingNode)]
+    mappings = [part for part in parts if isinstance(part, yaml.MappingNode)]
     if len(mappings) != len(parts):
         raise _refused(node, "<< takes keys and values, or a list of such")
-    return [_mapping(one) for one in mappings]
+    return [_mapping(mapping) for mapping in mappings]
 
 
 def _refused(node: yaml.Node, why: str) -> ConfigError:

@@ -122,7 +122,7 @@ def _primary(before: TableDefinition, found: Sequence[Operation]) -> list[str]:
     added = [name for one in found if isinstance(one, AddPrimary) for name in one.columns]
     own = [one for one in found if not (isinstance(one, Add) and one.if_missing and one.name.casefold() in there)]
     columns = [one.declared for one in own if isinstance(one, Add | Change) and one.declared]
-    return added or [str(one.column.name) for one in columns if one.in_key]
+    return added or [str(column.column.name) for column in columns if column.in_key]
 
 
 def _require_one_primary(before: TableDefinition, found: Sequence[Operation], origins: Sequence[int | None]) -> None:

@@ -202,7 +202,9 @@ def with_defaults(definition: TableDefinition, known: TableDefinition | None) ->
 
 def without_defaults(definition: TableDefinition) -> TableDefinition:
     """The definition as a log tells it."""
-    return replace(definition, columns=tuple(replace(one, default=None, computed=None) for one in definition.columns))
+    return replace(
+        definition, columns=tuple(replace(column, default=None, computed=None) for column in definition.columns)
+    )
 
 
 def _with_default(column: Column, told: Column | None) -> Column:

@@ -102,9 +102,9 @@ def _inverted(after: Earlier, found: Sequence[Operation], session: Session) -> l
 def settled(candidates: Sequence[Earlier], logged: TableDefinition) -> Earlier:
     """The one definition that rows were logged with. Raises Unsupported where none fits them, or several do."""
     right, reasons = [], []
-    for one in candidates:
+    for candidate in candidates:
         try:
-            right.append(_closed(one, logged))
+            right.append(_closed(candidate, logged))
         except DecodeError as error:
             reasons.append(str(error))
     if not right:
@@ -222,13 +222,13 @@ def _placements(staying: list[_Was], moved: list[_Was]) -> Iterator[list[_Was]]:
 
 
 def _definition(after: TableDefinition, columns: list[_Was]) -> Earlier:
-    origins = [one.origin for one in columns]
+    origins = [column.origin for column in columns]
     lost = [at for at in after.key or () if at not in origins]
     if lost:
         raise Unsupported(f"it adds column {after.columns[lost[0]].name}, which rows are told apart by behind it")
     key = None if after.key is None else tuple(origins.index(at) for at in after.key)
-    definition = replace(after, columns=tuple(one.column for one in columns), key=key)
-    return Earlier(definition, tuple(one.openness for one in columns))
+    definition = replace(after, columns=tuple(column.column for column in columns), key=key)
+    return Earlier(definition, tuple(column.openness for column in columns))
 
 
 def _differs(before: Earlier, after: Earlier, found: Sequence[Operation]) -> str | None:

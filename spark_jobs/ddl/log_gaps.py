@@ -98,7 +98,7 @@ def log_gaps(statements: Iterable[Ddl], facts: ServerFacts | None = None) -> lis
         follower.follow(one)
     if waiting:
         follower.take_in(waiting)
-    return [one for one in follower.gaps() if _counts(one, facts)]
+    return [gap for gap in follower.gaps() if _counts(gap, facts)]
 
 
 def _counts(gap: LogGap, facts: ServerFacts | None) -> bool:
@@ -180,7 +180,7 @@ class _Follower:
     def drop(self, said: Ddl, words: list[Word]) -> None:
         if any(word.among("DATABASE", "SCHEMA") for word in words[:2]):
             schema = [word.text for word in words if not word.among(";")][-1]
-            for name in [one for one in self._tables if one.schema == schema]:
+            for name in [table for table in self._tables if table.schema == schema]:
                 self._end(name, said.at)
         elif any(word.among("TABLE", "TABLES") for word in words[:3]):
             for name in dropped(said.text, said.database):
@@ -251,4 +251,4 @@ def _next_name(name: TableName, taken: Iterable[str]) -> str:
     """The name that a server gives a constraint without one."""
     prefix = f"{name.table}_ibfk_".casefold()
     numbers = [one[len(prefix) :] for one in taken if one.casefold().startswith(prefix)]
-    return f"{name.table}_ibfk_{max((int(one) for one in numbers if one.isdigit()), default=0) + 1}"
+    return f"{name.table}_ibfk_{max((int(number) for number in numbers if number.isdigit()), default=0) + 1}"

@@ -161,7 +161,7 @@ def instead_of_primary(columns: Sequence[Declared], uniques: Sequence[AddUnique]
     One of which that is not certain (a part of a value may be all of it, a TIMESTAMP may be NOT NULL unsaid) is passed
     over: rows are told apart by all columns, whatever index there is.
     """
-    names = [str(one.column.name).casefold() for one in columns]
+    names = [str(column.column.name).casefold() for column in columns]
     for unique in uniques:
         ordinals = tuple(name_index(names, name) for name in unique.columns or ())
         if ordinals and not any(columns[o].column.nullable or columns[o].is_computed for o in ordinals):
@@ -274,7 +274,7 @@ def _add(rest: list[Word], _: str) -> list[Operation]:
     if_missing = rest[0].among("IF")
     rest = rest[3:] if if_missing else rest
     if rest[0].among("("):
-        return [one for part in parts(rest[1:-1]) for one in _columns(part, if_missing=if_missing)]
+        return [column for part in parts(rest[1:-1]) for column in _columns(part, if_missing=if_missing)]
     return _columns(rest, if_missing=if_missing)
 
 

@@ -30,11 +30,11 @@ _COLUMNS = {
 
 def may_be_sequence(definition: TableDefinition) -> bool:
     """Whether a table has the types of a sequence's columns; a log without metadata tells no more."""
-    types = [(one.type_code, one.nullable) for one in definition.columns]
+    types = [(column.type_code, column.nullable) for column in definition.columns]
     return types == [(code, False) for code in _COLUMNS.values()]
 
 
 def is_sequence(definition: TableDefinition) -> bool:
     """Whether a table has a sequence's columns, by their names too."""
-    names = [one.name for one in definition.columns]
+    names = [column.name for column in definition.columns]
     return names == list(_COLUMNS) and may_be_sequence(definition)

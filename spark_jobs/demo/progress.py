@@ -15,7 +15,7 @@ from rich.logging import RichHandler
 def _console() -> Console:
     """The console that log lines go to, so that they and a moving line do not write over one another."""
     handlers = logging.getLogger().handlers
-    return next((one.console for one in handlers if isinstance(one, RichHandler)), Console(stderr=True))
+    return next((handler.console for handler in handlers if isinstance(handler, RichHandler)), Console(stderr=True))
 
 
 @contextmanager

@@ -38,7 +38,7 @@ class Report:
     def equal(self) -> bool:
         """Whether every row, every column and every byte of the log is what it should be."""
         tables = self.compared.values()
-        return not self.totals.stopped and all(one.is_equal for one in tables) and not self.exported.unlike
+        return not self.totals.stopped and all(table.is_equal for table in tables) and not self.exported.unlike
 
     def text(self) -> str:
         parts = [[self.story], self._log(), self._layers(), self._tables(), self._verdict(), self._look()]

@@ -67,11 +67,11 @@ class Selection:
     @property
     def arrow(self) -> pa.Schema:
         """The columns' types, ``_raw`` last."""
-        return pa.schema([(one.name, one.arrow) for one in self.columns] + [(RAW, pa.string())])
+        return pa.schema([(column.name, column.arrow) for column in self.columns] + [(RAW, pa.string())])
 
     @property
     def sql(self) -> str:
-        listed = ", ".join(one.sql for one in self.columns)
+        listed = ", ".join(column.sql for column in self.columns)
         return f"SELECT {listed} FROM {_quoted(self.schema)}.{_quoted(self.table)}"
 
 

@@ -219,20 +219,20 @@ def late_transactions(committed: Micros, floor: int) -> tuple[NDArray[np.intp], 
 
 
 def _span_task(slices: Batches) -> Batches:
-    for one in _rows(slices):
-        times = _transactions(one)[2]
+    for row in _rows(slices):
+        times = _transactions(row)[2]
         rises = bool((np.diff(times) >= 0).all())
-        place = {name: one[name] for name in ("stretch", "number", "start", "stop")}
+        place = {name: row[name] for name in ("stretch", "number", "start", "stop")}
         said = place | {"least": int(times.min()), "greatest": int(times.max()), "rises": rises}
         yield pa.RecordBatch.from_pylist([said], schema=_SPAN_SCHEMA)
 
 
 def _late_task(slices: Batches) -> Batches:
-    for one in _rows(slices):
-        start, stop, times = _transactions(one)
-        late, order = late_transactions(times, one["_floor"])
+    for row in _rows(slices):
+        start, stop, times = _transactions(row)
+        late, order = late_transactions(times, row["_floor"])
         columns = [start[late], stop[late], order]
-        places = [np.full(len(late), one[name]) for name in ("stretch", "number")]
+        places = [np.full(len(late), row[name]) for name in ("stretch", "number")]
         arrays = [
             pa.array(cells).cast(field.type) for cells, field in zip([*places, *columns], _LATE_SCHEMA, strict=True)
         ]

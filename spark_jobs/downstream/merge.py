@@ -315,7 +315,7 @@ def _news(work: Work, head: Head) -> News:
     is_renewed = merged >= 0 and (is_folded_since or any(one.notes.get(silver.RENEWED) for one in found))
     return News(
         windows=sum(one.kind != silver.CHANGE or silver.CARRIED in one.notes for one in found),
-        steps=[step for one in changes for step in one.notes["steps"]],
+        steps=[step for change in changes for step in change.notes["steps"]],
         redone=[*(Range(Position.parse(start), Position.parse(stop)) for start, stop in redone), *again],
         size=sum(one.notes["log_bytes"] for one in found),
         is_loaded=any(one.kind == silver.LOAD for one in found),

@@ -190,7 +190,7 @@ class PartTable(Table):
         own = Part(self.owner, checkpoint.position, *told, tuple(notes.get(_KEY, ())) if self.is_shared else ())
         parts = [*(one for one in parts_of(head.whole) if one.owner != self.owner), own]
         said = {key: notes[key] for key in ("source", "table", "silver_version", "start")}
-        whole = {_COMPLETE: all(one.is_complete for one in parts)} | ({KEYS: SHARED} if self.is_shared else {})
+        whole = {_COMPLETE: all(part.is_complete for part in parts)} | ({KEYS: SHARED} if self.is_shared else {})
         return replace(checkpoint, notes=said | whole | notes_of(parts))
 
     def _landed(self, head: Head, checkpoint: Checkpoint) -> Head:
@@ -248,7 +248,7 @@ class SourceTable(Table):
         parts = parts_of(found.checkpoint) if found else []
         if found is None or not parts:
             return found
-        own = [one for one in parts if one.owner[0] == self.source]
+        own = [part for part in parts if part.owner[0] == self.source]
         last = max(own, key=lambda one: one.position, default=None)
         return replace(found, checkpoint=last.checkpoint(found.checkpoint) if last and found.checkpoint else None)
 

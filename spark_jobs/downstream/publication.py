@@ -107,17 +107,17 @@ class Entry:
         """Up to where it is merged into one of its downstream tables; None where nothing of it is there."""
         if not self.targets:
             return self.merged
-        return next((one.merged for one in self.targets if one.name == name), None)
+        return next((target.merged for target in self.targets if target.name == name), None)
 
     def is_stopped_in(self, name: tuple[str, str]) -> bool:
         """Whether a downstream table of its own does not go on; where nothing says which does not, none does."""
-        failing = {one.name for one in self.targets if one.reason}
+        failing = {target.name for target in self.targets if target.reason}
         return self.state == "stopped" and (not failing or name in failing)
 
     def with_targets(self, targets: Sequence[Target]) -> "Entry":
         """As it is where it goes to these downstream tables, one at least."""
-        first, reached = targets[0], [Position.parse(one.merged) for one in targets if one.merged]
-        lacking = [one.keys_never_whole for one in targets if one.keys_never_whole]
+        first, reached = targets[0], [Position.parse(target.merged) for target in targets if target.merged]
+        lacking = [target.keys_never_whole for target in targets if target.keys_never_whole]
         return replace(
             self,
             merged=str(min(reached)) if len(reached) == len(targets) else None,
@@ -181,7 +181,7 @@ def _entry(row: dict[str, Any]) -> Entry:
 
 
 def _row(entry: Entry) -> dict[str, object]:
-    return asdict(entry) | {"targets": [asdict(one) for one in entry.targets] or None}
+    return asdict(entry) | {"targets": [asdict(target) for target in entry.targets] or None}
 
 
 def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], position: Position) -> None:
@@ -194,7 +194,7 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
     def rows() -> list[dict[str, object]]:
         _require_no_further(lake, source, position)
         reset = {one.name: one for one in read(lake, source) if one.resets}
-        kept = [reset[one.name] if _is_reset_since(one, reset.get(one.name)) else one for one in entries]
+        kept = [reset[entry.name] if _is_reset_since(entry, reset.get(entry.name)) else entry for entry in entries]
         return [*map(_row, kept), _row_of_source(lake, source, position)]
 
     _put(spark, lake, f"source = {literal(source)}", rows, Checkpoint(position, new_batch(), notes={"source": source}))

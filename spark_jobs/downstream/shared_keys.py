@@ -255,7 +255,7 @@ def _whole(
 ) -> tuple[Head, dict[str, int]]:
     """Puts what all of silver folds to in the place of what the table has."""
     counted = Observation()
-    rows = fold.all_of([fold.last(one, None) for one in sides]).where("NOT _gone")
+    rows = fold.all_of([fold.last(side, None) for side in sides]).where("NOT _gone")
     rows = rows.select(*map(identifier, fold.cells)).observe(counted, F.count(F.lit(1)).alias("rows"))
     landed = (target.append if head.design else target.renew)(rows, head, checkpoint)
     return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
@@ -277,7 +277,7 @@ def _changed(fold: Fold, work: Work, head: Head, news: News, sides: Sequence[Sid
     old = mine.table.read(fold.session, merged).where(ranges)
     new = mine.table.read(fold.session, mine.version).where("TRUE" if is_emptied else f"{ranges} OR {pending}")
     touched = fold.touched(old).union(fold.touched(new)).distinct()
-    found = fold.all_of([fold.last(one, touched) for one in sides])
+    found = fold.all_of([fold.last(side, touched) for side in sides])
     every = _joined(touched, found, "left")
     return every.withColumn("_gone", F.coalesce("_gone", F.lit(True)))
 

@@ -27,11 +27,11 @@ PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
 def joined(ranges: Sequence[Range]) -> list[Range]:
     """The same part of the log in order, with ranges that touch or overlap as one; empty ranges are left out."""
     found: list[Range] = []
-    for one in sorted(filter(None, ranges), key=lambda one: one.start.order):
-        if found and one.start <= found[-1].stop:
-            found[-1] = Range(found[-1].start, max(found[-1].stop, one.stop))
+    for range_ in sorted(filter(None, ranges), key=lambda one: one.start.order):
+        if found and range_.start <= found[-1].stop:
+            found[-1] = Range(found[-1].start, max(found[-1].stop, range_.stop))
         else:
-            found.append(one)
+            found.append(range_)
     return found
 
 
@@ -47,7 +47,7 @@ def covering(ranges: Sequence[Range]) -> list[Range]:
 
 def array(positions: Sequence[Position]) -> str:
     """SQL: positions as an array of structs, one literal to Spark."""
-    return rows([cell(one) for one in positions], PLACE)
+    return rows([cell(position) for position in positions], PLACE)
 
 
 def rows(values: Sequence[Any], kind: str) -> str:

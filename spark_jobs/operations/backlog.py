@@ -125,7 +125,9 @@ def heads(tables: "list[Table]") -> "list[Head | None]":
 
 def _is_rerouted(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
     """Whether a table that goes on has a downstream table by routes: in which nothing of it is yet."""
-    going = [one for one in entries if one.state == "current" and one.into and pipeline.scope.holds(*one.name)]
+    going = [
+        entry for entry in entries if entry.state == "current" and entry.into and pipeline.scope.holds(*entry.name)
+    ]
     return any(
         {to.name for to in pipeline.routing.of(source, *one.name)} - {to.name for to in one.into} for one in going
     )

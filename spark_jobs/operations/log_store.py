@@ -175,7 +175,9 @@ def _joined(parts: list[Transaction]) -> Transaction | None:
     if not parts:
         return None
     last = parts[-1]
-    return Transaction(parts[0].start, last.stop, last.gtid, last.committed_at, b"".join(one.payload for one in parts))
+    return Transaction(
+        parts[0].start, last.stop, last.gtid, last.committed_at, b"".join(part.payload for part in parts)
+    )
 
 
 def _may_hold(gtid: str) -> Column:

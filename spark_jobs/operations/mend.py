@@ -64,7 +64,7 @@ def plan_skip(pipeline: Pipeline, source: str, position: str, table: str | None 
     event = _event(lake, source, position)
     entries = _entries(pipeline, lake, source)
     known = quarantine.read(lake, source)
-    chosen = [_named(entries, source, table)] if table else [one for one in entries if event.is_about(_name(one))]
+    chosen = [_named(entries, source, table)] if table else [entry for entry in entries if event.is_about(_name(entry))]
     refused = {_name(one): why for one in chosen if (why := _why_not(one, event, known))}
     wanted = [one for one in chosen if _name(one) not in refused]
     if not wanted:
@@ -236,7 +236,7 @@ def _lost(spark: SparkSession, work: Work, head: Head, oldest: Position) -> str 
         return f"{found['loaded']:,} of its rows in silver were loaded, and bronze does not have them"
     if found["removed"]:
         return f"{found['removed']:,} of its rows in silver are from before {oldest}, where bronze begins since gc"
-    bases = sorted({str(one.name) for one in _bases(work)})
+    bases = sorted({str(base.name) for base in _bases(work)})
     if bases:
         return f"rows came with its name from {', '.join(bases)}, of which bronze does not have the beginning"
     return f"its first rows are from before {oldest}, where bronze begins" if loses_some else None
@@ -264,10 +264,10 @@ def _name(entry: Entry) -> TableName:
 
 def _named(entries: Sequence[Entry], source: str, table: str) -> Entry:
     """Raises ConfigError for a table that no run has seen."""
-    found = next((one for one in entries if str(_name(one)) == table), None)
+    found = next((entry for entry in entries if str(_name(entry)) == table), None)
     if found:
         return found
-    listed = ", ".join(str(_name(one)) for one in entries[:_LISTED]) or "none"
+    listed = ", ".join(str(_name(entry)) for entry in entries[:_LISTED]) or "none"
     more = f" and {len(entries) - _LISTED} more" if len(entries) > _LISTED else ""
     raise ConfigError({"--table": f"{table} is no table of {source} that a run has seen: {listed}{more}"})
 
@@ -302,7 +302,7 @@ def _position(lake: Lake, source: str, text: str) -> Position:
     batches = held.table.scan(held.version, ["stretch"], found, rows=1 << 16)
     numbers = sorted({one for batch in batches for one in batch.column(0).to_pylist()})
     if len(numbers) > 1:
-        listed = " or ".join(str(replace(place, stretch=one)) for one in numbers)
+        listed = " or ".join(str(replace(place, stretch=number)) for number in numbers)
         raise ConfigError({"--at": f"{place} may lie in several stretches of the log; write {listed}"})
     return replace(place, stretch=numbers[0] if numbers else known[-1].number)
 
@@ -320,7 +320,7 @@ def _event(lake: Lake, source: str, text: str) -> _Event:
         raise ConfigError({"--at": f"{place} lies in no file that bronze holds of {source}: {whole}"})
     row = rows[0]
     events = events_of(row["file"], row["start"], row["context"], row["payload"])
-    at = next((one for one in events if one.offset == place.offset), None)
+    at = next((event for event in events if event.offset == place.offset), None)
     if at is None:
         raise ConfigError({"--at": f"no event begins at {place}; {_nearest(place, events)}"})
     if row["kind"] == "statement" and row["statement"]:
@@ -328,7 +328,7 @@ def _event(lake: Lake, source: str, text: str) -> _Event:
         begun = row["transaction_start"] if said.verb.startswith("XA ") else row["start"]  # XA: a whole transaction
         return _Event(replace(place, offset=begun), said.short, statement=said)
     if not at.may_stop:
-        able = [one for one in events if one.may_stop]
+        able = [event for event in events if event.may_stop]
         raise ConfigError({"--at": f"{place} is a {at.type} event, at which no table stops; {_nearest(place, able)}"})
     tables = row["tables"] and frozenset(TableName(one["schema"], one["table"]) for one in row["tables"])
     return _Event(place, f"{at.type} event", frozenset([at.table]) if at.table else tables)

@@ -118,7 +118,7 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
     bronze = commits(lake.bronze(name), ())
     silver = _of_all([lake.silver(name, *one) for one in names], _SILVER)
     targets = dict.fromkeys(into.name for one in names for into in pipeline.routing.of(name, *one))
-    merged = _of_all([lake.downstream(*one) for one in targets], _DOWNSTREAM)
+    merged = _of_all([lake.downstream(*target) for target in targets], _DOWNSTREAM)
     charts = [
         Chart.of("Time between runs that found something new", _gaps(bronze), "minutes"),
         Chart.of("Log taken into bronze", _notes(bronze, "bytes"), "bytes"),

@@ -59,7 +59,7 @@ class TableStatus:
 
     def is_at(self, position: str | None) -> bool:
         """Whether every layer has the table up to a position; downstream has none where silver has none."""
-        reached = [one["downstream"] for one in self.targets] if self.targets else [self.downstream or position]
+        reached = [target["downstream"] for target in self.targets] if self.targets else [self.downstream or position]
         return all(one == position for one in (self.silver, *reached))
 
 
@@ -136,7 +136,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
         stretch=last.number if last else None,
         endpoints=_endpoints(endpoints),
         skips=[_skip(one) for one in passed_over],
-        cascades=[one.to_json() for one in cascades(pipeline, lake, name)],
+        cascades=[cascade.to_json() for cascade in cascades(pipeline, lake, name)],
         redacted=_redacted(table, head) if head else None,
     )
 
@@ -254,9 +254,12 @@ def _lag(table: Table, backlog: int | None) -> float | None:
 
 def _tables(pipeline: Pipeline, lake: Lake, name: str) -> list[TableStatus]:
     entries = sorted(publication.read(lake, name), key=lambda one: one.name)
-    shared = {one.name: _shared(pipeline, name, one) for one in entries}
+    shared = {entry.name: _shared(pipeline, name, entry) for entry in entries}
     reached = {into: watermark(pipeline, lake, into) for into in {into for some in shared.values() for into in some}}
-    return [_with_times(_table(lake, one), one, {into: reached[into] for into in shared[one.name]}) for one in entries]
+    return [
+        _with_times(_table(lake, entry), entry, {into: reached[into] for into in shared[entry.name]})
+        for entry in entries
+    ]
 
 
 def _shared(pipeline: Pipeline, source: str, entry: Entry) -> list[Name]:
@@ -270,7 +273,7 @@ def _with_times(table: TableStatus, entry: Entry, reached: dict[Name, datetime |
     """With its downstream tables. reached: of those in which keys are shared, up to when they are settled."""
     known = [at for at in reached.values() if at]
     settled = min(known).isoformat() if known and len(known) == len(reached) else None
-    return replace(table, watermark=settled, targets=[_target(one, reached) for one in entry.targets] or None)
+    return replace(table, watermark=settled, targets=[_target(target, reached) for target in entry.targets] or None)
 
 
 def _target(one: Target, reached: dict[Name, datetime | None]) -> dict[str, str | None]:

@@ -127,7 +127,7 @@ class Request:
             raise ConfigError(problems)
 
     def _wrong_layers(self) -> dict[str, str]:
-        unknown = [repr(one) for one in self.layers if one not in LAYERS]
+        unknown = [repr(layer) for layer in self.layers if layer not in LAYERS]
         if unknown or not self.layers:
             return {"layers": f"{', '.join(unknown) or 'none'}: choose among {', '.join(LAYERS)}"}
         return {}
@@ -149,7 +149,7 @@ class Request:
     def wants(self, name: TableName) -> bool:
         """Whether a table is to be done again."""
         patterns = map(Pattern.parse, self.tables)
-        return not self.tables or any(one.matches(name.schema, name.table) for one in patterns)
+        return not self.tables or any(pattern.matches(name.schema, name.table) for pattern in patterns)
 
     def range(self, spark: SparkSession, pipeline: Pipeline) -> Range:
         """Where the places lie in the log, also before bronze. Raises SourceError, ConfigError, LakeError."""
@@ -263,10 +263,12 @@ def _redo(spark: SparkSession, work: Work) -> Redone:
     with about(str(work)):
         columns = silver.stored_columns(work.table, work.head)
         renames = _renames(work)
-        ranges = tuple(sorted((*work.window.ranges, *(one.range for one in renames)), key=lambda one: one.start.order))
+        ranges = tuple(
+            sorted((*work.window.ranges, *(rename.range for rename in renames)), key=lambda one: one.start.order)
+        )
         whole = replace(work, window=replace(work.window, ranges=ranges))
         parts = list(_parts(spark, work, columns))
-        carried = (_carried(spark, work, columns, one) for one in renames)
+        carried = (_carried(spark, work, columns, rename) for rename in renames)
         rows = union([*(part for _, part in parts), *carried]).persist()
         left_out = _left_out(work, [net for net, _ in parts])
         try:
@@ -284,7 +286,7 @@ def _put(
     """These rows in the place of those that silver holds, where one differs: what differs, and the commit."""
     assert work.head is not None
     assert work.head.checkpoint is not None
-    said = {"ranges": [[str(one.start), str(one.stop)] for one in work.window.ranges]}
+    said = {"ranges": [[str(range_.start), str(range_.stop)] for range_ in work.window.ranges]}
     if work.is_ruled and (work.is_reshaped or _is_emptied_elsewhere(rows.sparkSession, work)):
         found = _all(rows, work)
         return found, _renewed(rows, work, _shape(work, columns), said | {LEFT_OUT: left_out})
@@ -328,7 +330,7 @@ def _shape(work: Work, columns: silver.Columns) -> silver.Columns:
         return columns
     if not work.is_whole:
         raise LakeError("the rules about its columns changed; do all of its log again, not a part")
-    known = next((one.standing for one in reversed(work.steps) if one.standing.definition), None)
+    known = next((step.standing for step in reversed(work.steps) if step.standing.definition), None)
     return work.seen(known) if known else columns
 
 
@@ -395,7 +397,7 @@ def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
 def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator[tuple[Net, DataFrame]]:
     """The windows' rows, each decoded by the definition of its time and led on to the table's present columns."""
     left = set(work.window.ranges)
-    starts = [one.start for one in work.window.ranges]
+    starts = [range_.start for range_ in work.window.ranges]
     for at, step in enumerate(work.steps):
         first, last = (bisect_left(starts, end) for end in (step.range.start, step.range.stop))
         ranges = tuple(work.window.ranges[first:last])
@@ -442,7 +444,7 @@ def _renames(work: Work) -> list[Turn]:
 def _carried(spark: SparkSession, work: Work, columns: silver.Columns, turn: Turn) -> DataFrame:
     """The rows that came with the name, led on to the table's present columns."""
     assert turn.standing.definition
-    later = [one for one in work.steps[work.steps.index(turn) + 1 :] if isinstance(one, Turn)]
+    later = [step for step in work.steps[work.steps.index(turn) + 1 :] if isinstance(step, Turn)]
     now = onwards(turn.standing.columns.types, later)
     names = columns.stored
     rows = carried_rows(spark, work, turn)
@@ -451,7 +453,7 @@ def _carried(spark: SparkSession, work: Work, columns: silver.Columns, turn: Tur
 
 def _within(ranges: Sequence[Range], again: Range | None = None) -> str:
     """SQL: the rows of windows, and those that came with a name: not the row that says that it emptied the table."""
-    windows = silver.within_any([one for one in ranges if one != again])
+    windows = silver.within_any([range_ for range_ in ranges if range_ != again])
     if again is None or again not in ranges:
         return windows
     return f"({windows}) OR ({silver.within(again)} AND _op = '{silver.RENAME}')"
@@ -561,7 +563,7 @@ def _first_seen(
         return None
     _, found = look(session_over(spark, 0), held.table, held.version, Range(oldest, begin), oldest)
     known = {one.name for one in publication.read(lake_of(pipeline), name)}
-    new = [one for one in found.tables if (one.schema, one.table) not in known]
+    new = [table for table in found.tables if (table.schema, table.table) not in known]
     mine = sorted(one for one in new if pipeline.scope.holds(one.schema, one.table) and chosen(one))
     if not mine:
         return None
@@ -576,7 +578,7 @@ def _bring(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position
 
 def _are_folded(lake: Lake, source: str, names: Sequence[TableName], wanted: Range) -> bool:
     """Whether older log is of no use, since no table that it could be of is done again there."""
-    heads = (lake.silver(source, one.schema, one.table).head() for one in names)
+    heads = (lake.silver(source, name.schema, name.table).head() for name in names)
     return bool(names) and all(_folded_into(head, wanted) for head in heads)
 
 
@@ -616,7 +618,7 @@ class _Begun(LakeError):
 def _in_scope(pipeline: Pipeline, name: str) -> list[TableName]:
     """Tables of a source that a run has seen."""
     entries = publication.read(lake_of(pipeline), name)
-    return [TableName(*one.name) for one in entries if pipeline.scope.holds(*one.name)]
+    return [TableName(*entry.name) for entry in entries if pipeline.scope.holds(*entry.name)]
 
 
 def _require_end(held: Held, wanted: Range) -> None:
@@ -652,7 +654,8 @@ def _work(
     if begin < complete_from:
         raise _Begun(begin)
     onward = Range(begin, head.position)
-    slices, seen = look(spark, held.table, held.version, onward, oldest, {begin})
+    # Silver may have stopped inside a slice: what comes after that is no part of the range.
+    slices, seen = look(spark, held.table, held.version, onward, oldest, {begin, head.position})
     with about(f"{held.source}: {name}"):
         told = schema_history.by_history(lake, held.source)
         numbers = pipeline.on_unnamed == "number" or silver.is_numbered(head)
@@ -681,13 +684,13 @@ def _work(
                 f"them (stratalog reset --source {held.source} --table {name})"
             )
         steps = content.steps
-        carried = next((one.carried for one in steps if isinstance(one, Turn) and one.range == named), None)
+        carried = next((step.carried for step in steps if isinstance(step, Turn) and step.range == named), None)
         again = named if carried and _since(name, carried, wanted) < wanted.stop else None
     ranges = sorted((*touched.windows, *_between(touched.gaps, steps)), key=lambda one: one.start.order)
     if not ranges and again is None:
         log.info("%s: %s: has no row in %s", held.source, name, wanted)
         return None
-    bounds = frozenset(place for one in ranges for place in (one.start, one.stop))
+    bounds = frozenset(place for range_ in ranges for place in (range_.start, range_.stop))
     window = Window(held.table, held.version, tuple(ranges), xa=seen.xa, cuts=bounds)
     work = Work(held.source, name, window, steps, table, head, content.size, again=again, filters=own)
     standing = content.standing if ranges and ranges[0].start < bronze.begin(held.checkpoint) else None
@@ -773,7 +776,7 @@ def _touched(
     looked_for = head.position if is_ruled else bronze.begin(held.checkpoint)
     gaps = _gaps(every, Range(oldest, max(looked_for, oldest)))
     touched = tuple(one for one in every if one.overlaps(wanted))
-    between = tuple(one for one in gaps if one.overlaps(wanted))
+    between = tuple(gap for gap in gaps if gap.overlaps(wanted))
     if not is_ruled:
         return _Touched(touched, between) if touched or between else None
     is_all = len(touched) + len(between) == len(every) + len(gaps) and all(one.start >= complete_from for one in every)

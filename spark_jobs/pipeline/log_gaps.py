@@ -132,7 +132,7 @@ def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
     with server.connect() as connection:
         found = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
     gaps = log_gaps([], found)
-    versioned = [f"{one.table}: {one}; it will stop: leave it out ({LIMITS})" for one in gaps if one.key is None]
+    versioned = [f"{gap.table}: {gap}; it will stop: leave it out ({LIMITS})" for gap in gaps if gap.key is None]
     told = [] if pipeline.on_cascade == "ignore" else cascades_among(gaps, pipeline.scope.holds)
     return [*versioned, *map(str, told)]
 
@@ -140,9 +140,9 @@ def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
 def cascades_among(gaps: Collection[LogGap], in_scope: Callable[[str, str], bool]) -> list[Cascade]:
     """The open ones of child tables in scope, by table and constraint."""
     found = [
-        Cascade(one.table, one.key)
-        for one in gaps
-        if one.key and one.until is None and in_scope(one.table.schema, one.table.table)
+        Cascade(gap.table, gap.key)
+        for gap in gaps
+        if gap.key and gap.until is None and in_scope(gap.table.schema, gap.table.table)
     ]
     return sorted(found, key=lambda one: (one.table, one.key.name))
 

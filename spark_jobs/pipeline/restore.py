@@ -84,7 +84,8 @@ def origins_of(pipeline: Pipeline, name: str, archive: Path | None = None) -> li
     archives = [Origin(Files(name, folder), f"the archive {folder}")] if folder else []
     sources = endpoints_of(pipeline, name).ordered()
     return archives + [
-        Origin(one, f"the server {one.endpoint}" if one.endpoint else str(settings.files)) for one in sources
+        Origin(source, f"the server {source.endpoint}" if source.endpoint else str(settings.files))
+        for source in sources
     ]
 
 
@@ -176,7 +177,7 @@ class Earlier:
     @property
     def stretch(self) -> Stretch:
         """That of bronze's oldest byte."""
-        return next(one for one in stretches(self.held.checkpoint) if one.number == self.oldest.stretch)
+        return next(stretch for stretch in stretches(self.held.checkpoint) if stretch.number == self.oldest.stretch)
 
     def back_to(self, wanted: Position) -> list[Piece]:
         """What is to be landed so that bronze holds the log from a place on. Raises LakeError where nobody has it."""

@@ -236,7 +236,7 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     entries = before.entries if before else publication.read(lake, name)
     scope = pipeline.scope
     stopped = dict(before.stopped) if before else {}
-    chosen = [one for one in entries if scope.holds(*one.name) and one.position and _is_in(tables, one)]
+    chosen = [entry for entry in entries if scope.holds(*entry.name) and entry.position and _is_in(tables, entry)]
     names = [TableName(*one.name) for one in chosen]
     legs = {one: _destinations(pipeline, name, one, stopped) for one in names}
     turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -258,7 +258,7 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     done = [one.merged for one in brought.values() if one.merged]
     position = before.position if before else publication.surveyed(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
-    after = [arrivals.after(one) for one in entries]
+    after = [arrivals.after(entry) for entry in entries]
     return Outcome(after, position, compacted, done, stopped, stopped_into, new)
 
 
@@ -305,11 +305,11 @@ class Plan:
 
 
 class _Inside(Exception):
-    """A table stands inside a slice, and the slices that the plan is made from were not cut there."""
+    """Tables stand inside slices, and the slices that the plan is made from were not cut there."""
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(str(position))
-        self.position = position
+    def __init__(self, positions: frozenset[Position]) -> None:
+        super().__init__(", ".join(map(str, sorted(positions))))
+        self.positions = positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,10 +350,10 @@ class Planner:
         try:
             return self._plan(spark, entries, start, cuts)
         except _Inside as error:
-            return self.plan(spark, entries, cuts | {error.position})
+            return self.plan(spark, entries, cuts | error.positions)
 
     def _plan(self, spark: SparkSession, entries: list[Entry], start: Position, cuts: frozenset[Position]) -> Plan:
-        """Raises _Inside for the position of a table that is not among the cuts, and has to be."""
+        """Raises _Inside for the positions of all tables that are not among the cuts, and have to be."""
         by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is done over from bronze alone
         if start >= self.end and not by_log:
             known = {TableName(*one.name) for one in entries if one.reason == sequences.REASON}
@@ -380,6 +380,7 @@ class Planner:
         )
         planned = Plan(self._with_new(entries, found), [], {})
         gaps = gaps_of(self.pipeline, self.lake, self.source)
+        inside: frozenset[Position] = frozenset()
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
             name = TableName(*entry.name)
             try:
@@ -387,6 +388,8 @@ class Planner:
                     planned.sequences.add(name)
                     continue
                 one = self._work(found, entry, rules, cuts, gaps)
+            except _Inside as error:
+                inside |= error.positions
             except TableStopped as error:
                 planned.stopped[name] = advised(error, self.source, name)
                 planned.note_place(name, error)
@@ -394,6 +397,8 @@ class Planner:
                 planned.work.extend([one] if one else [])
                 if one and one.ended:
                     planned.stop(name, f"{self.source}: {name}", one.ended)
+        if inside:
+            raise _Inside(inside)
         return planned
 
     def _with_beginnings(self, spark: SparkSession, found: Survey, entries: list[Entry], start: Position) -> Survey:
@@ -534,7 +539,7 @@ class Planner:
         if own and entry.is_reset:
             since = own
         if since == own and own not in (self.surveyed, self._since(entry), *cuts) and self._is_inside(own):
-            raise _Inside(own)  # a run ended before it published that the table stopped here
+            raise _Inside(frozenset([own]))  # a run ended before it published that the table stopped here
         if since > self.end:
             raise self._overtaken(f"{name} is compacted up to {since}")
         if since < self.complete_from:
@@ -561,7 +566,7 @@ class Planner:
 
         A server's definition is of the log's end: it names no columns before the statements in between.
         """
-        statements = tuple(one for one in found.statements if one.position < whole.stop)
+        statements = tuple(statement for statement in found.statements if statement.position < whole.stop)
 
         def complete(logged: TableDefinition, last_change: Position | None) -> TableDefinition:
             if not logged.named():
@@ -791,10 +796,10 @@ class _Arrivals:
         legs = self.legs.get(name, ())
         if name in self.stopped:
             entry = replace(entry, state="stopped", reason=self.stopped[name])
-            is_ended = bool(legs) and all((name, one.name) in self.brought for one in legs)
-            if not is_ended and (not legs[1:] or all((name, one.name) not in self.stopped_into for one in legs)):
-                return replace(entry, targets=tuple(replace(one, reason=None) for one in entry.targets))
-        landed = [self.brought.get((name, one.name)) for one in legs]
+            is_ended = bool(legs) and all((name, leg.name) in self.brought for leg in legs)
+            if not is_ended and (not legs[1:] or all((name, leg.name) not in self.stopped_into for leg in legs)):
+                return replace(entry, targets=tuple(replace(target, reason=None) for target in entry.targets))
+        landed = [self.brought.get((name, leg.name)) for leg in legs]
         pinned = next((one.silver for one in landed if one and one.silver and one.downstream), None)
         if pinned:
             whole, unnamed = is_complete(pinned), silver.is_numbered(pinned) or None
@@ -806,7 +811,7 @@ class _Arrivals:
 
     def _targets(self, entry: Entry, legs: Sequence[Destination]) -> Iterator[Target]:
         known = {one.name: one for one in entry.into}
-        for into in (one.name for one in legs):
+        for into in (leg.name for leg in legs):
             with suppress(TableStopped):  # the lake has no place for it; the row's reason says so
                 path, name = self.lake.downstream(*into).path, (TableName(*entry.name), into)
                 target = replace(known.get(into, Target(path)), path=path, reason=self.stopped_into.get(name))

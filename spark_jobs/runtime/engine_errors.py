@@ -89,7 +89,7 @@ def from_task(text: str) -> StratalogError | None:
 
 def _why_not_made(path: str) -> str:
     """Why a folder cannot be made, as far as this machine's files tell."""
-    above = next((one for one in Path(path).parents if one.exists()), Path("/"))
+    above = next((parent for parent in Path(path).parents if parent.exists()), Path("/"))
     if not above.is_dir():
         return f"{above} is not a directory"
     return "permission denied" if not os.access(above, os.W_OK) else f"no folder can be made in {above}"

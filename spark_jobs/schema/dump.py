@@ -46,8 +46,8 @@ def asked(source: Files, wanted: SchemaDump, raw: bytes) -> Asked:
         found = read_dump(raw)
         at = _position(source, _place(wanted, found))
     unread = tuple((one.name, _unread(wanted, one)) for one in found.unread)
-    keys = tuple((one.table, one.key) for one in found.gaps if one.key)
-    versioned = tuple(one.table for one in found.gaps if one.key is None)
+    keys = tuple((gap.table, gap.key) for gap in found.gaps if gap.key)
+    versioned = tuple(gap.table for gap in found.gaps if gap.key is None)
     told = ServerFacts(at, keys, versioned)
     return Asked(at, found.definitions, is_whole=False, origin="dump", unread=unread, declared=told)
 

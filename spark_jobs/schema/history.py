@@ -70,7 +70,7 @@ class History:
 
     def of(self, name: TableName) -> list[TableVersion]:
         """All versions of a table, in order."""
-        return [one for one in self.versions if one.name == name]
+        return [version for version in self.versions if version.name == name]
 
 
 def read(lake: Lake, source: str) -> History:
@@ -263,7 +263,7 @@ def _in_stretch(asked: Asked, end: Position) -> Asked:
 
 def _placed(asked: Asked, held: Checkpoint, within: Range) -> Asked:
     """What a dump tells, in the stretch that has its place; at bronze's edge, with why, where it lies outside."""
-    found = [replace(asked.at, stretch=one.number) for one in stretches(held)]
+    found = [replace(asked.at, stretch=stretch.number) for stretch in stretches(held)]
     at = next((one for one in reversed(found) if within.start <= one <= within.stop), found[-1])
     at = asked.at if asked.at.stretch > 1 else at
     if within.start <= at <= within.stop:
@@ -277,7 +277,7 @@ def _warn(source: str, stored: Iterable[TableVersion], reading: Reading | None) 
     """Of tables that an earlier dump told otherwise than this one."""
     if reading is None or reading.dump is None:
         return
-    now = {one.name: one for one in reading.asked.definitions}
+    now = {definition.name: definition for definition in reading.asked.definitions}
     was = {one.name: one for one in stored if one.origin == "dump" and one.definition and one.note is None}
     others = [
         name

@@ -277,11 +277,11 @@ class _Script:
     def dump(self) -> Dump:
         tables = [one for _, one in sorted(self.tables.items()) if not one.is_dropped]
         return Dump(
-            tuple(self._with_charset(one.definition) for one in tables if one.definition),
-            tuple(Unread(one.at.offset, one.name, str(one.note)) for one in tables if not one.definition),
+            tuple(self._with_charset(table.definition) for table in tables if table.definition),
+            tuple(Unread(table.at.offset, table.name, str(table.note)) for table in tables if not table.definition),
             tuple(self.positions),
             tuple(self.gtids.values()),
-            tuple(one for one in log_gaps(self.statements) if one.until is None),
+            tuple(gap for gap in log_gaps(self.statements) if gap.until is None),
         )
 
     def _with_charset(self, definition: TableDefinition) -> TableDefinition:
@@ -289,7 +289,7 @@ class _Script:
         charset = self.charsets.get(definition.name.schema)
         if charset is None or definition.name in self.without_charset:
             return definition
-        columns = (converted(one, charset) if one.charset is None else one for one in definition.columns)
+        columns = (converted(column, charset) if column.charset is None else column for column in definition.columns)
         return replace(definition, columns=tuple(columns))
 
 

@@ -43,7 +43,7 @@ def back(
     versions: those that the facts lead to going forward; stored: what is known of the tables at ``begin``. Where they
     lack nothing, nothing is looked for.
     """
-    if not any(_is_lacking(one) for one in (*versions, *stored)):
+    if not any(_is_lacking(version) for version in (*versions, *stored)):
         return Back()
     way = _Back(versions)
     for fact in reversed(in_order(facts)):
@@ -84,10 +84,10 @@ class _Back:
     found: list[Inverted] = field(default_factory=list)
 
     def asked(self, fact: Asked) -> None:
-        for one in self.versions:
-            is_it = one.at == fact.at and one.origin == fact.origin and one.holds
-            if is_it and one.definition and not lacks(one.definition):
-                self.ways[one.name] = _Way([told(one.definition)])
+        for version in self.versions:
+            is_it = version.at == fact.at and version.origin == fact.origin and version.holds
+            if is_it and version.definition and not lacks(version.definition):
+                self.ways[version.name] = _Way([told(version.definition)])
 
     def logged(self, fact: Logged) -> None:
         name = fact.definition.name
@@ -123,7 +123,7 @@ class _Back:
         """The tables that a statement is about. Raises DecodeError, IndexError where it cannot be read."""
         statement, verb, plain = said.statement, said.statement.verb.split()[0], said.statement.plain
         if statement.schemas:
-            return self._ended_by([one for one in self.ways if one.schema.casefold() in statement.schemas])
+            return self._ended_by([way for way in self.ways if way.schema.casefold() in statement.schemas])
         if statement.effect is Effect.INDEXES or "INDEX" in statement.verb:
             name, one = index_made(plain, said.database)
             return self.over(said, name, [one] if one else [])
@@ -209,7 +209,7 @@ class _Back:
     def _end_alike(self, said: Stated, touched: Sequence[TableName]) -> None:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
         typed = {str(name).casefold(): name for name in touched if not str(name).islower()}
-        for name in [one for one in self.ways if typed and str(one) in typed and one not in touched]:
+        for name in [way for way in self.ways if typed and str(way) in typed and way not in touched]:
             self._settle(name, said)
             meant = f"it names {typed[str(name)]}; whether that is {name} is not in the log"
             self._end(name, _not_before(said, meant))
@@ -224,7 +224,9 @@ _OF_ONE: dict[str, Callable[[_Back, Stated, TableName], Sequence[TableName]]] = 
 
 
 def _called(way: _Way, name: TableName) -> _Way:
-    way.candidates = [replace(one, definition=replace(one.definition, name=name)) for one in way.candidates]
+    way.candidates = [
+        replace(candidate, definition=replace(candidate.definition, name=name)) for candidate in way.candidates
+    ]
     return way
 
 

@@ -40,9 +40,9 @@ def lacks(known: TableDefinition | None) -> bool:
 def as_of(versions: Iterable[TableVersion], position: Position | None = None) -> dict[TableName, TableVersion]:
     """By table the version that it has at a position, at the end where none is given; dropped ones among them."""
     found: dict[TableName, TableVersion] = {}
-    for one in sorted(versions, key=lambda each: each.order):
-        if one.holds and (position is None or one.is_before(position)):
-            found[one.name] = one
+    for version in sorted(versions, key=lambda each: each.order):
+        if version.holds and (position is None or version.is_before(position)):
+            found[version.name] = version
     return found
 
 
@@ -181,7 +181,7 @@ class Tracker:
         require_plain(said.statement.text, said.session)
         if keeps_columns(said.statement.plain):
             return before
-        found = [one for one in operations(said.statement.plain) if not isinstance(one, RenameTable)]
+        found = [operation for operation in operations(said.statement.plain) if not isinstance(operation, RenameTable)]
         return altered(before, found)
 
     def _renamed(self, said: Stated) -> Iterator[TableVersion]:
@@ -249,8 +249,8 @@ class Tracker:
         return [TableVersion(name, fact.at, "inverted", definition, note=fact.note)]
 
     def _asked(self, fact: Asked, later: Sequence[Statement]) -> list[TableVersion]:
-        found = [self._declared(fact, one, later) for one in fact.definitions]
-        declared = {one.name for one in fact.definitions}
+        found = [self._declared(fact, definition, later) for definition in fact.definitions]
+        declared = {definition.name for definition in fact.definitions}
         is_whole = fact.is_whole and declared  # to a user without rights a server shows no table
         gone = [name for name in self._now if self._is_there(name) and name not in declared] if is_whole else []
         found += [_missing(fact, name) for name in gone if not _changing(name, later)]

@@ -190,7 +190,7 @@ class Work:
         """Names, in small letters, of the columns that the table has or had, as far as silver was told of rules."""
         found = set(self.before.get(_KNOWN, ()))
         standings = [step.standing for step in self.steps] + [Standing.from_notes(self.before)]
-        for definition in (one.definition for one in standings):
+        for definition in (standing.definition for standing in standings):
             found |= {str(column.name).casefold() for column in definition.columns} if definition else set()
         return frozenset(found)
 
@@ -621,14 +621,14 @@ def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Map
 
 def markers(spark: SparkSession, types: Mapping[str, str], turns: Sequence[Turn]) -> DataFrame:
     """The rows of the statements that empty the table; none for others. types: of silver's columns."""
-    emptying = [one for one in turns if one.empties]
+    emptying = [turn for turn in turns if turn.empties]
     times = [one.said.committed_at if one.said else None for one in emptying]
     cells = [
         {"start": cell(one.range.start), "stop": cell(one.range.stop), "at": at and int(at.timestamp() * 1e6)}
         for one, at in zip(emptying, times, strict=True)
     ]
     each = f"inline({rows_sql(cells, f'STRUCT<start: {silver.PLACE}, stop: {silver.PLACE}, at: BIGINT>')})"
-    before = ", ".join(f"'{name}', start.{name}" for name in ("stretch", "number", "offset"))
+    before = ", ".join(f"{literal(name)}, start.{identifier(name)}" for name in ("stretch", "number", "offset"))
     given = {
         "_op": literal(silver.TRUNCATE),
         "_position": f"named_struct({before}, 'row', -1)",
@@ -722,7 +722,7 @@ def _seen(changes: DataFrame, whole: silver.Columns, seen: masking.Shape) -> Dat
 
 def _with_defaults(changes: DataFrame, definition: TableDefinition, columns: silver.Columns) -> DataFrame:
     """The changes with what inserts leave out: the columns' defaults, as far as these are known."""
-    defaults = {str(one.name): one.default for one in definition.columns if one.default is not None}
+    defaults = {str(column.name): column.default for column in definition.columns if column.default is not None}
     cells = {name: identifier(name) for name in changes.columns}
     inserted = (
         "true" if columns.is_bag else "NOT _existed AND _exists"
@@ -787,7 +787,7 @@ def _last(changes: DataFrame, columns: silver.Columns, names: Sequence[str], oth
 
 def _silver_rows(settled: DataFrame, columns: silver.Columns, ranges: Sequence[Range]) -> DataFrame:
     """One row a key or image and window, with the columns of a silver table."""
-    starts, stops = (F.expr(array([getattr(one, end) for one in ranges])) for end in ("start", "stop"))
+    starts, stops = (F.expr(array([getattr(range_, end) for range_ in ranges])) for end in ("start", "stop"))
     if columns.is_bag:
         went, stayed = F.col(silver.COPIES) < 0, F.col(silver.COPIES) == 0
     else:
@@ -839,8 +839,8 @@ def judged_task(definition: TableDefinition, columns: silver.Columns, *, alone: 
     names = definition.column_names()
 
     def read(rows: Batches) -> Iterator[tuple[Changes, Place, pa.Array | None]]:
-        for one in rows:
-            for changes, place, absent in row_filters.as_changes(one, names):
+        for row in rows:
+            for changes, place, absent in row_filters.as_changes(row, names):
                 yield changes, place, absent if columns.has_partial else None
 
     return _net_task(read, columns, alone=alone)

@@ -63,9 +63,9 @@ def edit(spark: SparkSession, lake: Lake, source: str, change: Callable[[list[Sk
     head = table.head() or table.new(COLUMNS, {})
     skips = change(read(lake, source))
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    listed = [asdict(replace(one, skipped_at=one.skipped_at or now)) for one in skips]
+    listed = [asdict(replace(skip, skipped_at=skip.skipped_at or now)) for skip in skips]
     rows = spark.createDataFrame(pa.Table.from_pylist(listed, schema=_ARROW)).coalesce(1)
-    last = max((one.place for one in skips), default=head.position)
+    last = max((skip.place for skip in skips), default=head.position)
     assert last is not None
     table.replace(rows, "true", head, Checkpoint(last, new_batch()))
 

@@ -123,7 +123,7 @@ def left_out_by(
     cases = []
     for kind, event in enumerate(ROW_EVENTS, 1):
         by_event = filters.left_out(event)
-        found = [literal(by_event)] if by_event else [by_values(one, event) for one in filters.rows]
+        found = [literal(by_event)] if by_event else [by_values(row, event) for row in filters.rows]
         found = [one for one in found if one]
         if found:
             cases.append(f"WHEN _kind = {kind} THEN coalesce({', '.join(found)}, NULL)")

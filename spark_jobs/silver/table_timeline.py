@@ -214,7 +214,7 @@ class Content:
     def is_empty(self) -> bool:
         """Whether no row is known to be there."""
         rest = self.alive
-        return rest.base is None and not any(isinstance(one, Rows) or one.carried for one in rest.steps)
+        return rest.base is None and not any(isinstance(step, Rows) or step.carried for step in rest.steps)
 
 
 Contents = Callable[[TableName, Position], Content]
@@ -274,7 +274,7 @@ def first_rows(slices: DataFrame, skipped: Skipped = lambda _schema, _table: fro
 def without(skips: frozenset[Position], start: Position, payload: Bytes) -> Bytes:
     """A slice's bytes, those events of it passed over that are to be. Raises DecodeError where there is none."""
     size = len(view(payload))
-    same = (one for one in skips if (one.stretch, one.file) == (start.stretch, start.file))
+    same = (skip for skip in skips if (skip.stretch, skip.file) == (start.stretch, start.file))
     offsets = [one.offset for one in same if start.offset <= one.offset < start.offset + size]
     return passed_over(start.file, start.offset, payload, offsets) if offsets else payload
 
@@ -605,7 +605,7 @@ class _Course:
         if _is_about_index(said):
             return True
         is_own = said.statement.verb.startswith("ALTER") and self._is_about(said)
-        return is_own and all(isinstance(one, LEAVING_ROWS) for one in self._operations(said))
+        return is_own and all(isinstance(operation, LEAVING_ROWS) for operation in self._operations(said))
 
     def _cuts(self, said: Said) -> bool:
         """Whether a statement changes the table, or is passed over. Raises TableStopped for what is not handled."""
@@ -744,7 +744,11 @@ class _Course:
 
     def _altered(self, content: Content, said: Said, logged: TableDefinition | None) -> Content:
         """What a table holds behind the other operations of the ALTER that gives it its new name."""
-        others = [one for one in self._operations(said) if not isinstance(one, (RenameTable, *_LEAVING_KEYS))]
+        others = [
+            operation
+            for operation in self._operations(said)
+            if not isinstance(operation, (RenameTable, *_LEAVING_KEYS))
+        ]
         if not others or content.standing.definition is None:
             return content
         way = _Course(self.found, content.name, Range(said.position, said.stop), self.rules, content.standing)
@@ -917,7 +921,7 @@ class _Course:
         text = said.statement.plain
         if said.statement.verb.split()[0] != "ALTER" or target(text, said.database) != self.name:
             return []
-        return [one for one in operations(text) if isinstance(one, DropIndex)]
+        return [operation for operation in operations(text) if isinstance(operation, DropIndex)]
 
     def _is_first(self) -> bool:
         """Whether silver has no row of the table yet."""
@@ -1242,7 +1246,9 @@ class _Course:
         A column added is another one than all that are there; IF NOT EXISTS asks for one that may be. Raises
         TableStopped for a statement about columns by names that only the server knows.
         """
-        found = [one for one in self._operations(said) if not isinstance(one, (*LEAVING_ROWS, RenameTable))]
+        found = [
+            operation for operation in self._operations(said) if not isinstance(operation, (*LEAVING_ROWS, RenameTable))
+        ]
         if all(isinstance(one, Add) and not one.if_missing for one in found):
             return bool(found)
         raise self._refused(

@@ -95,7 +95,7 @@ class Endpoints:
 
     def current(self) -> Source:
         """The one that bronze's end comes from, or where that is none of them, the one that is preferred."""
-        return next((one for one in self.sources if one.endpoint == self.in_use), None) or self.ordered()[0]
+        return next((source for source in self.sources if source.endpoint == self.in_use), None) or self.ordered()[0]
 
     def health(self) -> dict[str, Health]:
         """What is known of endpoints that were unavailable, by address."""

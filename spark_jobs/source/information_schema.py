@@ -57,7 +57,7 @@ def _is_mariadb(variables: Mapping[str, str]) -> bool:
 def on_server(source: Server) -> dict[TableName, TableDefinition]:
     """Every table as the server declares it now, the system's left out. Raises SourceError."""
     with source.connect() as connection:
-        return {one.name: one for one in read_definitions(source, connection)}
+        return {definition.name: definition for definition in read_definitions(source, connection)}
 
 
 def _leaves_label_charsets_out(variables: Mapping[str, str]) -> bool:

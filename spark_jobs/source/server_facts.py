@@ -62,9 +62,9 @@ def ask_facts(
     if _is_mariadb(variables):
         keys = [
             pair
-            for one in tables
-            if (one["engine"] or "").upper() == "INNODB"
-            for pair in _shown(source, connection, one)
+            for table in tables
+            if (table["engine"] or "").upper() == "INNODB"
+            for pair in _shown(source, connection, table)
         ]
     else:
         rows = source.ask(connection, _ASK_KEYS)
@@ -72,7 +72,7 @@ def ask_facts(
     return ServerFacts(
         at,
         tuple((child, key) for child, key in keys if key.is_cascading),
-        tuple(TableName(one["schema"], one["table"]) for one in tables if one["kind"] == "SYSTEM VERSIONED"),
+        tuple(TableName(table["schema"], table["table"]) for table in tables if table["kind"] == "SYSTEM VERSIONED"),
         has_inline_keys(variables),
         logs_cascades(variables),
     )

@@ -10,14 +10,17 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.boundaries import is_inside, split
+from spark_jobs.bronze.scan import look
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
-from spark_jobs.log.position import Position
+from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.mend import add, plan_skip
+from spark_jobs.pipeline import run
+from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.run import Outcome, compact_source, extract_source, merge_source, publish
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
@@ -211,3 +214,58 @@ def test_how_a_log_is_cut_into_runs_does_not_decide_what_is_in_the_lake(shop: Sh
     assert all(one.downstream for one in found.values()), "each stops amid its log"
     assert {table: left(shop, in_pieces, table) for table in FAULTS} == found
     assert shop.merged(at_once, "fine") == shop.truth("fine")
+
+
+def test_a_range_up_to_where_a_table_stands_inside_a_slice_is_done_again(shop: Shop) -> None:
+    """What comes after the stop, in the same slice, is of another definition and no part of the range."""
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    shop.run(pipeline)
+    start = shop.end()
+    shop.execute("INSERT INTO t VALUES (1, 1)", "INSERT INTO t VALUES (2, 2)")
+    place = shop.end()
+    shop.execute("SET SESSION sql_log_bin = 0", "ALTER TABLE t ADD w INT", "SET SESSION sql_log_bin = 1")
+    shop.execute("INSERT INTO t VALUES (3, 3, 3)")
+    _, outcome = shop.run(pipeline)
+    assert len(outcome.stopped) == 1
+    silver, _ = layers(shop, pipeline, "t")
+    head = silver.head()
+    assert head is not None
+    assert head.position == place
+    held = lake_of(pipeline).bronze(SOURCE)
+    assert is_inside(held, held.head().version, place)  # type: ignore[union-attr]
+
+    shop.spark.sql(f"UPDATE {silver.sql} SET v = 0 WHERE id = 2")
+    done = backfill_source(shop.spark, pipeline, SOURCE, Range(start, place), lambda _: True)
+    assert done.stopped == {}
+    assert [one.rows for one in done.compacted] == [2]
+    assert sorted((row["id"], row["v"]) for row in silver.read(shop.spark).collect()) == [(1, 1), (2, 2)]
+
+
+def test_tables_that_stand_inside_slices_unpublished_are_planned_at_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a run leaves them that ends before it publishes: the log is looked at twice, however many they are."""
+    pipeline, names = shop.pipeline(), [f"t{number}" for number in range(5)]
+    shop.execute(*(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)" for name in names))
+    shop.run(pipeline)
+    places = {}
+    for name in names:
+        shop.execute(f"INSERT INTO {name} VALUES (1, 1)", f"INSERT INTO {name} VALUES (2, 2)")
+        places[name] = shop.end()
+        shop.execute("SET SESSION sql_log_bin = 0", f"ALTER TABLE {name} ADD w INT", "SET SESSION sql_log_bin = 1")
+        shop.execute(f"INSERT INTO {name} VALUES (3, 3, 3)")
+    extract_source(shop.spark, pipeline, SOURCE)
+    first = compact_source(shop.spark, pipeline, SOURCE)
+    assert len(first.stopped) == 5
+    looked: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        looked.append(len(given[-1]))
+        return look(*given)
+
+    monkeypatch.setattr(run, "look", counted)
+    again = compact_source(shop.spark, pipeline, SOURCE)
+    assert len(looked) == 2
+    assert again.stopped == first.stopped
+    assert {name: layers(shop, pipeline, name)[0].head().position for name in names} == places  # type: ignore[union-attr]

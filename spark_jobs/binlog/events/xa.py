@@ -64,8 +64,8 @@ def xa_step(
     if not inside and not flags & kernels.TX_XA:
         return XaStep("undone", None) if flags & kernels.TX_ROLLED_BACK and transaction_start < start else None
     steps.append(_step(found, scanner.format.footer, file))
-    said = next((one.said for one in steps if one.said), None)
-    return replace(next((one for one in steps if one.kind != "part"), steps[-1]), said=said)
+    said = next((step.said for step in steps if step.said), None)
+    return replace(next((step for step in steps if step.kind != "part"), steps[-1]), said=said)
 
 
 def _step(found: Scan, footer: int, file: str) -> XaStep:

@@ -121,12 +121,12 @@ class Layout:
 
     @property
     def server_digest(self) -> str:
-        text = f"CONCAT({', '.join(one.server_part(whole=False) for one in self.columns)})"
+        text = f"CONCAT({', '.join(column.server_part(whole=False) for column in self.columns)})"
         return f"CAST(CONV(SUBSTR(MD5({text}), 1, {DIGITS}), 16, 10) AS UNSIGNED)"
 
     @property
     def lake_digest(self) -> str:
-        text = f"concat({', '.join(one.lake_part(whole=False) for one in self.columns)})"
+        text = f"concat({', '.join(column.lake_part(whole=False) for column in self.columns)})"
         return f"cast(conv(substring(md5({text}), 1, {DIGITS}), 16, 10) AS BIGINT)"
 
     def server_bucket(self, buckets: int) -> str:

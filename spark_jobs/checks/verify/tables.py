@@ -116,11 +116,11 @@ class Verdict:
 
     def lines(self, *, values: bool) -> Iterator[str]:
         """A line for people for each key in ``differences``; ``values``: both sides' values of columns that differ."""
-        for one in self.differences:
-            key = ", ".join(f"{name}={value}" for name, value in one.key.items())
-            unlike = (_unlike(name, *pair, values=values) for name, pair in one.columns.items())
+        for difference in self.differences:
+            key = ", ".join(f"{name}={value}" for name, value in difference.key.items())
+            unlike = (_unlike(name, *pair, values=values) for name, pair in difference.columns.items())
             columns = ", ".join(unlike)
-            yield f"{self.said} {one.kind} {key}{': ' if columns else ''}{columns}"
+            yield f"{self.said} {difference.kind} {key}{': ' if columns else ''}{columns}"
 
     def remarks(self) -> Iterator[str]:
         """What else there is to be said of the table."""
@@ -140,7 +140,7 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         said = asdict(self) | {"table": str(self.table), "position": self.position and str(self.position)}
-        differences = [one.to_json() for one in self.differences]
+        differences = [difference.to_json() for difference in self.differences]
         return said | {"equal": self.equal, "seconds": round(self.seconds, 3), "differences": differences}
 
 
@@ -221,7 +221,7 @@ class _Source:
         if self.held and self.held >= position:
             return
         outcome = patiently(lambda: self._run(position))  # another run may bring the same tables forward
-        self.entries = {TableName(*one.name): one for one in outcome.entries}
+        self.entries = {TableName(*entry.name): entry for entry in outcome.entries}
         self.held = outcome.position
 
     def _run(self, position: Position) -> Outcome:

@@ -107,7 +107,7 @@ def load_source(
     """
     began = time.monotonic()
     require_server(pipeline, source)
-    patterns = [Pattern.parse(one) for one in tables]
+    patterns = [Pattern.parse(table) for table in tables]
     before = patiently(lambda: _compacted(spark, pipeline, source), wait=_WAIT)
     stopped: dict[TableName, str] = {}
     with about(source):
@@ -135,7 +135,7 @@ def _compacted(spark: SparkSession, pipeline: Pipeline, source: str) -> Outcome:
 
 
 def _is_named(name: TableName, patterns: Sequence[Pattern]) -> bool:
-    return any(one.matches(name.schema, name.table) for one in patterns)
+    return any(pattern.matches(name.schema, name.table) for pattern in patterns)
 
 
 def require_server(pipeline: Pipeline, source: str) -> None:
@@ -162,7 +162,9 @@ def require_tables(pipeline: Pipeline, source: str, tables: Sequence[str]) -> No
 
 
 def _require_each(source: str, patterns: Sequence[Pattern], names: Collection[TableName]) -> None:
-    unknown = next((one for one in patterns if not any(one.matches(*astuple(name)) for name in names)), None)
+    unknown = next(
+        (pattern for pattern in patterns if not any(pattern.matches(*astuple(name)) for name in names)), None
+    )
     if unknown:
         raise ConfigError(
             f"{source}: the server has no table {unknown.schema}.{unknown.table}, or the user may not see it"
@@ -489,8 +491,8 @@ class _Work:
         except TableStopped as error:
             raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
         turns = [step for step in steps if isinstance(step, Turn)]
-        early = [one for one in turns if one.range.start < before and _changes(one, definition)]
-        other = [one for one in turns if one.empties and not one.standing.is_complete]
+        early = [turn for turn in turns if turn.range.start < before and _changes(turn, definition)]
+        other = [turn for turn in turns if turn.empties and not turn.standing.is_complete]
         for one in [*early, *other][:1]:
             said = f"{one.said.statement.verb} at {one.said.position}" if one.said else str(one.range)
             raise stage.given_up(f"was changed while it was loaded, by {said}; load it again")
@@ -504,7 +506,7 @@ class _Work:
     ) -> DataFrame:
         """The rows with the columns that silver has now, as older than all that the log says from their place on."""
         since = stage.progress.since
-        later = [one for one in turns if one.range.start >= before]
+        later = [turn for turn in turns if turn.range.start >= before]
         now = onwards(silver.columns(stage.progress.definition).types, later)
         given = now | {
             "_op": literal(silver.LOAD),
@@ -518,7 +520,7 @@ class _Work:
             *silver.cells_sql(columns.stored, given)
         )
         # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
-        return rows.where("FALSE") if any(one.empties for one in turns) else rows
+        return rows.where("FALSE") if any(turn.empties for turn in turns) else rows
 
 
 @dataclass(slots=True)
