@@ -13,10 +13,10 @@ import dagster as dg
 from assets import checkpoint
 from assets.checkpoint import Comparison, Metadata
 from assets.keys import GOES_ON, Lineage, Name, TableAsset
-from spark_jobs.errors import AnotherLog, ConfigError, DecodeError, StratalogError, TableStopped
+from spark_jobs.errors import AnotherLog, ConfigError, DecodeError, JvmEnded, StratalogError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.operations.backlog import heads
-from spark_jobs.runtime.engine_errors import explained, is_of_spark
+from spark_jobs.runtime.engine_errors import meaning
 from spark_jobs.text.remedies import advised
 
 if TYPE_CHECKING:  # these import pyspark
@@ -37,7 +37,7 @@ TO_TAG = "stratalog/to"
 RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """A lost connection and a lost race pass; what does not pass says so (``failing``)."""
 
-_LASTING = (ConfigError, DecodeError, TableStopped, AnotherLog)
+_LASTING = (ConfigError, DecodeError, TableStopped, AnotherLog, JvmEnded)
 
 Events = Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult | dg.Output[Any]]
 
@@ -59,8 +59,8 @@ class failing:  # noqa: N801 - reads as a statement: with failing():
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, Exception) and is_of_spark(error):
-            error = explained("", str(error))
+        if isinstance(error, Exception):
+            error = meaning(error) or error
         if isinstance(error, StratalogError):
             raise dg.Failure(advised(error), allow_retries=not isinstance(error, _LASTING)) from None
 

@@ -12,7 +12,8 @@
     ├── TableStopped         one table cannot go on; the others can
     │   └── NamesUnknown     nothing tells what the columns of its rows are called
     └── LakeError            the tables of the lake
-        └── LostRace         another writer moved the table's head first
+        ├── LostRace         another writer moved the table's head first
+        └── JvmEnded         Spark's JVM is gone, and with it the session of this process
 
 Put here: exception classes. Not here: the texts; they belong where the facts are.
 
@@ -98,6 +99,10 @@ class LakeError(StratalogError):
 
 class LostRace(LakeError):
     """Another writer committed first; nothing of this commit is in the table."""
+
+
+class JvmEnded(LakeError):
+    """Spark's JVM ended in the middle of its work; nothing of this process that needs Spark can succeed any more."""
 
 
 def under(text: str, *names: object) -> str:

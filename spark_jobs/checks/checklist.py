@@ -16,7 +16,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Name
 from spark_jobs.downstream import publication
 from spark_jobs.errors import StratalogError
-from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.layout import lake_of, no_folder
 from spark_jobs.operations.status import require_readable
 from spark_jobs.source.files import Files
 from spark_jobs.source.information_schema import on_server
@@ -71,8 +71,8 @@ def _endpoint(pipeline: Pipeline, source: Source) -> Iterator[Check]:
 def _whole(
     pipeline: Pipeline, name: str, sources: tuple[Source, ...], before: list[Check], tables: _Tables
 ) -> Iterator[Check]:
-    """What is asked of a source whichever endpoint answers; nothing where its own checks found problems."""
-    if any(check.status == "problem" for check in before):
+    """What is asked of a source whichever endpoint answers; nothing where there are problems already."""
+    if any(check.status == "problem" for check in before) or no_folder(pipeline.lake):
         return
     try:
         tables.in_lake[name] = {entry.name for entry in publication.read(lake_of(pipeline), name)}

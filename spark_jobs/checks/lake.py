@@ -10,6 +10,7 @@ from pathlib import Path
 from deltalake.fs import DeltaStorageHandler
 
 from spark_jobs.checks import Check, ok, problem, run_checks, warning
+from spark_jobs.lake.layout import local_path, no_folder
 from spark_jobs.lake.table import object_store
 
 _STORES = ("s3://", "abfss://", "abfs://", "az://", "gs://")
@@ -24,8 +25,9 @@ def check_lake(root: str) -> Iterator[Check]:
 def writable(root: str) -> Iterator[Check]:
     """Writes a small file where the lake is, or where its folder would be made, and removes it again."""
     path = object_store(root.rstrip("/"))
-    if "://" not in path or path.startswith("file://"):
-        yield _local(Path(path.removeprefix("file://")))
+    local = local_path(root)
+    if local:
+        yield _local(local)
     elif path.startswith(_STORES):
         yield _remote(path)
     else:
@@ -33,9 +35,10 @@ def writable(root: str) -> Iterator[Check]:
 
 
 def _local(path: Path) -> Check:
-    there = next((folder for folder in (path, *path.parents) if folder.exists() or folder.is_symlink()), path)
-    if not there.is_dir():
-        return problem("writable", f"{there} is no folder", f"name a folder that {path} can be made in, as lake:")
+    file = no_folder(str(path))
+    if file:
+        return problem("writable", f"{file} is no folder", f"name a folder that {path} can be made in, as lake:")
+    there = next((folder for folder in (path, *path.parents) if folder.exists()), path)
     trial = there / _name()
     try:
         trial.mkdir()

@@ -20,7 +20,7 @@ from rich.logging import RichHandler
 from spark_jobs.cli.streams import discard, has_left, writing
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.errors import ConfigError, LakeError, StratalogError, about
+from spark_jobs.errors import ConfigError, JvmEnded, StratalogError, about
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.text.disclosure import printable
 from spark_jobs.text.remedies import advised
@@ -166,28 +166,23 @@ def chosen(pipeline: Pipeline, source: str | None) -> list[str]:
 def spark_of(pipeline: Pipeline) -> "Iterator[SparkSession]":
     """The session of a pipeline; Ctrl-C inside the ``with`` block ends its jobs quietly.
 
-    Raises LakeError where Spark's JVM is gone at the end, in place of what the calls to it raised.
+    Raises JvmEnded where Spark's JVM is gone, in place of what the calls to it raised.
     """
     from spark_jobs.runtime.interrupt import interruptible
     from spark_jobs.runtime.spark_session import spark_session
 
     with ERRORS.status("starting Spark"):
         spark = spark_session(pipeline.spark)
-    try:
-        with translated(""), nullcontext() if pipeline.spark.remote else interruptible(spark):
-            yield spark
-    finally:
-        _stop(spark)
-
-
-def _stop(spark: "SparkSession") -> None:
-    try:
+    with translated(""):
+        try:
+            with nullcontext() if pipeline.spark.remote else interruptible(spark):
+                yield spark
+        except JvmEnded:  # there is no session to stop
+            raise
+        except BaseException:
+            spark.stop()
+            raise
         spark.stop()
-    except ConnectionError:
-        raise LakeError(
-            "Spark's JVM ended in the middle of its work: killed, or out of memory (spark: conf: spark.driver.memory); "
-            "what it said of that stands above. Every table is at its last commit: run it again"
-        ) from None
 
 
 def each_source(
@@ -213,9 +208,9 @@ def each_source(
 def went_well(name: str, do: "Callable[[str], Outcome | Upkeep | None]") -> bool:
     """Works on one source; False where it failed or a table of it stopped."""
     try:
-        with translated(""), about(name):
+        with about(name), translated(""):
             outcome = do(name)
-    except ConfigError:
+    except (ConfigError, JvmEnded):
         raise
     except StratalogError as error:
         ERRORS.print(advised(error), style="red", markup=False, highlight=False)

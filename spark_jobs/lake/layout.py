@@ -4,10 +4,11 @@ Put here: names of tables to paths and back. Not here: what is done with a table
 """
 
 import re
+from pathlib import Path
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.errors import TableStopped
-from spark_jobs.lake.table import Table
+from spark_jobs.errors import ConfigError, TableStopped
+from spark_jobs.lake.table import Table, object_store
 
 _NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
 
@@ -71,5 +72,29 @@ def _folder(name: str) -> str:
 
 
 def lake_of(pipeline: Pipeline) -> Lake:
-    """The lake of a pipeline: its tables by layer, source and name, such as ``downstream("shop", "orders")``."""
+    """The lake of a pipeline: its tables by layer, source and name, such as ``downstream("shop", "orders")``.
+
+    Raises ConfigError where a file stands in the place of its folder: such a lake would read as an empty one.
+    """
+    file = no_folder(pipeline.lake)
+    if file:
+        raise ConfigError({"lake": f"{file} is no folder; name a folder that {pipeline.lake} can be made in"})
     return Lake(pipeline.lake, plain=pipeline.compat == "plain")
+
+
+def no_folder(root: str) -> Path | None:
+    """What is no folder and stands where a local lake's folder, or one above it, is to be; None where nothing does."""
+    path = local_path(root)
+    if path is None:
+        return None
+    try:
+        nearest = next((one for one in (path, *path.parents) if one.exists() or one.is_symlink()), path.parent)
+        return None if nearest.is_dir() else nearest
+    except OSError:  # it may not be looked at: whoever reads there says so
+        return None
+
+
+def local_path(root: str) -> Path | None:
+    """The folder of a lake; None where it is in an object store."""
+    path = object_store(root.rstrip("/")).removeprefix("file://")
+    return None if "://" in path else Path(path)

@@ -25,7 +25,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication as published
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.errors import StratalogError
+from spark_jobs.errors import JvmEnded, StratalogError
 from spark_jobs.lake.commit import MAINTENANCE, Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import patiently
@@ -96,6 +96,8 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
             folded = patiently(partial(_folded, spark, lake, entry, found)) if entry else None
             one = _maintained(spark, table, head, needed, pipeline.retention.versions, purge=purge)
             one = replace(one, folded=folded) if one else None
+        except JvmEnded:
+            raise
         except StratalogError as error:
             found.stopped[table.path] = advised(error, source)
             log.error("%s", found.stopped[table.path])  # noqa: TRY400 - the message is the whole of it

@@ -37,7 +37,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.merge import REDO
-from spark_jobs.errors import ConfigError, LakeError, PartialImage, StratalogError, TableStopped, about
+from spark_jobs.errors import ConfigError, JvmEnded, LakeError, PartialImage, StratalogError, TableStopped, about
 from spark_jobs.lake.commit import ALTERING, Checkpoint, Design, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.ranges import union
@@ -530,6 +530,8 @@ def backfill_source(
         work = partial(_one, spark, pipeline, name, table_name, wanted, manner)
         try:
             found = patiently(work)
+        except JvmEnded:
+            raise
         except StratalogError as error:
             stopped[table_name] = advised(error, name, table_name)
             log.error("%s", stopped[table_name])  # noqa: TRY400 - the message is the whole of it

@@ -39,7 +39,16 @@ from spark_jobs.downstream.merge import Work as MergeWork
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import merge_shared
-from spark_jobs.errors import ConfigError, LakeError, LostRace, SourceError, StratalogError, TableStopped, about
+from spark_jobs.errors import (
+    ConfigError,
+    JvmEnded,
+    LakeError,
+    LostRace,
+    SourceError,
+    StratalogError,
+    TableStopped,
+    about,
+)
 from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Checkpoint, Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import patiently
@@ -839,6 +848,8 @@ def each_table(work: Sequence[Item], run: Callable[[Item], Result], stopped: dic
                 done.append(future.result())
             except LostRace as error:
                 lost = error
+            except JvmEnded:
+                raise
             except StratalogError as error:
                 stopped[name] = advised(error, table=name if isinstance(name, TableName) else name[0])
                 log.error("%s", stopped[name])  # noqa: TRY400 - the message is the whole of it

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spark_jobs.errors import LakeError, LostRace, StratalogError
+from spark_jobs.runtime import jvm
 from spark_jobs.text.disclosure import foreign
 
 _CONFLICT = re.compile(r"Concurrent\w*Exception|DELTA_CONCURRENT_\w+|DELTA_PROTOCOL_CHANGED|METADATA_CHANGED")
@@ -37,16 +38,25 @@ _FRAMES = re.compile(r"\n\s*0: .*", re.DOTALL)
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """What Spark and Delta raise inside, as LostRace or LakeError; what a task of ours raised, as it was.
+    """What Spark and Delta raise inside, as LostRace, JvmEnded or LakeError; what a task of ours raised, as it was.
 
     path: of the table, opens the message; empty where it is about several.
     """
     try:
         yield
     except Exception as error:
-        if not is_of_spark(error):
+        ours = meaning(error, path)
+        if ours is None:
             raise
-        raise explained(path, str(error)) from error
+        raise ours from error
+
+
+def meaning(error: Exception, path: str = "") -> StratalogError | None:
+    """The error of ours in the place of one of Spark's, or of a call to a JVM that is gone; None for others."""
+    ended = jvm.ended_by(error)
+    if ended:
+        return ended
+    return explained(path, str(error)) if is_of_spark(error) else None
 
 
 def is_of_spark(error: Exception) -> bool:

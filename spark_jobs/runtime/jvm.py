@@ -17,11 +17,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pyspark import SparkContext
-from pyspark.find_spark_home import _find_spark_home
+from spark_jobs.errors import JvmEnded, StratalogError
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _IGNORING_INTERRUPTS = ("/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh")
@@ -29,6 +28,12 @@ _IGNORING_INTERRUPTS = ("/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh")
 _PATIENCE = 60
 """Seconds that the JVM has to remove its files and end; that of class_data_sharing.py writes an archive of classes."""
 _EVERY = 0.05
+_DYING = 5
+"""Seconds from the break of a connection to the JVM's end."""
+_ENDED = (
+    "Spark's JVM ended in the middle of its work: killed, or out of memory (spark: conf: spark.driver.memory); what it "
+    "said of that stands above. Every table is at its last commit; run it again"
+)
 
 _jvm: subprocess.Popen[bytes] | None = None
 
@@ -40,6 +45,8 @@ def attached(confs: dict[str, str]) -> Iterator[None]:
     confs: settings that Spark reads from the command line of the JVM.
     Raises RuntimeError where the JVM ends instead of listening.
     """
+    from pyspark import SparkContext
+
     if SparkContext._gateway is not None or _PORT in os.environ:  # noqa: SLF001 - nothing public says whether there is one
         yield
         return
@@ -56,8 +63,31 @@ def process() -> subprocess.Popen[bytes] | None:
     return _jvm
 
 
+def require_alive() -> None:
+    """Raises JvmEnded where the JVM of this process has ended: its session would be used in vain."""
+    if _jvm is not None and _jvm.poll() is not None:
+        raise JvmEnded(_ENDED)
+
+
+def ended_by(error: Exception) -> JvmEnded | None:
+    """What an error means that comes of the JVM's end; None for others.
+
+    A connection breaks before the process is gone, so that is waited for.
+    """
+    if _jvm is None or isinstance(error, StratalogError):
+        return None
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    if isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError):  # which is an answer
+        with suppress(subprocess.TimeoutExpired):
+            _jvm.wait(_DYING)
+    return JvmEnded(_ENDED) if _jvm.poll() is not None else None
+
+
 def _start(confs: dict[str, str]) -> tuple[int, str]:
     """Starts the JVM. Returns the port it listens on, and the secret of its connections."""
+    from pyspark.find_spark_home import _find_spark_home
+
     global _jvm  # noqa: PLW0603 - one of a process, as PySpark has one
     options = [f"--conf={key}={value}" for key, value in confs.items()]
     rest = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))

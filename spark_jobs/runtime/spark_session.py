@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
-from spark_jobs.runtime.jvm import attached
+from spark_jobs.runtime.jvm import attached, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
 from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java
 
@@ -76,10 +76,11 @@ chroot, in some containers, away from the office's network."""
 def spark_session(settings: Spark) -> SparkSession:
     """The Spark session of this process, by the ``spark`` settings of a pipeline.
 
-    Raises ConfigError where Java or the cluster's address is missing.
+    Raises ConfigError where Java or the cluster's address is missing, JvmEnded where the JVM is gone.
     """
     if settings.remote:
         return _configured(SparkSession.builder.remote(settings.remote), settings.conf | AS_WRITTEN).getOrCreate()
+    require_alive()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment, not the system's Python
     local = settings.master.startswith("local")
     if local:

@@ -13,6 +13,7 @@ from spark_jobs.config.model import Pipeline, Source
 from spark_jobs.errors import (
     ConfigError,
     DecodeError,
+    JvmEnded,
     LakeError,
     LostRace,
     SourceError,
@@ -33,6 +34,7 @@ LINES, ORDERS = LINEAGE.silver
         (SourceError("the server is away"), True),
         (LostRace("another writer"), True),
         (LakeError("no space"), True),
+        (JvmEnded("Spark's JVM ended"), False),
         (DecodeError("bytes"), False),
         (Truncated("bytes"), False),
         (ConfigError("a key"), False),

@@ -112,6 +112,25 @@ def test_a_source_that_is_not_configured_is_2(stratalog: Stratalog, pipeline_fil
     assert (ran.status, ran.out, ran.err) == (2, "", "pipeline.yaml: no source 'crm'; it has shop\n")
 
 
+READING: dict[str, list[str]] = {
+    "status": [],
+    "schema": [],
+    "report": ["--to", "pages"],
+    "skip": ["--source", "shop", "--at", "a.000001:4"],
+}
+
+
+@pytest.mark.parametrize("lake", ["lake", "lake/below"])
+@pytest.mark.parametrize("verb", READING)
+def test_a_file_in_place_of_the_lake_is_2(stratalog: Stratalog, pipeline_file: Path, verb: str, lake: str) -> None:
+    pipeline_file.write_text(pipeline_file.read_text().replace("./lake", lake))
+    file = pipeline_file.with_name("lake")
+    file.touch()
+    ran = stratalog(verb, "-c", pipeline_file, *READING[verb])
+    said = f"lake: {file} is no folder; name a folder that {pipeline_file.parent / lake} can be made in\n"
+    assert (ran.status, ran.out, ran.err) == (2, "", said)
+
+
 @pytest.mark.slow
 def test_a_reader_that_closes_the_pipe_is_no_failure() -> None:
     file = RECORDED / "mysql-8.0-transactions.000001"

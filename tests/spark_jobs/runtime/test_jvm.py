@@ -13,6 +13,61 @@ from pyspark.sql import SparkSession
 from spark_jobs.runtime import jvm
 
 ROOT = Path(__file__).parents[3]
+KILL = """
+import os, signal
+from spark_jobs.runtime import jvm
+def kill_jvm():
+    os.kill(jvm.process().pid, signal.SIGKILL)
+"""
+SOURCES = f"""{KILL}
+import sys
+from pathlib import Path
+from spark_jobs.cli.app import cli, each_source
+from spark_jobs.cli.verbs import run_verb
+
+@cli.command()
+def fatal():
+    def do(spark, pipeline, name):
+        print(name, flush=True)
+        kill_jvm()
+        spark.range(3).count()
+    each_source(Path("pipeline.yaml"), None, do)
+
+sys.argv[1:] = ["fatal"]
+run_verb()
+"""
+STEPS = f"""{KILL}
+import dagster as dg
+from assets.steps import RETRY, failing
+from dagster_project.resources import SparkSessions
+
+@dg.op(retry_policy=RETRY, required_resource_keys={{"spark"}})
+def first(context):
+    with failing():
+        spark = context.resources.spark.session()
+        kill_jvm()
+        spark.range(3).count()
+
+@dg.op(retry_policy=RETRY, required_resource_keys={{"spark"}})
+def second(context):
+    with failing():
+        context.resources.spark.session()
+
+@dg.job(resource_defs={{"spark": SparkSessions(configuration="pipeline.yaml")}}, executor_def=dg.in_process_executor)
+def both():
+    first()
+    second()
+
+with dg.DagsterInstance.ephemeral() as instance:
+    run = both.execute_in_process(instance=instance, raise_on_error=False)
+    for event in run.all_events:
+        if event.is_step_failure or event.is_step_restarted:
+            print(event.step_key, event.event_type_value, event.step_failure_data.user_failure_data.description)
+"""
+ENDED = (
+    "Spark's JVM ended in the middle of its work: killed, or out of memory (spark: conf: spark.driver.memory); what it "
+    "said of that stands above. Every table is at its last commit; run it again"
+)
 SECONDS = 20
 """How long the processes of an interrupted one have to end; an orphan stays for ever."""
 
@@ -76,3 +131,25 @@ def test_the_process_of_the_session_is_known(spark: SparkSession) -> None:
     assert process.poll() is None
     assert b"SparkSubmit" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
     assert not {"PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"} & set(os.environ)
+
+
+def python(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.mark.spark
+def test_no_other_source_is_tried_once_the_jvm_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yaml").write_text("lake: ./lake\nsources:\n  shop: {files: .}\n  crm: {files: .}\n")
+    ran = python(SOURCES, tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "shop\n", f"shop: {ENDED}\n")
+
+
+@pytest.mark.spark
+@pytest.mark.dagster
+def test_no_step_is_tried_again_once_the_jvm_is_gone(pipeline_file: Path) -> None:
+    ran = python(STEPS, pipeline_file.parent)
+    assert ran.stdout.splitlines() == [f"{step} STEP_FAILURE {ENDED}" for step in ("first", "second")], ran.stderr
