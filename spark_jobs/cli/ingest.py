@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spark_jobs.cli.app import ERRORS, chosen, cli, config_option, each_source, echo, source_option, tables_option
-from spark_jobs.cli.output import print_grid, say_new, say_outcome, say_remarks
+from spark_jobs.cli.output import cascades_line, print_grid, say_new, say_outcome
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
@@ -82,7 +82,9 @@ def _warn_of_cascades(pipeline: Pipeline, name: str) -> None:
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.pipeline.log_gaps import cascades
 
-    say_remarks(name, cascades(pipeline, lake_of(pipeline), name))
+    found = [cascade.to_json() for cascade in cascades(pipeline, lake_of(pipeline), name)]
+    if found:
+        ERRORS.print(f"warning: {cascades_line(name, found)}", style="yellow", markup=False, highlight=False)
 
 
 def _warn_of_scope(pipeline: Pipeline, name: str, entries: "Sequence[Entry]") -> None:

@@ -4,7 +4,7 @@ Put here: what several verbs say. Not here: what one verb alone says; that stand
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table as Grid
@@ -61,10 +61,23 @@ def say_outcome(source: str, outcome: "Outcome") -> None:
     say_new(outcome)
 
 
-def say_remarks(source: str, remarks: Iterable[object]) -> None:
-    """What is not wrong by itself and has to be known, a line each."""
-    for remark in remarks:
-        ERRORS.print(f"{source}: {remark}", style="yellow", markup=False, highlight=False)
+_NAMED = 3
+"""So many of a source's foreign keys are named in a message; ``status --json`` lists them all."""
+
+
+def cascades_line(source: str, cascades: Sequence[Mapping[str, str]]) -> str:
+    """All foreign keys of a source that change rows without an event in the log, as one message.
+
+    cascades: items of ``cascades`` in ``status --json``, at least one.
+    """
+    named = [f"{key['table']} ({key['constraint']} -> {key['parent']})" for key in cascades[:_NAMED]]
+    more = [f"{len(cascades) - _NAMED} more"] if len(cascades) > _NAMED else []
+    keys = "1 foreign key changes" if len(cascades) == 1 else f"{len(cascades)} foreign keys change"
+    return (
+        f"{source}: {keys} child rows, which the server does not log: {', '.join(named + more)}; compare these tables "
+        "(stratalog verify), or replace the rules by statements or triggers, which are logged (on_cascade, "
+        "docs/limits.md)"
+    )
 
 
 def say_new(outcome: "Outcome") -> None:

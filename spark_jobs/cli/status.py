@@ -14,7 +14,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from spark_jobs.cli.app import Terminal, chosen, cli, config_option, echo, echo_json, source_option
-from spark_jobs.cli.output import _WIDE, print_grid
+from spark_jobs.cli.output import _WIDE, cascades_line, print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.errors import ConfigError, under
 
@@ -126,11 +126,7 @@ def _say_problems(one: "SourceStatus") -> None:
         for table in one.tables
         if table.numbered and table.state != "ignored"
     ]
-    said += [
-        f"{key['table']} is changed by the foreign key {key['constraint']} -> {key['parent']}, which the server does "
-        "not log (on_cascade, docs/limits.md)"
-        for key in one.cascades
-    ]
+    said += [cascades_line(one.source, one.cascades)] if one.cascades else []
     for line in said:
         echo(line, err=True)
 

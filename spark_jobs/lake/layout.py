@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.errors import ConfigError, TableStopped
+from spark_jobs.errors import ConfigError, TableStopped, about
 from spark_jobs.lake.table import Table, object_store
 
 _NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
@@ -37,13 +37,16 @@ class Lake:
 
     def load(self, source: str, schema: str, table: str) -> "Table":
         """Rows of a table that is being loaded."""
-        return self._table("loads", source, schema, table)
+        with about(f"{source}: {schema}.{table}"):
+            return self._table("loads", source, schema, table)
 
     def silver(self, source: str, schema: str, table: str) -> "Table":
-        return self._table("silver", source, schema, table)
+        with about(f"{source}: {schema}.{table}"):
+            return self._table("silver", source, schema, table)
 
     def downstream(self, schema: str, table: str) -> "Table":
-        return self._table("downstream", schema, table)
+        with about(f"{schema}.{table}"):
+            return self._table("downstream", schema, table)
 
     def published(self) -> "Table":
         return self._table("published")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.cli.output import print_grid, print_pieces, say_outcome, say_remarks
+from spark_jobs.cli.output import cascades_line, print_grid, print_pieces, say_outcome
 from spark_jobs.errors import StratalogError
 from spark_jobs.pipeline.run import Outcome
 
@@ -18,9 +18,20 @@ def test_no_name_is_cut_to_what_a_terminal_has(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == ""
 
 
-def test_remarks_go_to_standard_error_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    say_remarks("shop", ["a [b] is so", "c"])
-    assert capsys.readouterr() == ("", "shop: a [b] is so\nshop: c\n")
+@pytest.mark.parametrize(
+    "count, head, last",
+    [
+        (1, "shop: 1 foreign key changes child rows", "shop.c0 (f0 -> shop.p)"),
+        (3, "shop: 3 foreign keys change child rows", "shop.c2 (f2 -> shop.p)"),
+        (49, "shop: 49 foreign keys change child rows", "shop.c2 (f2 -> shop.p), 46 more"),
+    ],
+)
+def test_cascades_of_a_source_are_one_message(count: int, head: str, last: str) -> None:
+    keys = [{"table": f"shop.c{number}", "constraint": f"f{number}", "parent": "shop.p"} for number in range(count)]
+    line = cascades_line("shop", keys)
+    assert line.startswith(f"{head}, which the server does not log: shop.c0")
+    assert f"{last}; compare these tables" in line
+    assert line.count("docs/limits.md") == 1
 
 
 def test_what_came_before_a_failure_is_out_before_its_message(capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -53,7 +53,9 @@ def test_status_names_the_tables_that_foreign_keys_change_unlogged(capsys: pytes
     say_status(one, everything=False)
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].split() == ["shop.c", "f", "CASCADE", "NO", "ACTION", "shop.p"]
-    assert err.startswith("shop.c is changed by the foreign key f -> shop.p, which the server does not log")
+    assert err.startswith(
+        "shop: 1 foreign key changes child rows, which the server does not log: shop.c (f -> shop.p);"
+    )
 
 
 def test_status_names_what_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
