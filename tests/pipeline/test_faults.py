@@ -206,7 +206,8 @@ def test_a_missing_file_and_a_log_that_became_shorter_are_told_apart(shop: Shop,
 def test_a_lake_that_cannot_be_written_is_one_message(shop: Shop, tmp_path: Path) -> None:
     written(shop)
     blocked = tmp_path / "blocked"
-    blocked.write_text("a file where the lake should be")
+    blocked.mkdir()
+    (blocked / "bronze").write_text("a file where a layer should be")
     pipeline = shop.pipeline(lake=str(blocked))
     with pytest.raises(LakeError, match=r"blocked/bronze/shop"):
         extract_source(shop.spark, pipeline, SOURCE)
