@@ -63,9 +63,9 @@ def test_loaded_rows_are_those_of_the_log(
             found.append({table: downstream(shop, pipeline, table) for table in names})
         connection.execute("DROP DATABASE typed")
     logged, loaded = found
-    for table in names:
-        assert len(logged[table]) > ROWS // 2
-        assert loaded[table] == logged[table]
+    for table_name in names:
+        assert len(logged[table_name]) > ROWS // 2
+        assert loaded[table_name] == logged[table_name]
     rows = sum(map(len, logged.values()))
     summary.append(f"{name}: {rows} rows of {len(kinds)} kinds of columns, loaded as they are logged")
 
