@@ -3,21 +3,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config.loader import load
-from spark_jobs.errors import ConfigError
-
-LEAST = "lake: ./lake\nsources:\n  shop:\n    files: ./binlogs\n"
-
-
-def written(folder: Path, text: str) -> Path:
-    path = folder / "pipeline.yaml"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def problems(folder: Path, text: str, **environment: str) -> dict[str, str]:
-    with pytest.raises(ConfigError) as refused:
-        load(written(folder, text), environment)
-    return {key.removeprefix("pipeline.yaml: "): said for key, said in refused.value.problems.items()}
+from tests.spark_jobs.config.test_loader import LEAST, problems, written
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,7 @@ from pydantic import BaseModel
 from spark_jobs.config import model as config
 from spark_jobs.config.loader import load
 from spark_jobs.config.routes import Destination
-
-LEAST = "lake: ./lake\nsources:\n  shop:\n    files: ./binlogs\n"
-SERVER = "lake: /lake\nsources:\n  shop:\n    mysql: {user: repl, password: '${SECRET}', host: db, port: 3307}\n"
-
-
-def written(folder: Path, text: str) -> Path:
-    path = folder / "pipeline.yaml"
-    path.write_text(text, encoding="utf-8")
-    return path
+from tests.spark_jobs.config.test_loader import LEAST, SERVER, written
 
 
 def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:

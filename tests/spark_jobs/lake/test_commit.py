@@ -1,15 +1,11 @@
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.lake.commit import Checkpoint, Head, new_batch
-from spark_jobs.lake.layout import Lake
-from spark_jobs.lake.table import Table
+from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.log.position import Position
 
 
@@ -74,23 +70,3 @@ def test_some_notes_stand_until_a_commit_says_otherwise(
     head = Head(1, 1, Checkpoint(place, "old", "gc", before))
     assert Checkpoint(place, "new", notes=said).upon(head) == Checkpoint(place, "new", notes=after)
     assert Checkpoint(place, "new", notes=said).upon(Head(0, 0, None)).notes == said
-
-
-COLUMNS = {"id": "INT", "note": "STRING"}
-AT = [Position("b.000001", offset) for offset in (100, 200, 300, 400)]
-
-
-def rows(spark: SparkSession, *ids: int) -> DataFrame:
-    return spark.createDataFrame([(number, "x") for number in ids], "id INT, note STRING")
-
-
-def checkpoint(at: int) -> Checkpoint:
-    return Checkpoint(AT[at], new_batch())
-
-
-@pytest.fixture
-def table(spark: SparkSession, lake: Path) -> Table:
-    """A table with one commit of ours: rows 1 and 2 at the first position."""
-    made = Lake(str(lake)).silver("shop", "shop", "t")
-    made.append(rows(spark, 1, 2), made.new(COLUMNS, {}), checkpoint(0))
-    return made

@@ -1,51 +1,16 @@
-from typing import Any
-
 import pytest
 
-from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.rows.decoder import Decoder
 from tests.one_value import FILE, definition_of
 from tests.segment_spec import (
-    Change,
     Delete,
     Insert,
     Rows,
-    SegmentSpec,
     Table,
     Update,
 )  # fmt: skip
-from tests.segment_types import INT, LONGTEXT, VARCHAR
-
-PLAIN = Table("shop.t", key=["id"], id=INT, note=VARCHAR(40))
-
-
-def content_of(*changes: Change, tables: tuple[Table, ...] = (PLAIN,)) -> bytes:
-    return SegmentSpec(tables, changes).to_bytes()
-
-
-WIDE = Table("shop.t", ["c0"], True, **{f"c{k}": INT for k in range(20)})
-
-
-def partial(*changes: Change, table: Table = WIDE, version: int = 2) -> tuple[Changes, list[Any], list[Any]]:
-    """The only batch of a file, and its rows and before images as dicts without the columns that are left out."""
-    content = SegmentSpec((table,), changes, rows_version=version).to_bytes()
-    [changes_] = Decoder(definition_of(content), before="all", partial=True).decode(FILE, 0, None, content)
-    assert changes_.present is not None
-    assert changes_.before_present is not None
-    images = [(changes_.after, changes_.present), (changes_.before, changes_.before_present)]
-    after, before = (
-        [
-            {name: value for (name, value), there in zip(row.items(), mask, strict=True) if there}
-            for row, mask in zip(batch.to_pylist(), presence.sets[presence.index].tolist(), strict=True)
-        ]
-        for batch, presence in images
-    )
-    return changes_, after, before
-
-
-def wide(**values: Any) -> list[Any]:
-    """A row of WIDE without the columns that are not named."""
-    return [values.get(f"c{k}", ...) for k in range(20)]
+from tests.segment_types import INT, LONGTEXT
+from tests.spark_jobs.binlog.rows.test_decoder import WIDE, content_of, partial, wide
 
 
 @pytest.mark.parametrize("version", [1, 2])

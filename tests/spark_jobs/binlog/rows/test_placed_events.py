@@ -1,12 +1,7 @@
-from typing import Any
-
 import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog.events import compression, transaction_payload
-from spark_jobs.binlog.events.scanner import Bytes
-from spark_jobs.binlog.events.table_map import TableDefinition
-from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.errors import Unsupported
 from tests.one_value import FILE, definition_of
@@ -25,19 +20,7 @@ from tests.segment_spec import (
     Update,
 )  # fmt: skip
 from tests.segment_types import INT, VARCHAR
-
-PLAIN = Table("shop.t", key=["id"], id=INT, note=VARCHAR(40))
-
-
-def content_of(*changes: Change, tables: tuple[Table, ...] = (PLAIN,)) -> bytes:
-    return SegmentSpec(tables, changes).to_bytes()
-
-
-def decode(content: Bytes, definition: TableDefinition | None = None, **options: Any) -> list[Changes]:
-    return list(Decoder(definition or definition_of(bytes(content)), **options).decode(FILE, 0, None, content))
-
-
-INSERT = content_of(Insert("shop.t", (1, "abc")))
+from tests.spark_jobs.binlog.rows.test_decoder import INSERT, PLAIN, content_of, decode
 
 
 @pytest.mark.parametrize(
