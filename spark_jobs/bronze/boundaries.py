@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.binlog import FormatDescription, Slicer, TableDefinition, TableName, definitions_of
+from spark_jobs.bronze import table as bronze
 from spark_jobs.lake import ranges
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -81,8 +82,8 @@ def _holds_any_inside(positions: Sequence[Position]) -> Column:
     near = reduce(or_, (_lies_around(group[0], group[-1]) for group in groups))
     if size == 1:
         return near
-    following = ranges.next_position(positions, _place("start"))
-    return near & F.coalesce(F.expr(f"{following} < {_place('stop')}"), F.lit(False))
+    following = ranges.next_position(positions, bronze.place_sql("start"))
+    return near & F.coalesce(F.expr(f"{following} < {bronze.place_sql('stop')}"), F.lit(False))
 
 
 def _lies_around(first: Position, last: Position) -> Column:
@@ -94,11 +95,6 @@ def _lies_around(first: Position, last: Position) -> Column:
     before = (stretch == last.stretch) & ((number < last.number) | ((number == last.number) & (start < last.offset)))
     after = (stretch == first.stretch) & ((number > first.number) | ((number == first.number) & (stop > first.offset)))
     return (before | (stretch < last.stretch)) & (after | (stretch > first.stretch))
-
-
-def _place(offset: str) -> str:
-    """SQL: where a slice begins or ends."""
-    return f"named_struct('stretch', stretch, 'number', number, 'offset', {offset})"
 
 
 def _cutting(offsets: dict[tuple[int, int], list[int]]) -> Callable[[Batches], Batches]:

@@ -299,7 +299,7 @@ def inside(within: Range) -> Column:
 def ordinal(ranges: Sequence[Range]) -> Column:
     """Which of the ranges, which touch or have gaps but do not overlap, a slice begins in; null for none."""
     if len(ranges) > flat.FEW:
-        return F.expr(flat.ordinal(ranges, _BEGIN))
+        return F.expr(flat.ordinal(ranges, place_sql("start")))
     found = F.lit(None).cast("int")
     for nth, part in enumerate(ranges):
         found = F.when(inside(part), nth).otherwise(found)
@@ -312,7 +312,9 @@ def in_ranges(slices: DataFrame, ranges: Sequence[Range]) -> DataFrame:
     return slices.where(reduce(or_, near, F.lit(False))).withColumn("part", ordinal(ranges)).where("part IS NOT NULL")
 
 
-_BEGIN = "named_struct('stretch', stretch, 'number', number, 'offset', start)"
+def place_sql(offset: str) -> str:
+    """SQL: the position in a slice's file that a column of offsets names."""
+    return f"named_struct('stretch', stretch, 'number', number, 'offset', {offset})"
 
 
 def _at_or_after(position: Position) -> Column:

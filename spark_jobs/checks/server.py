@@ -17,7 +17,7 @@ from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS, Pattern
 from spark_jobs.errors import SourceError
 from spark_jobs.pipeline.log_gaps import remarks_on
 from spark_jobs.source.binlog_dump import DumpReading
-from spark_jobs.source.server import Server
+from spark_jobs.source.server import Server, is_mariadb
 from spark_jobs.text.sql import identifier
 
 _VARIABLES = (
@@ -74,7 +74,7 @@ class ServerView:
 
     @property
     def is_mariadb(self) -> bool:
-        return "mariadb" in self.variables.get("version", "").lower()
+        return is_mariadb(self.variables)
 
     @property
     def product(self) -> str:

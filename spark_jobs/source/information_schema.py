@@ -14,7 +14,7 @@ from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS
 from spark_jobs.ddl.definitions import PRIMARY, column_of_row
 from spark_jobs.ddl.unreadable_types import readable
 from spark_jobs.errors import Unsupported
-from spark_jobs.source.server import Server
+from spark_jobs.source.server import Server, is_mariadb
 from spark_jobs.text.sql import identifier, literal
 
 Finish = Callable[[Column, dict[str, Any]], Column]
@@ -31,27 +31,23 @@ def logs_all(variables: Mapping[str, str]) -> bool:
     """
     is_full = variables.get("binlog_row_metadata", "MINIMAL").upper() == "FULL"
     is_whole = variables.get("binlog_row_image", "FULL").upper() == "FULL"
-    return is_full and is_whole and not _is_mariadb(variables) and not _leaves_label_charsets_out(variables)
+    return is_full and is_whole and not is_mariadb(variables) and not _leaves_label_charsets_out(variables)
 
 
 def ask(
     source: Server, connection: Any, variables: Mapping[str, str], default_of: DefaultOf
 ) -> tuple[TableDefinition, ...]:
     """Every table as the server declares it now, with the defaults of its columns. Raises SourceError."""
-    is_mariadb = _is_mariadb(variables)
+    of_mariadb = is_mariadb(variables)
 
     def finish(column: Column, row: dict[str, Any]) -> Column:
         try:
-            known = readable(default_of)(column, row, is_mariadb)
+            known = readable(default_of)(column, row, of_mariadb)
         except Unsupported:  # whoever meets a row without a value says that its default is not known
             known = replace(column, default=None, computed=False)
         return replace(known, invisible="INVISIBLE" in (row["extra"] or "").upper())
 
     return tuple(read_definitions(source, connection, finish))
-
-
-def _is_mariadb(variables: Mapping[str, str]) -> bool:
-    return "mariadb" in variables.get("version", "").lower()
 
 
 def on_server(source: Server) -> dict[TableName, TableDefinition]:
@@ -66,11 +62,14 @@ def _leaves_label_charsets_out(variables: Mapping[str, str]) -> bool:
     return numbers is not None and tuple(map(int, numbers.groups())) < (8, 0, 17)
 
 
-_OF_USERS = f"CAST({{}}.TABLE_SCHEMA AS BINARY) NOT IN ({', '.join(map(literal, SYSTEM_SCHEMAS))})"
-"""By bytes: where letters' case counts, a schema `Sys` is a user's."""
+def of_users(column: str) -> str:
+    """SQL: whether a column names no schema of the server's own; by bytes, since `Sys` may be a user's."""
+    return f"CAST({column} AS BINARY) NOT IN ({', '.join(map(literal, SYSTEM_SCHEMAS))})"
+
+
 _ASK_TABLES = f"""
 SELECT t.TABLE_SCHEMA `schema`, t.TABLE_NAME `table` FROM information_schema.TABLES t
-WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND {_OF_USERS.format("t")}
+WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND {of_users("t.TABLE_SCHEMA")}
 """
 _ASK_COLUMNS = f"""
 SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA_TYPE kind, c.COLUMN_TYPE declared,
@@ -78,7 +77,7 @@ SELECT c.TABLE_SCHEMA `schema`, c.TABLE_NAME `table`, c.COLUMN_NAME name, c.DATA
        c.DATETIME_PRECISION fraction, c.IS_NULLABLE nullable, c.COLLATION_NAME collation, c.COLUMN_DEFAULT fallback,
        c.EXTRA extra
 FROM information_schema.COLUMNS c
-WHERE {_OF_USERS.format("c")}
+WHERE {of_users("c.TABLE_SCHEMA")}
 ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
 """
 _ASK_FULL_NAMES = """
@@ -93,7 +92,7 @@ _COLLATIONS, _FULL_COLLATIONS = (
 _ASK_KEYS = f"""
 SELECT s.TABLE_SCHEMA `schema`, s.TABLE_NAME `table`, s.INDEX_NAME `index`, s.COLUMN_NAME name, s.SUB_PART part
 FROM information_schema.STATISTICS s
-WHERE s.NON_UNIQUE = 0 AND {_OF_USERS.format("s")}
+WHERE s.NON_UNIQUE = 0 AND {of_users("s.TABLE_SCHEMA")}
 ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
 """
 """Nothing is joined by name: MySQL 5.7 and MariaDB compare names in information_schema by a collation to which `ta` and

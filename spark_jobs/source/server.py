@@ -4,6 +4,7 @@ Put here: what is asked of a server by SQL. Not here: how it is connected to (co
 (binlog_dump.py), or what the bytes mean (binlog/).
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,6 +30,11 @@ _CUT_OFF, _STOPPED = 1e6, 1e9
 _ENCRYPTION_HEAD = 512
 """Bytes that stand in an encrypted file of MySQL before the log, and that no position counts (MySQL manual,
 "Encrypting Binary Log Files and Relay Log Files")."""
+
+
+def is_mariadb(variables: Mapping[str, str]) -> bool:
+    """Whether a server's variables are a MariaDB's, by its version."""
+    return "mariadb" in variables.get("version", "").lower()
 
 
 class Server:

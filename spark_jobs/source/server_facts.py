@@ -13,40 +13,39 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spark_jobs.binlog import TableName
-from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS
 from spark_jobs.ddl.foreign_keys import ForeignKey, declared_keys
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import SourceError
 from spark_jobs.source.connection import error_number
-from spark_jobs.source.server import Server
-from spark_jobs.text.sql import identifier, literal
+from spark_jobs.source.information_schema import of_users
+from spark_jobs.source.server import Server, is_mariadb
+from spark_jobs.text.sql import identifier
 
 _NOT_SHOWN = {1142, 1146}
 """Numbers of a server's errors: command denied, no such table."""
-_SYSTEM = ", ".join(map(literal, SYSTEM_SCHEMAS))
 _ASK_KEYS = f"""
 SELECT CONSTRAINT_SCHEMA `schema`, TABLE_NAME `table`, CONSTRAINT_NAME name, UNIQUE_CONSTRAINT_SCHEMA parent_schema,
        REFERENCED_TABLE_NAME parent, DELETE_RULE on_delete, UPDATE_RULE on_update
 FROM information_schema.REFERENTIAL_CONSTRAINTS
-WHERE CAST(CONSTRAINT_SCHEMA AS BINARY) NOT IN ({_SYSTEM})
+WHERE {of_users("CONSTRAINT_SCHEMA")}
 ORDER BY CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME
 """
 _ASK_TABLES = f"""
 SELECT TABLE_SCHEMA `schema`, TABLE_NAME `table`, TABLE_TYPE kind, ENGINE engine FROM information_schema.TABLES
-WHERE CAST(TABLE_SCHEMA AS BINARY) NOT IN ({_SYSTEM}) AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')
+WHERE {of_users("TABLE_SCHEMA")} AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')
 ORDER BY TABLE_SCHEMA, TABLE_NAME
 """
 
 
 def has_inline_keys(variables: Mapping[str, str]) -> bool:
     """Whether a server makes a foreign key of REFERENCES in a column's definition."""
-    return _version(variables) >= ((10, 5) if _is_mariadb(variables) else (9, 0))
+    return _version(variables) >= ((10, 5) if is_mariadb(variables) else (9, 0))
 
 
 def logs_cascades(variables: Mapping[str, str]) -> bool:
     """Whether a server's log has what foreign keys do to child rows."""
     is_native = variables.get("innodb_native_foreign_keys", "OFF").upper() in ("ON", "1")
-    return not _is_mariadb(variables) and _version(variables) >= (9, 6) and not is_native
+    return not is_mariadb(variables) and _version(variables) >= (9, 6) and not is_native
 
 
 def ask_facts(
@@ -59,7 +58,7 @@ def ask_facts(
     """
     at = source.end(connection)
     tables = [one for one in source.ask(connection, _ASK_TABLES) if in_scope(one["schema"], one["table"])]
-    if _is_mariadb(variables):
+    if is_mariadb(variables):
         keys = [
             pair
             for table in tables
@@ -94,10 +93,6 @@ def _shown(source: Server, connection: Any, table: Mapping[str, Any]) -> list[tu
         raise
     child = TableName(table["schema"], table["table"])
     return [(child, key) for key in declared_keys(row["Create Table"], child.schema)]
-
-
-def _is_mariadb(variables: Mapping[str, str]) -> bool:
-    return "mariadb" in variables.get("version", "").lower()
 
 
 def _version(variables: Mapping[str, str]) -> tuple[int, ...]:
