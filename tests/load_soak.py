@@ -6,7 +6,6 @@ Put here: a soak whose runs are loads. Not here: faults and comparisons (soak.py
 (pipeline/test_load.py, pipeline/test_load_moves.py).
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from spark_jobs.demo.writers import rotate
-from tests.soak import Account, Run, Soak
+from tests.soak import Account, Run, Soak, main
 
 ROWS = 12_000
 CHUNK = 300
@@ -71,11 +70,5 @@ def soak_of_loads(seconds: float, folder: Path, seed: int, say: Callable[[str], 
         return one.account
 
 
-def main(seconds: str, folder: str) -> None:
-    say, seed = print, int(os.environ.get("STRATALOG_SEED", time.time()))
-    say(f"seed {seed}")
-    say(str(soak_of_loads(float(seconds), Path(folder), seed, say)))
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(soak_of_loads, *sys.argv[1:])

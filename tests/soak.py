@@ -336,11 +336,11 @@ def soak(seconds: float, folder: Path, seed: int, say: Callable[[str], object]) 
         return one.account
 
 
-def main(seconds: str, folder: str) -> None:
+def main(of: Callable[..., Account], seconds: str, folder: str) -> None:
     say, seed = print, int(os.environ.get("STRATALOG_SEED", time.time()))
     say(f"seed {seed}")
-    say(str(soak(float(seconds), Path(folder), seed, say)))
+    say(str(of(float(seconds), Path(folder), seed, say)))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(soak, *sys.argv[1:])
