@@ -132,10 +132,20 @@ def _interrupted_afterwards() -> Iterator[None]:
 
 
 def _end() -> None:
-    """Ends the JVM by the end of its standard input, so that it removes its files; at an interrupt at once."""
+    """Ends the JVM by the end of its standard input, so that it removes its files; at an interrupt at once.
+
+    A session that nobody has stopped is stopped before: a thread of PySpark would print a trace of its lost connection.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
     if _jvm is None or _jvm.poll() is not None:
         return
     try:
+        context = SparkContext._active_spark_context  # noqa: SLF001 - nothing public finds it without making one
+        if context is not None:
+            with suppress(Py4JError, ConnectionError):  # the JVM ends by itself, meanwhile
+                context.stop()
         assert _jvm.stdin
         _jvm.stdin.close()
         _jvm.wait(_PATIENCE)

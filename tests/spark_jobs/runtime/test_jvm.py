@@ -68,6 +68,7 @@ ENDED = (
     "Spark's JVM ended in the middle of its work: killed, or out of memory (spark: conf: spark.driver.memory); what it "
     "said of that stands above. Every table is at its last commit; run it again"
 )
+JVM = "org.apache.spark.deploy.SparkSubmit"
 SECONDS = 20
 """How long the processes of an interrupted one have to end; an orphan stays for ever."""
 
@@ -87,9 +88,9 @@ def session_of(leader: int) -> dict[int, str]:
 
 
 def wait_for(leader: int, program: str) -> None:
-    """Waits until a process of a session runs a program."""
+    """Waits until a process of a session runs a program, or the JVM that comes of it: a shell may be gone too soon."""
     until = time.monotonic() + 120
-    while not any(program in command for command in session_of(leader).values()):
+    while not any(program in command or JVM in command for command in session_of(leader).values()):
         assert time.monotonic() < until, f"{program} does not start"
         time.sleep(0.01)
 
@@ -100,9 +101,9 @@ def wait_for(leader: int, program: str) -> None:
     "program, delay",
     [
         ("bin/spark-submit", 0.0),
-        ("org.apache.spark.deploy.SparkSubmit", 0.0),
-        ("org.apache.spark.deploy.SparkSubmit", 0.7),
-        ("org.apache.spark.deploy.SparkSubmit", 3.0),
+        (JVM, 0.0),
+        (JVM, 0.7),
+        (JVM, 3.0),
     ],
 )
 def test_no_jvm_is_left_of_a_verb_that_is_interrupted(
@@ -153,3 +154,19 @@ def test_no_other_source_is_tried_once_the_jvm_is_gone(tmp_path: Path) -> None:
 def test_no_step_is_tried_again_once_the_jvm_is_gone(pipeline_file: Path) -> None:
     ran = python(STEPS, pipeline_file.parent)
     assert ran.stdout.splitlines() == [f"{step} STEP_FAILURE {ENDED}" for step in ("first", "second")], ran.stderr
+
+
+WORKERS = """
+from spark_jobs.config.model import Spark
+from spark_jobs.runtime.spark_session import spark_session
+spark = spark_session(Spark(master="local[1]"))
+print(spark.range(3).mapInArrow(lambda batches: batches, "id BIGINT").count())
+"""
+
+
+@pytest.mark.spark
+def test_a_session_that_nobody_stopped_ends_without_a_word(tmp_path: Path) -> None:
+    """Python workers leave a connection to a thread of this process, which shows a trace where the JVM goes first."""
+    ran = python(WORKERS, tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, "3\n"), ran.stderr
+    assert "Traceback" not in ran.stderr
