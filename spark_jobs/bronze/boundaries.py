@@ -104,12 +104,12 @@ def _cutting(offsets: dict[tuple[int, int], list[int]]) -> Callable[[Batches], B
         for batch in batches:
             for cells in (batch.slice(at, 1) for at in range(batch.num_rows)):
                 places = offsets[_number(cells, "stretch"), _number(cells, "number")]
-                yield pa.RecordBatch.from_pylist(_parts(cells, places), schema=batch.schema)
+                yield pa.RecordBatch.from_pylist(parts_of(cells, places), schema=batch.schema)
 
     return run
 
 
-def _parts(cells: pa.RecordBatch, places: Sequence[int]) -> list[dict[str, Any]]:
+def parts_of(cells: pa.RecordBatch, places: Sequence[int]) -> list[dict[str, Any]]:
     """A slice cut at offsets, which are in order, as rows of bronze."""
     (whole,) = cells.to_pylist()
     pieces = [whole | one for piece in split(cells) for one in piece.to_pylist()]

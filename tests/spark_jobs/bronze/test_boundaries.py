@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import Slicer
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.boundaries import _holds_any_inside, _parts, cut, split
+from spark_jobs.bronze.boundaries import _holds_any_inside, cut, parts_of, split
 from spark_jobs.lake.commit import Checkpoint, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -31,13 +31,13 @@ def slices() -> list[pa.RecordBatch]:
     ]
 
 
-def test_a_slice_cut_at_each_of_its_boundaries_is_the_same_bytes_in_two_parts(slices: list[pa.RecordBatch]) -> None:
+def test_a_slice_cut_at_each_of_its_boundaries_is_the_same_bytes_in_twoparts_of(slices: list[pa.RecordBatch]) -> None:
     assert slices
     for cells in slices:
         (whole,) = cells.to_pylist()
         starts = sorted({one.column("transaction_start")[0].as_py() for one in split(cells)})
         for place in starts[1:]:
-            before, after = _parts(cells, [place])
+            before, after = parts_of(cells, [place])
             assert (before["start"], before["stop"], after["start"], after["stop"]) == (
                 whole["start"],
                 place,
@@ -53,7 +53,7 @@ def test_a_slice_cut_at_each_of_its_boundaries_is_the_same_bytes_in_two_parts(sl
 def test_a_position_between_no_two_transactions_leaves_a_slice_whole(slices: list[pa.RecordBatch]) -> None:
     cells = slices[0]
     (whole,) = cells.to_pylist()
-    (part,) = _parts(cells, [whole["stop"]])
+    (part,) = parts_of(cells, [whole["stop"]])
     assert part["payload"] == whole["payload"]
 
 
@@ -106,4 +106,4 @@ def test_slices_are_cut_at_some_of_many_positions(
 def test_a_slice_is_cut_at_many_positions(slices: list[pa.RecordBatch]) -> None:
     cells = max(slices, key=lambda one: one.column("transactions")[0].as_py())
     starts = sorted({one.column("transaction_start")[0].as_py() for one in split(cells)})
-    assert [one["start"] for one in _parts(cells, [0, *starts, 1 << 40])] == starts
+    assert [one["start"] for one in parts_of(cells, [0, *starts, 1 << 40])] == starts

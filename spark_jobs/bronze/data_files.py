@@ -1,0 +1,210 @@
+"""The Parquet files of one version of bronze, read in this process, with where each row lies.
+
+A row's place is its file, row group, and row in the group: whoever reads its bytes later reads that group alone.
+Files are chosen by Delta's statistics, row groups by Parquet's. Rows that a deletion vector marks are left out.
+
+Put here: which files and groups may hold a part of the log, and reading columns of them. Not here: what the columns
+mean (index.py, table.py).
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+import deltalake
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+from deltalake.fs import DeltaStorageHandler
+from numpy.typing import NDArray
+
+from spark_jobs.errors import LakeError
+from spark_jobs.lake.layout import local_path
+from spark_jobs.lake.table import Table, object_store
+from spark_jobs.log.position import Range
+from spark_jobs.runtime.engine_errors import of_delta
+
+_PLACE = ("stretch", "number", "start", "stop")
+"""The columns that Delta keeps minima and maxima of."""
+_AT_ONCE = 32 << 20
+"""Bytes of columns that are read at once."""
+_OPEN = 32
+"""Files whose footers are kept."""
+_KEPT = 2
+"""Row groups whose bytes are kept: tables next to each other in the log begin in the same ones."""
+Bounds = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a file with their places: ``groups`` the row group of each, ``rows`` its row there."""
+
+    file: int
+    columns: pa.Table
+    groups: NDArray[np.int32]
+    rows: NDArray[np.int32]
+
+
+class DataFiles:
+    """The data files of one Delta version of a table, by number."""
+
+    def __init__(self, table: Table, version: int) -> None:
+        """Raises LakeError."""
+        self.path = table.path
+        try:
+            self._opened = deltalake.DeltaTable(object_store(table.path), version=version)
+            added = pa.table(self._opened.get_add_actions(flatten=True))
+        except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
+            raise LakeError(f"{table.path}: cannot be read: {of_delta(str(error))}") from error
+        self.paths: list[str] = added.column("path").to_pylist()
+        """Relative to the table's folder."""
+        self._least, self._most = ([*_bounds(added, which)] for which in ("min", "max"))
+        self._footers: OrderedDict[int, pq.ParquetFile] = OrderedDict()
+        self._groups: OrderedDict[tuple[int, int], pa.Table] = OrderedDict()
+
+    def holding(self, within: Range) -> list[int]:
+        """The files that may hold slices of a part of the log, in the log's order as far as statistics tell it."""
+        chosen = [at for at in range(len(self.paths)) if _overlaps(self._least[at], self._most[at], within)]
+        return sorted(chosen, key=lambda at: [self._least[at].get(name) or 0 for name in _PLACE[:3]])
+
+    def read(self, within: Range, columns: Sequence[str], kind: str | None = None) -> Iterator[Rows]:
+        """Rows of the row groups that may hold slices of a part of the log, and of a kind: of others too.
+
+        Raises LakeError.
+        """
+        for file in self.holding(within):
+            footer = self._footer(file)
+            wanted = _Wanted(footer.metadata, columns, self._name(file))
+            for groups in wanted.batches(within, kind):
+                yield self._placed(file, footer.metadata, groups, footer.read_row_groups(groups, list(columns)))
+
+    def group(self, file: int, group: int, columns: Sequence[str]) -> pa.Table:
+        """Columns of one row group, all of its rows. Kept for a while: neighbours are asked for next."""
+        key = file, group
+        found = self._groups.get(key)
+        if found is None or not {*columns} <= {*found.column_names}:
+            found = self._footer(file).read_row_group(group, list(columns))
+            self._groups[key] = found
+        self._groups.move_to_end(key)
+        while len(self._groups) > _KEPT:
+            self._groups.popitem(last=False)
+        return found
+
+    def _placed(self, file: int, footer: pq.FileMetaData, groups: list[int], columns: pa.Table) -> Rows:
+        sizes = [footer.row_group(group).num_rows for group in groups]
+        within = np.repeat(np.array(groups, np.int32), sizes)
+        rows = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
+        kept = self._deleted.get(self.paths[file])
+        if kept is None:
+            return Rows(file, columns, within, rows)
+        starts = np.cumsum([0, *(footer.row_group(at).num_rows for at in range(footer.num_row_groups))])
+        places = starts[within] + rows
+        is_kept = np.ones(len(rows), bool)
+        told = places < len(kept)
+        is_kept[told] = kept[places[told]]
+        return Rows(file, columns.filter(pa.array(is_kept)), within[is_kept], rows[is_kept])
+
+    @cached_property
+    def _deleted(self) -> dict[str, NDArray[np.bool_]]:
+        """By path, of files with a deletion vector, which rows stay; rows beyond its end do."""
+        protocol = self._opened.protocol()
+        if "deletionVectors" not in (protocol.reader_features or ()):
+            return {}
+        vectors = pa.table(self._opened.deletion_vectors())
+        found = {}
+        for uri, kept in zip(vectors.column("filepath").to_pylist(), vectors.column("selection_vector"), strict=True):
+            path = next(path for path in self.paths if PurePosixPath(uri).name == PurePosixPath(path).name)
+            found[path] = kept.values.to_numpy(zero_copy_only=False)
+        return found
+
+    @cached_property
+    def _files(self) -> pa_fs.FileSystem:
+        folder = local_path(self.path)
+        if folder is not None:
+            return pa_fs.SubTreeFileSystem(str(folder), pa_fs.LocalFileSystem(use_mmap=True))
+        return pa_fs.PyFileSystem(DeltaStorageHandler.from_table(self._opened._table))  # noqa: SLF001 - as deltalake's own datasets
+
+    def _footer(self, file: int) -> pq.ParquetFile:
+        found = self._footers.get(file)
+        if found is None:
+            try:
+                found = pq.ParquetFile(
+                    self._files.open_input_file(self.paths[file]),
+                    pre_buffer=local_path(self.path) is None,
+                    coerce_int96_timestamp_unit="us",
+                )
+            except (OSError, pa.ArrowInvalid) as error:
+                raise LakeError(f"{self._name(file)}: a data file of bronze cannot be read: {error}") from error
+            self._footers[file] = found
+        self._footers.move_to_end(file)
+        while len(self._footers) > _OPEN:
+            self._footers.popitem(last=False)
+        return found
+
+    def _name(self, file: int) -> str:
+        return f"{self.path}/{self.paths[file]}"
+
+
+class _Wanted:
+    """Columns of one Parquet file, and the row groups of it that are asked for."""
+
+    def __init__(self, footer: pq.FileMetaData, columns: Sequence[str], name: str) -> None:
+        self._footer = footer
+        paths = [footer.schema.column(at).path for at in range(footer.num_columns)]
+        tops = [path.partition(".")[0] for path in paths]
+        missing = sorted({*columns} - {*tops})
+        if missing:
+            raise LakeError(
+                f"{name}: a data file of bronze lacks the columns {', '.join(missing)}: it was written by something "
+                "else, or the table maps columns to other names; restore bronze from a backup"
+            )
+        self._read = [at for at, top in enumerate(tops) if top in columns]
+        self._leaves = {name: paths.index(name) for name in (*_PLACE, "kind") if name in paths}
+
+    def batches(self, within: Range, kind: str | None) -> Iterator[list[int]]:
+        """Row groups, as many as are read at once."""
+        batch, size = list[int](), 0
+        for number in range(self._footer.num_row_groups):
+            group = self._footer.row_group(number)
+            if not self._may_hold(group, within, kind):
+                continue
+            bytes_ = sum(group.column(at).total_uncompressed_size for at in self._read)
+            if batch and size + bytes_ > _AT_ONCE:
+                yield batch
+                batch, size = [], 0
+            batch.append(number)
+            size += bytes_
+        if batch:
+            yield batch
+
+    def _may_hold(self, group: pq.RowGroupMetaData, within: Range, kind: str | None) -> bool:
+        least: Bounds = {}
+        most: Bounds = {}
+        for name, leaf in self._leaves.items():
+            told = group.column(leaf).statistics
+            if told is not None and told.has_min_max:
+                least[name], most[name] = told.min, told.max
+        if kind is not None and "kind" in least and not least["kind"] <= kind <= most["kind"]:
+            return False
+        return _overlaps(least, most, within)
+
+
+def _bounds(added: pa.Table, which: str) -> Iterator[Bounds]:
+    """The least or the greatest values of each file; a value that is not there is unknown."""
+    names = [name for name in _PLACE if f"{which}.{name}" in added.column_names]
+    columns = [added.column(f"{which}.{name}").to_pylist() for name in names]
+    for at in range(added.num_rows):
+        yield {name: column[at] for name, column in zip(names, columns, strict=True) if column[at] is not None}
+
+
+def _overlaps(least: Bounds, most: Bounds, within: Range) -> bool:
+    """Whether rows between such values may hold a byte of a part of the log, or begin in it."""
+    if not (len(least) >= len(_PLACE) and len(most) >= len(_PLACE)):
+        return True
+    begins = tuple(least[name] for name in ("stretch", "number", "start"))
+    reaches = tuple(most[name] for name in ("stretch", "number", "stop"))
+    return begins < within.stop.order and reaches > within.start.order

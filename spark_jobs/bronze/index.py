@@ -1,0 +1,302 @@
+"""Slices of bronze by their metadata columns, with where each lies: what planning asks of a log, without a JVM.
+
+``SliceIndex`` has a row a slice, in the log's order. Payloads stay in the data files, and are read for the slices that
+need them: ``cells``. A slice that is cut is several rows that share its bytes; slices of XA transactions stand where
+these are committed (xa.py).
+
+Put here: reading the index, and what is looked up in it by place and table. Not here: which files and row groups are
+read (data_files.py), or what slices say of tables and statements (scan.py).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze.boundaries import parts_of
+from spark_jobs.bronze.data_files import DataFiles
+from spark_jobs.bronze.table import ARROW, COLUMNS
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position, Range
+
+_TABLES = pa.list_(pa.struct([("schema", pa.string()), ("table", pa.string())]))
+_TIME = pa.timestamp("us", "UTC")
+_STORED = pa.schema(
+    [
+        ("stretch", pa.int32()),
+        *((name, pa.int64()) for name in ("number", "start", "stop")),
+        ("file", pa.string()),
+        ("transaction_start", pa.int64()),
+        ("committed_at", _TIME),
+        ("kind", pa.string()),
+        ("tables", _TABLES),
+        ("transactions", pa.int32()),
+    ]
+)
+"""Columns of bronze that the index has as they are."""
+_TEXTS = ("statement", "maps")
+"""Columns that are read once for ``is_xa`` and ``has_maps``, and again for the slices that need them."""
+_LOCATION = [(name, pa.int32()) for name in ("data_file", "row_group", "row")]
+_EFFECT = [
+    ("effect_stretch", pa.int32()),
+    *((f"effect_{name}", pa.int64()) for name in ("number", "start")),
+    ("effect_file", pa.string()),
+]
+SCHEMA = pa.schema(
+    [
+        *_STORED,
+        ("is_xa", pa.bool_()),
+        ("has_maps", pa.bool_()),
+        *_LOCATION,
+        ("offset", pa.int64()),
+        *_EFFECT,
+    ]
+)
+"""A row a slice. data_file: its number in the index's ``files``. offset: where its bytes begin in the stored payload,
+which has more where the slice is cut. effect: where the slices of an XA transaction take effect, null in all others;
+``committed_at`` is that of the commit then, and ``kind`` is ``rows``."""
+OF_TABLE = pa.schema(
+    [
+        ("data_file", pa.string()),
+        *((name, pa.int32()) for name in ("row_group", "row", "window")),
+        *((name, pa.int64()) for name in ("offset", "bytes")),
+        ("stretch", pa.int32()),
+        *((name, pa.int64()) for name in ("number", "start")),
+        ("file", pa.string()),
+        ("transaction_start", pa.int64()),
+        ("committed_at", _TIME),
+        *_EFFECT,
+    ]
+)
+"""A row a slice that a table's rows are decoded from, in the order in which they take effect.
+
+data_file: relative to bronze's folder. row: in the row group. The slice is ``bytes`` bytes of the stored ``payload``
+from ``offset`` on; its ``context`` is the stored one; all other cells are these and not the stored ones, since a slice
+may be a part of what is stored. window: the ordinal of its range."""
+Rows = NDArray[np.int64]
+_IN_PAYLOAD = 512
+"""Bytes of a file's first slice in which the event lies that its TABLE_MAPs are read under."""
+
+
+@dataclass(frozen=True)
+class SliceIndex:
+    """Slices of one version of bronze, a row of SCHEMA each, by where they take effect."""
+
+    files: DataFiles
+    slices: pa.Table
+    parts: Mapping[tuple[int, int, int, int], Mapping[str, Any]] = field(default_factory=dict)
+    """Of slices that are parts of what is stored the columns of bronze, by data file, row group, row and offset."""
+
+    def __len__(self) -> int:
+        return len(self.slices)
+
+    def take(self, rows: Rows) -> "SliceIndex":
+        """Only some rows, which are in order."""
+        return replace(self, slices=self.slices.take(pa.array(rows)))
+
+    def where(self, mask: NDArray[np.bool_]) -> "SliceIndex":
+        """Only the rows that a mask names."""
+        return self.take(np.flatnonzero(mask))
+
+    def within(self, part: Range) -> "SliceIndex":
+        """The slices that take effect in a part of the log."""
+        first, last = self._rank(part.start), self._rank(part.stop)
+        return replace(self, slices=self.slices.slice(first, last - first))
+
+    def flags(self, name: str) -> NDArray[np.bool_]:
+        """A column of booleans."""
+        found: NDArray[np.bool_] = self.slices.column(name).to_numpy()
+        return found
+
+    def is_kind(self, kind: str) -> NDArray[np.bool_]:
+        """Which slices are of a kind."""
+        found: NDArray[np.bool_] = pc.equal(self.slices.column("kind"), kind).to_numpy()
+        return found
+
+    def in_ranges(self, rows: Rows, ranges: Sequence[Range]) -> tuple[Rows, NDArray[np.int32]]:
+        """Of some rows, which are in order, those in one of the ranges, which do not overlap; with its ordinal."""
+        found, ordinals = [rows[:0]], [np.zeros(0, np.int32)]
+        order = sorted((at for at, part in enumerate(ranges) if part), key=lambda at: ranges[at].start.order)
+        for nth in order:
+            first, last = np.searchsorted(rows, [self._rank(ranges[nth].start), self._rank(ranges[nth].stop)])
+            found.append(rows[first:last])
+            ordinals.append(np.full(last - first, nth, np.int32))
+        return np.concatenate(found), np.concatenate(ordinals)
+
+    def rows_of(self, name: TableName) -> Rows:
+        """The slices of rows that may hold some of a table: tables unknown (null) means any."""
+        named, unnamed = self._named.get(name, _NONE), self._unnamed
+        return np.union1d(named, unnamed) if len(unnamed) else named
+
+    def of_table(
+        self, name: TableName, ranges: Sequence[Range], without: Collection[tuple[int, int, int]] = ()
+    ) -> pa.Table:
+        """What a table's rows in some ranges, which do not overlap, are decoded from: OF_TABLE.
+
+        without: XA transactions that are left out, by stretch, file number and offset of where they begin.
+        """
+        rows, windows = self.in_ranges(self.rows_of(name), ranges)
+        if without:
+            begun = zip(*(self.slices.column(one).take(rows).to_pylist() for one in _BEGUN), strict=True)
+            is_own = self.slices.column("effect_start").take(rows).is_null().to_pylist()
+            kept = np.array([own or place not in without for own, place in zip(is_own, begun, strict=True)], bool)
+            rows, windows = rows[kept], windows[kept]
+        found = self.slices.take(pa.array(rows))
+        paths = pa.array(self.files.paths, pa.string())
+        cells = {
+            "data_file": paths.take(found.column("data_file").combine_chunks()),
+            "window": pa.array(windows),
+            "bytes": pc.subtract(found.column("stop"), found.column("start")),
+        }
+        return pa.table([cells[name] if name in cells else found[name] for name in OF_TABLE.names], schema=OF_TABLE)
+
+    def cells(self, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """Of each of some rows its place, ``context`` and ``payload``, the bytes themselves; a row group at a time."""
+        found = self.slices.take(pa.array(rows, pa.int64())).select(_OF_CELLS).to_pylist()
+        for cells in found:
+            stored = self.files.group(cells["data_file"], cells["row_group"], ("context", "payload"))
+            context, payload = (stored.column(name)[cells["row"]] for name in ("context", "payload"))
+            whole = memoryview(payload.as_buffer())
+            begin = cells["offset"]
+            size = cells["stop"] - cells["start"]
+            yield cells | {"context": context.as_py(), "payload": whole[begin : begin + size]}
+
+    def cut(self, positions: Collection[Position]) -> "SliceIndex":
+        """A slice that holds one of the positions inside comes as its parts before and after it; nothing is cut twice.
+
+        The positions inside slices have to be boundaries of transactions.
+        """
+        offsets: dict[int, list[int]] = {}
+        for position in sorted(positions, key=lambda one: one.order):
+            row = self._rank(position) - 1
+            if row >= 0 and self._is_inside(row, position):
+                offsets.setdefault(row, []).append(position.offset)
+        if not offsets:
+            return self
+        parts = dict(self.parts)
+        cut = [one for row, places in offsets.items() for one in self._cut(row, places, parts)]
+        whole = np.ones(len(self), bool)
+        whole[list(offsets)] = False
+        rest = self.slices.filter(pa.array(whole))
+        return replace(self, slices=ordered(pa.concat_tables([rest, pa.Table.from_pylist(cut, SCHEMA)])), parts=parts)
+
+    def _is_inside(self, row: int, position: Position) -> bool:
+        stretch, number, start, stop = (self.slices.column(name)[row].as_py() for name in SCHEMA.names[:4])
+        return (stretch, number) == position.order[:2] and start < position.offset < stop
+
+    def _cut(
+        self, row: int, places: Sequence[int], parts: dict[tuple[int, int, int, int], Mapping[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
+        """Parts of a slice as rows of SCHEMA; ``parts`` gets what bronze would have of them."""
+        (cells,) = self.slices.slice(row, 1).to_pylist()
+        at = (cells["data_file"], cells["row_group"])
+        stored = self.files.group(*at, list(COLUMNS)).slice(cells["row"], 1).cast(ARROW)
+        for part in parts_of(stored.combine_chunks().to_batches()[0], places):
+            offset = part["start"] - cells["start"]
+            del part["payload"]
+            parts[(*at, cells["row"], offset)] = part
+            yield (
+                cells
+                | {name: part[name] for name in _STORED.names}
+                | {
+                    "offset": offset,
+                    "has_maps": bool(part["maps"]),
+                }
+            )
+
+    @cached_property
+    def _places(self) -> list[NDArray[Any]]:
+        """Stretch, number and offset by which the slices are in order."""
+        names = ("stretch", "number", "start")
+        return [pc.coalesce(self.slices[f"effect_{name}"], self.slices[name]).to_numpy() for name in names]
+
+    def _rank(self, position: Position) -> int:
+        """How many slices take effect before a position."""
+        *outer, offsets = zip(self._places, position.order, strict=True)
+        first, last = 0, len(self)
+        for column, value in outer:
+            near = column[first:last]
+            first, last = first + int(np.searchsorted(near, value)), first + int(np.searchsorted(near, value, "right"))
+        return first + int(np.searchsorted(offsets[0][first:last], offsets[1]))
+
+    @cached_property
+    def _pairs(self) -> tuple[Rows, pa.DictionaryArray]:
+        """Each table of each slice: the slice, and the table's name as one text."""
+        tables = self.slices.column("tables").combine_chunks()
+        rows = pc.list_parent_indices(tables).to_numpy()
+        names = pc.list_flatten(tables)
+        joined = pc.binary_join_element_wise(names.field("schema"), names.field("table"), _BETWEEN)
+        return rows, joined.dictionary_encode()
+
+    @cached_property
+    def _named(self) -> dict[TableName, Rows]:
+        rows, names = self._pairs
+        is_rows = self.is_kind("rows")[rows]
+        return _grouped(rows[is_rows], names.filter(pa.array(is_rows)))
+
+    @cached_property
+    def _unnamed(self) -> Rows:
+        return np.flatnonzero(self.is_kind("rows") & self.slices.column("tables").is_null().to_numpy())
+
+
+_BETWEEN = "\0"
+"""Between the two parts of a table's name in one text: no server takes it in a name."""
+_OF_CELLS = [*SCHEMA.names[:6], "data_file", "row_group", "row", "offset"]
+_BEGUN = ("stretch", "number", "transaction_start")
+_NONE: Rows = np.zeros(0, np.int64)
+
+
+def _grouped(rows: Rows, names: pa.DictionaryArray) -> dict[TableName, Rows]:
+    """Rows by name, in order."""
+    codes = names.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ends = np.flatnonzero(np.diff(codes[order])) + 1
+    groups = np.split(order, ends) if len(order) else []
+    told = names.dictionary.to_pylist()
+    return {TableName(*told[codes[group[0]]].split(_BETWEEN)): rows[group] for group in groups}
+
+
+def read_index(bronze: Table, version: int, within: Range, kind: str | None = None) -> SliceIndex:
+    """The slices of which a part of the log has a byte, and of a kind if that is named. Raises LakeError.
+
+    Those that begin before it are among them: where they are cut, what is behind the cut is in the range.
+    """
+    files = DataFiles(bronze, version)
+    found = [SCHEMA.empty_table()]
+    for read in files.read(within, [*_STORED.names, *_TEXTS], kind):
+        columns = {name: read.columns.column(name).cast(_STORED.field(name).type) for name in _STORED.names}
+        statement = pc.equal(columns["kind"], "statement")
+        is_xa = pc.and_kleene(statement, pc.match_like(read.columns.column("statement"), "XA %", ignore_case=True))
+        has_maps = pc.greater(pc.list_value_length(read.columns.column("maps")), 0)
+        columns |= {"is_xa": pc.fill_null(is_xa, False), "has_maps": pc.fill_null(has_maps, False)}
+        columns |= {"data_file": pa.repeat(pa.scalar(read.file, pa.int32()), len(read.rows))}
+        columns |= {"row_group": pa.array(read.groups), "row": pa.array(read.rows)}
+        columns |= {"offset": pa.repeat(pa.scalar(0, pa.int64()), len(read.rows))}
+        columns |= {name: pa.nulls(len(read.rows), kind_) for name, kind_ in _EFFECT}
+        slices = pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+        found.append(slices.filter(_lies_in(within, kind)))
+    return SliceIndex(files, ordered(pa.concat_tables(found)))
+
+
+def ordered(slices: pa.Table) -> pa.Table:
+    """Rows of SCHEMA in the order in which they take effect; those of one XA transaction as they were logged."""
+    own = [slices[name].to_numpy() for name in ("stretch", "number", "start")]
+    effect = [pc.coalesce(slices[f"effect_{name}"], slices[name]).to_numpy() for name in ("stretch", "number", "start")]
+    return slices.take(pa.array(np.lexsort([*reversed(own), *reversed(effect)]))).combine_chunks()
+
+
+def _lies_in(within: Range, kind: str | None) -> pc.Expression:
+    stretch, number, start, stop = (pc.field(name) for name in ("stretch", "number", "start", "stop"))
+    begin, end = within.start, within.stop
+    here = (number > begin.number) | ((number == begin.number) & (stop > begin.offset))
+    before = (number < end.number) | ((number == end.number) & (start < end.offset))
+    lies = ((stretch > begin.stretch) | ((stretch == begin.stretch) & here)) & (
+        (stretch < end.stretch) | ((stretch == end.stretch) & before)
+    )
+    return lies if kind is None else lies & (pc.field("kind") == kind)

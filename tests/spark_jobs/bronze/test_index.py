@@ -1,0 +1,141 @@
+"""Slices of bronze by their metadata: in order, by table and range, cut, with where their bytes lie."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.index import OF_TABLE, read_index
+from spark_jobs.bronze.table import ARROW
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position, Range
+from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement
+from tests.segment_spec import Table as Described
+from tests.segment_types import INT
+from tests.spark_jobs.bronze.test_export import bronze_rows
+
+NAMES = [TableName("shop", name) for name in ("a", "b", "c")]
+ALL = Range(Position("b.000001", 0), Position("b.000001", 0, 9))
+
+
+def log(chance: Random, transactions: int = 12) -> bytes:
+    """A file of transactions with rows of some of the tables, and a statement here and there."""
+    changes: list[Change] = []
+    for number in range(transactions):
+        rows = [Insert(str(name), (number,)) for name in chance.sample(NAMES, chance.randrange(1, 4))]
+        changes += [*rows, Commit()]
+        if chance.random() < 0.2:
+            changes += [Statement("shop", f"TRUNCATE {chance.choice(NAMES).table}")]
+    return SegmentSpec(
+        tables=[Described(str(name), key=["id"], id=INT.NOT_NULL) for name in NAMES], changes=changes
+    ).to_bytes()
+
+
+def bronze_of(folder: Path, commits: Sequence[pa.Table], group: int = 4) -> tuple[Table, int]:
+    """A bronze table of a data file a commit, with so many slices in a row group."""
+    table = Table(str(folder), plain=False)
+    writing = deltalake.WriterProperties(max_row_group_size=group, write_batch_size=group)
+    for rows in commits:
+        deltalake.write_deltalake(table.path, rows, mode="append", writer_properties=writing)
+    return table, len(commits) - 1
+
+
+@pytest.fixture
+def files() -> dict[tuple[int, str], bytes]:
+    """Five binlog files in two log generations."""
+    chance = Random(5)
+    places = [(1, "b.999999"), (1, "b.1000000"), (1, "b.1000001"), (2, "b.000001"), (2, "b.000002")]
+    return {place: log(chance) for place in places}
+
+
+@pytest.fixture
+def held(tmp_path: Path, files: dict[tuple[int, str], bytes]) -> tuple[Table, int]:
+    """Bronze of the files, in slices of all sizes, a data file for one to two of them and the rows in no order."""
+    rows = []
+    for target, ((stretch, file), content) in zip((1, 300, 1, 1000, 300), files.items(), strict=True):
+        found = bronze_rows(file, content, target=target)
+        rows.append(found.set_column(0, "stretch", pa.array([stretch] * len(found), pa.int32())))
+    mixed = pa.concat_tables(rows[1:3])
+    order = list(range(len(mixed)))
+    Random(1).shuffle(order)
+    return bronze_of(tmp_path / "bronze", [rows[3], mixed.take(order), rows[0], rows[4]])
+
+
+def stored(table: Table) -> list[dict[str, Any]]:
+    rows = deltalake.DeltaTable(table.path).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: (row["stretch"], row["number"], row["start"]))
+
+
+def test_all_slices_in_the_order_of_the_log_with_their_bytes(held: tuple[Table, int]) -> None:
+    index, wanted = read_index(*held, ALL), stored(held[0])
+    names = [name for name in index.slices.column_names if name in wanted[0]]
+    assert index.slices.select(names).to_pylist() == [{name: row[name] for name in names} for row in wanted]
+    found = list(index.cells(range(len(index))))
+    assert [(bytes(one["payload"]), one["context"]) for one in found] == [
+        (row["payload"], row["context"]) for row in wanted
+    ]
+    assert index.flags("has_maps").tolist() == [bool(row["maps"]) for row in wanted]
+
+
+def ranges(table: Table, chance: Random) -> list[Range]:
+    """Some ranges that end at boundaries, in no order, with gaps or touching."""
+    ends = [Position(row["file"], row["start"], row["stretch"]) for row in stored(table)]
+    bounds = sorted(chance.sample(ends, 8))
+    parts = [Range(first, last) for first, last in pairwise(bounds)]
+    return chance.sample(parts, 4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_table_s_slices_in_ranges_are_where_the_index_says(held: tuple[Table, int], seed: int) -> None:
+    table, version = held
+    parts = ranges(table, Random(seed))
+    whole = Range(min(part.start for part in parts), max(part.stop for part in parts))
+    index = read_index(table, version, whole)
+    for name in NAMES:
+        found = index.of_table(name, parts)
+        assert found.schema == OF_TABLE
+        wanted = [
+            (row["payload"], nth, row["start"])
+            for row in stored(table)
+            for nth, part in enumerate(parts)
+            if part.start <= Position(row["file"], row["start"], row["stretch"]) < part.stop
+            if row["kind"] == "rows" and {"schema": name.schema, "table": name.table} in row["tables"]
+        ]
+        read = [(payload(table, row), row["window"], row["start"]) for row in found.to_pylist()]
+        assert read == wanted
+
+
+def payload(table: Table, row: dict[str, Any]) -> bytes:
+    """A slice's bytes, as a task reads them."""
+    file = pq.ParquetFile(Path(table.path) / row["data_file"])
+    whole: bytes = file.read_row_group(row["row_group"], ["payload"]).column("payload")[row["row"]].as_py()
+    return whole[row["offset"] : row["offset"] + row["bytes"]]
+
+
+def test_a_slice_that_is_cut_is_parts_that_share_its_bytes(held: tuple[Table, int]) -> None:
+    table, version = held
+    index = read_index(table, version, ALL)
+    row = max(range(len(index)), key=lambda at: index.slices["transactions"][at].as_py())
+    whole = index.slices.slice(row, 1).to_pylist()[0]
+    batch = pa.RecordBatch.from_pylist([stored(table)[row]], ARROW)
+    starts = sorted({piece.column("start")[0].as_py() for piece in split(batch)})
+    places = [Position(whole["file"], offset, whole["stretch"]) for offset in starts[1:]]
+    assert places
+    cut = index.cut([*places, Position(whole["file"], whole["stop"], whole["stretch"])])
+    assert len(cut) == len(index) + len(places)
+    parts = [
+        one for one in cut.slices.to_pylist() if one["stretch"] == whole["stretch"] and one["file"] == whole["file"]
+    ]
+    assert [one["start"] for one in parts if whole["start"] <= one["start"] < whole["stop"]] == starts
+    after = cut.of_table(NAMES[0], [Range(places[0], places[-1])]).to_pylist()
+    assert all(len(payload(table, one)) == one["bytes"] for one in after)
+    every = [bytes(one["payload"]) for one in cut.cells(range(len(cut)))]
+    assert b"".join(every) == b"".join(row["payload"] for row in stored(table))
