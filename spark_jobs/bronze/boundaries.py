@@ -27,7 +27,8 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 
 Batches = Iterator[pa.RecordBatch]
-_CELLS = ("file", "start", "stop", "transaction_start", "transactions", "kind", "context", "payload")
+CELLS = ("file", "start", "stop", "transaction_start", "transactions", "kind", "context", "payload")
+"""Columns of bronze by which a slice's transactions are told."""
 
 
 def split(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -158,19 +159,11 @@ def is_inside(table: Table, version: int, position: Position) -> bool:
 
 
 def first_transaction(
-    table: Table, version: int, place: Position, name: TableName, wanted: Callable[[TableDefinition], bool]
+    cells: pa.RecordBatch, place: Position, name: TableName, wanted: Callable[[TableDefinition], bool]
 ) -> Position:
-    """Where the first transaction begins, of the slice at a position and not before it, whose rows are so defined.
-
-    The position itself where the slice there has none: rows of XA transactions take effect where no slice of rows is.
-    """
-    cells = _slice_at(table, version, place)
-    if cells is None or cells.column("kind")[0].as_py() != "rows":
-        return place
+    """Where the first transaction of a slice begins whose rows are so defined; its place where none is."""
     for piece in split(cells):
-        file, start, context, payload = (piece.column(one)[0].as_py() for one in _CELLS[:2] + _CELLS[-2:])
-        if start < place.offset:
-            continue
+        file, start, context, payload = (piece.column(one)[0].as_py() for one in CELLS[:2] + CELLS[-2:])
         if any(one.name == name and wanted(one) for one in definitions_of(file, start, context, payload)):
             return Position(file, _number(piece, "transaction_start"), place.stretch)
     return place
@@ -180,5 +173,5 @@ def _slice_at(table: Table, version: int, place: Position) -> pa.RecordBatch | N
     """The slice that holds a byte, without a JVM."""
     here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
     here &= (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)
-    found = [batch for batch in table.scan(version, _CELLS, here, rows=1) if batch.num_rows]
+    found = [batch for batch in table.scan(version, CELLS, here, rows=1) if batch.num_rows]
     return found[0].slice(0, 1) if found else None

@@ -34,7 +34,7 @@ _AT_ONCE = 32 << 20
 """Bytes of columns that are read at once."""
 _OPEN = 32
 """Files whose footers are kept."""
-_KEPT = 2
+_KEPT = 4
 """Row groups whose bytes are kept: tables next to each other in the log begin in the same ones."""
 Bounds = dict[str, Any]
 
@@ -64,14 +64,17 @@ class DataFiles:
         """Relative to the table's folder."""
         self._least, self._most = ([*_bounds(added, which)] for which in ("min", "max"))
         self._footers: OrderedDict[int, pq.ParquetFile] = OrderedDict()
-        self._groups: OrderedDict[tuple[int, int], pa.Table] = OrderedDict()
+        self._groups: OrderedDict[tuple[int, int, tuple[str, ...]], pa.Table] = OrderedDict()
 
-    def holding(self, within: Range) -> list[int]:
-        """The files that may hold slices of a part of the log, in the log's order as far as statistics tell it."""
+    def holding(self, within: Range | None) -> list[int]:
+        """The files that may hold slices of a part of the log, in the log's order as far as statistics tell it.
+
+        None as a part is all of it, here and below.
+        """
         chosen = [at for at in range(len(self.paths)) if _overlaps(self._least[at], self._most[at], within)]
         return sorted(chosen, key=lambda at: [self._least[at].get(name) or 0 for name in _PLACE[:3]])
 
-    def read(self, within: Range, columns: Sequence[str], kind: str | None = None) -> Iterator[Rows]:
+    def read(self, within: Range | None, columns: Sequence[str], kind: str | None = None) -> Iterator[Rows]:
         """Rows of the row groups that may hold slices of a part of the log, and of a kind: of others too.
 
         Raises LakeError.
@@ -84,11 +87,10 @@ class DataFiles:
 
     def group(self, file: int, group: int, columns: Sequence[str]) -> pa.Table:
         """Columns of one row group, all of its rows. Kept for a while: neighbours are asked for next."""
-        key = file, group
+        key = file, group, tuple(columns)
         found = self._groups.get(key)
-        if found is None or not {*columns} <= {*found.column_names}:
-            found = self._footer(file).read_row_group(group, list(columns))
-            self._groups[key] = found
+        if found is None:
+            found = self._groups[key] = self._footer(file).read_row_group(group, list(columns))
         self._groups.move_to_end(key)
         while len(self._groups) > _KEPT:
             self._groups.popitem(last=False)
@@ -165,7 +167,7 @@ class _Wanted:
         self._read = [at for at, top in enumerate(tops) if top in columns]
         self._leaves = {name: paths.index(name) for name in (*_PLACE, "kind") if name in paths}
 
-    def batches(self, within: Range, kind: str | None) -> Iterator[list[int]]:
+    def batches(self, within: Range | None, kind: str | None) -> Iterator[list[int]]:
         """Row groups, as many as are read at once."""
         batch, size = list[int](), 0
         for number in range(self._footer.num_row_groups):
@@ -181,7 +183,7 @@ class _Wanted:
         if batch:
             yield batch
 
-    def _may_hold(self, group: pq.RowGroupMetaData, within: Range, kind: str | None) -> bool:
+    def _may_hold(self, group: pq.RowGroupMetaData, within: Range | None, kind: str | None) -> bool:
         least: Bounds = {}
         most: Bounds = {}
         for name, leaf in self._leaves.items():
@@ -201,9 +203,9 @@ def _bounds(added: pa.Table, which: str) -> Iterator[Bounds]:
         yield {name: column[at] for name, column in zip(names, columns, strict=True) if column[at] is not None}
 
 
-def _overlaps(least: Bounds, most: Bounds, within: Range) -> bool:
+def _overlaps(least: Bounds, most: Bounds, within: Range | None) -> bool:
     """Whether rows between such values may hold a byte of a part of the log, or begin in it."""
-    if not (len(least) >= len(_PLACE) and len(most) >= len(_PLACE)):
+    if within is None or any(name not in known for known in (least, most) for name in _PLACE):
         return True
     begins = tuple(least[name] for name in ("stretch", "number", "start"))
     reaches = tuple(most[name] for name in ("stretch", "number", "stop"))

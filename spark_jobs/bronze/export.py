@@ -54,7 +54,7 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
         _make(folder)
         is_indexed = NOTE in head.checkpoint.notes
         index = {stretch.number: stretch for stretch in stretches(head.checkpoint)} if is_indexed else {}
-        for held in bronze.files(spark, table, head.version):
+        for held in bronze.files(table, head.version):
             yield from _written(spark, table, head.version, held, folder, index.get(held.stretch))
 
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import TableName
-from spark_jobs.bronze.boundaries import parts_of
+from spark_jobs.binlog import MAGIC, TableName
+from spark_jobs.bronze.boundaries import CELLS, parts_of
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.table import ARROW, COLUMNS
 from spark_jobs.lake.table import Table
@@ -80,6 +80,8 @@ data_file: relative to bronze's folder. row: in the row group. The slice is ``by
 from ``offset`` on; its ``context`` is the stored one; all other cells are these and not the stored ones, since a slice
 may be a part of what is stored. window: the ordinal of its range."""
 Rows = NDArray[np.int64]
+_BEGIN = 4096
+"""Bytes of a statement's slice in which its status variables lie."""
 _IN_PAYLOAD = 512
 """Bytes of a file's first slice in which the event lies that its TABLE_MAPs are read under."""
 
@@ -109,6 +111,10 @@ class SliceIndex:
         first, last = self._rank(part.start), self._rank(part.stop)
         return replace(self, slices=self.slices.slice(first, last - first))
 
+    def with_slices(self, slices: pa.Table) -> "SliceIndex":
+        """With more slices, rows of SCHEMA."""
+        return replace(self, slices=ordered(pa.concat_tables([self.slices, slices])))
+
     def flags(self, name: str) -> NDArray[np.bool_]:
         """A column of booleans."""
         found: NDArray[np.bool_] = self.slices.column(name).to_numpy()
@@ -135,18 +141,20 @@ class SliceIndex:
         return np.union1d(named, unnamed) if len(unnamed) else named
 
     def of_table(
-        self, name: TableName, ranges: Sequence[Range], without: Collection[tuple[int, int, int]] = ()
+        self,
+        name: TableName,
+        ranges: Sequence[Range],
+        cuts: Collection[Position] = (),
+        xa: Collection[tuple[int, int, int]] | None = None,
     ) -> pa.Table:
         """What a table's rows in some ranges, which do not overlap, are decoded from: OF_TABLE.
 
-        without: XA transactions that are left out, by stretch, file number and offset of where they begin.
+        cuts: where ranges begin or end that may lie inside a slice. xa: the XA transactions that are taken, by stretch,
+        file number and offset of where they begin; all without it.
         """
+        if cuts:
+            return self.take(self.rows_of(name)).cut(cuts).of_table(name, ranges, xa=xa)
         rows, windows = self.in_ranges(self.rows_of(name), ranges)
-        if without:
-            begun = zip(*(self.slices.column(one).take(rows).to_pylist() for one in _BEGUN), strict=True)
-            is_own = self.slices.column("effect_start").take(rows).is_null().to_pylist()
-            kept = np.array([own or place not in without for own, place in zip(is_own, begun, strict=True)], bool)
-            rows, windows = rows[kept], windows[kept]
         found = self.slices.take(pa.array(rows))
         paths = pa.array(self.files.paths, pa.string())
         cells = {
@@ -154,7 +162,80 @@ class SliceIndex:
             "window": pa.array(windows),
             "bytes": pc.subtract(found.column("stop"), found.column("start")),
         }
-        return pa.table([cells[name] if name in cells else found[name] for name in OF_TABLE.names], schema=OF_TABLE)
+        found = pa.table([cells[one] if one in cells else found[one] for one in OF_TABLE.names], schema=OF_TABLE)
+        return found if xa is None else found.filter(_is_taken(found, xa))
+
+    def first(self, name: TableName, ranges: Sequence[Range]) -> dict[int, int]:
+        """Of each range, by its ordinal, the first slice that may hold rows of a table; nothing where none does."""
+        rows = self.rows_of(name)
+        found = {}
+        for nth, part in enumerate(ranges):
+            at = int(np.searchsorted(rows, self._rank(part.start)))
+            if at < len(rows) and rows[at] < self._rank(part.stop):
+                found[nth] = int(rows[at])
+        return found
+
+    def place(self, row: int) -> Position:
+        """Where a slice takes effect."""
+        return self._effect(row) or self.begin(row)
+
+    def begin(self, row: int) -> Position:
+        """Where a slice's bytes begin."""
+        file, start, stretch = (self.slices.column(name)[row].as_py() for name in ("file", "start", "stretch"))
+        return Position(file, start, stretch)
+
+    def is_moved(self, row: int) -> bool:
+        """Whether a slice takes effect elsewhere."""
+        return self._effect(row) is not None
+
+    def _effect(self, row: int) -> Position | None:
+        names = ("effect_file", "effect_start", "effect_stretch")
+        file, start, stretch = (self.slices.column(name)[row].as_py() for name in names)
+        return None if file is None else Position(file, start, stretch)
+
+    def spans(self) -> dict[TableName, tuple[Position, Position, int]]:
+        """By table, but for XA transactions, where its first and its last slice begin, and the bytes of all of them."""
+        rows, names = self._pairs
+        own = ~self.flags("is_xa")[rows]
+        sizes = pc.subtract(self.slices["stop"], self.slices["start"]).to_numpy()
+        grouped = _grouped(rows[own], names.filter(pa.array(own)))
+        return {
+            name: (self.place(int(found[0])), self.place(int(found[-1])), int(sizes[found].sum()))
+            for name, found in grouped.items()
+        }
+
+    def notable(self, *, with_xa: bool = False) -> Iterator[dict[str, Any]]:
+        """Statements, and slices in which the log describes a table, in order.
+
+        context: begins with the event that their TABLE_MAPs are read under. begin: a statement's first bytes. with_xa:
+        those of XA transactions too, where they were logged.
+        """
+        wanted = self.is_kind("statement") | self.flags("has_maps")
+        rows = np.flatnonzero(wanted if with_xa else wanted & ~self.flags("is_xa"))
+        for first in range(0, len(rows), _AT_ONCE):
+            some = rows[first : first + _AT_ONCE]
+            for row, own in zip(some.tolist(), self.slices.take(pa.array(some)).to_pylist(), strict=True):
+                yield self._notable(row, own)
+
+    def _notable(self, row: int, own: dict[str, Any]) -> dict[str, Any]:
+        at = (own["data_file"], own["row_group"], own["row"])
+        stored = self.parts.get((*at, own["offset"]))
+        if stored is None:
+            stored = self.files.group(*at[:2], _NOTED).slice(at[2], 1).to_pylist()[0]
+        own |= {name: stored[name] for name in _NOTED} | {"begin": None}
+        if own["kind"] == "statement" or (own["context"] is None and own["maps"]):
+            (cells,) = self.cells([row])
+            first = bytes(cells["payload"][:_BEGIN])
+            own["begin"] = first if own["kind"] == "statement" else None
+            own["context"] = own["context"] or (first[len(MAGIC) : len(MAGIC) + _IN_PAYLOAD] if own["maps"] else None)
+        return own
+
+    def record(self, row: int) -> pa.RecordBatch:
+        """A slice, or the part of one, as a row of bronze with the columns that tell its transactions."""
+        (cells,) = self.cells([row])
+        given = cells | {"payload": bytes(cells["payload"])}
+        given |= {name: self.slices.column(name)[row].as_py() for name in ("transactions", "kind")}
+        return pa.RecordBatch.from_pylist([given], pa.schema([ARROW.field(name) for name in CELLS]))
 
     def cells(self, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Of each of some rows its place, ``context`` and ``payload``, the bytes themselves; a row group at a time."""
@@ -245,6 +326,17 @@ class SliceIndex:
         return np.flatnonzero(self.is_kind("rows") & self.slices.column("tables").is_null().to_numpy())
 
 
+def _is_taken(found: pa.Table, xa: Collection[tuple[int, int, int]]) -> pa.Array:
+    """Which rows of OF_TABLE are of no XA transaction, or of one of these."""
+    begun = zip(*(found.column(name).to_pylist() for name in _BEGUN), strict=True)
+    is_own = found.column("effect_start").is_null().to_pylist()
+    return pa.array([own or place in xa for own, place in zip(is_own, begun, strict=True)], pa.bool_())
+
+
+_AT_ONCE = 1024
+"""Slices whose cells are Python values at once."""
+_NOTED = ("gtid", "database", "statement", "maps", "context")
+"""Columns that say what statements and definitions a slice has."""
 _BETWEEN = "\0"
 """Between the two parts of a table's name in one text: no server takes it in a name."""
 _OF_CELLS = [*SCHEMA.names[:6], "data_file", "row_group", "row", "offset"]
@@ -262,12 +354,16 @@ def _grouped(rows: Rows, names: pa.DictionaryArray) -> dict[TableName, Rows]:
     return {TableName(*told[codes[group[0]]].split(_BETWEEN)): rows[group] for group in groups}
 
 
-def read_index(bronze: Table, version: int, within: Range, kind: str | None = None) -> SliceIndex:
-    """The slices of which a part of the log has a byte, and of a kind if that is named. Raises LakeError.
+def read_index(bronze: Table, version: int, within: Range | None = None, kind: str | None = None) -> SliceIndex:
+    """The slices of a part of the log, or of all, of one kind or of all. Raises LakeError.
 
-    Those that begin before it are among them: where they are cut, what is behind the cut is in the range.
+    Those are among them that begin before it and end in it: ``within`` leaves them out, once they are cut.
     """
-    files = DataFiles(bronze, version)
+    return read_slices(DataFiles(bronze, version), within, kind)
+
+
+def read_slices(files: DataFiles, within: Range | None = None, kind: str | None = None) -> SliceIndex:
+    """The same of data files that are open. Raises LakeError."""
     found = [SCHEMA.empty_table()]
     for read in files.read(within, [*_STORED.names, *_TEXTS], kind):
         columns = {name: read.columns.column(name).cast(_STORED.field(name).type) for name in _STORED.names}
@@ -291,12 +387,13 @@ def ordered(slices: pa.Table) -> pa.Table:
     return slices.take(pa.array(np.lexsort([*reversed(own), *reversed(effect)]))).combine_chunks()
 
 
-def _lies_in(within: Range, kind: str | None) -> pc.Expression:
+def _lies_in(within: Range | None, kind: str | None) -> pc.Expression:
     stretch, number, start, stop = (pc.field(name) for name in ("stretch", "number", "start", "stop"))
+    lies = pc.scalar(True) if kind is None else pc.field("kind") == kind
+    if within is None:
+        return lies
     begin, end = within.start, within.stop
     here = (number > begin.number) | ((number == begin.number) & (stop > begin.offset))
     before = (number < end.number) | ((number == end.number) & (start < end.offset))
-    lies = ((stretch > begin.stretch) | ((stretch == begin.stretch) & here)) & (
-        (stretch < end.stretch) | ((stretch == end.stretch) & before)
-    )
-    return lies if kind is None else lies & (pc.field("kind") == kind)
+    begins = (stretch > begin.stretch) | ((stretch == begin.stretch) & here)
+    return lies & begins & ((stretch < end.stretch) | ((stretch == end.stretch) & before))

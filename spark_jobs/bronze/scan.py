@@ -1,7 +1,7 @@
 """What a stretch of bronze holds, learnt without reading its payloads: tables, their definitions, statements.
 
 Put here: the questions that planning asks of bronze. Not here: what follows from the answers (silver/compact.py).
-Two small queries over metadata columns answer for all tables of a source at once.
+One pass over the index of its metadata columns answers for all tables of a source at once.
 """
 
 import logging
@@ -13,8 +13,6 @@ from datetime import datetime
 from typing import Any
 
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from spark_jobs.binlog import (
     FormatDescription,
@@ -25,9 +23,9 @@ from spark_jobs.binlog import (
     read_session,
     same_layout,
 )
-from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.boundaries import cut
-from spark_jobs.bronze.xa import NO_XA, OF_XA, Xa, committed, effective
+from spark_jobs.bronze.data_files import DataFiles
+from spark_jobs.bronze.index import SliceIndex, read_index, read_slices
+from spark_jobs.bronze.xa import NO_XA, Xa, committed, taking_effect
 from spark_jobs.ddl.classify import Effect, Statement, judge
 from spark_jobs.ddl.parse_alter import target
 from spark_jobs.ddl.renames import may_rename, renamed
@@ -36,9 +34,6 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 
 log = logging.getLogger(__name__)
-
-_BEGIN = 4096
-"""Bytes of a statement's slice in which its status variables lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +117,14 @@ class Survey:
         return [one for one in found if one.position >= since]
 
 
-def survey(slices: DataFrame) -> Survey:
+def survey(slices: SliceIndex) -> Survey:
     """Reads the metadata of the given slices (a range of bronze). Raises DecodeError on a damaged table map.
 
     What XA transactions do is left out: see ``look``.
     """
-    spans, has_xa = _spans(slices)
     definitions: dict[TableName, list[tuple[Position, TableDefinition]]] = {}
     statements, temporary = [], set[tuple[str, str]]()
-    for row in notable(slices):
+    for row in slices.notable():
         at = Position(row["file"], row["start"], row["stretch"])
         if row["maps"]:
             for definition in definitions_in(row["context"], row["maps"], at):
@@ -140,12 +134,16 @@ def survey(slices: DataFrame) -> Survey:
             session = read_session(row["begin"])
             said = judge(row["statement"], database, session)
             temporary |= _temporary(row["statement"], database, session)
-            begun = replace(at, offset=row["transaction_start"])
-            statements.append(Said(at, said, stop, database, row["committed_at"], session, begun))
+            if said.effect is not Effect.NONE:
+                begun = replace(at, offset=row["transaction_start"])
+                statements.append(Said(at, said, stop, database, row["committed_at"], session, begun))
 
-    tables = {name: replace(seen, definitions=tuple(definitions.get(name, ()))) for name, seen in spans.items()}
-    meaningful = tuple(said for said in statements if said.statement.effect is not Effect.NONE)
-    return Survey(tables, meaningful, has_xa, temporary=frozenset(temporary))
+    tables = {
+        name: Seen(first, last, tuple(definitions.get(name, ())), size)
+        for name, (first, last, size) in slices.spans().items()
+    }
+    has_xa = bool(slices.flags("is_xa").any())
+    return Survey(tables, tuple(statements), has_xa, temporary=frozenset(temporary))
 
 
 _TEMPORARY = re.compile(r"\s*(CREATE(?:\s+OR\s+REPLACE)?\s+)TEMPORARY\s+(?=TABLE\b)", re.IGNORECASE)
@@ -165,37 +163,36 @@ def _made(said: Said) -> list[TableName]:
 
 
 def look(
-    spark: SparkSession,
     table: Table,
     version: int,
     within: Range,
     oldest: Position,
     cuts: Collection[Position] = (),
-) -> tuple[DataFrame, Survey]:
+) -> tuple[SliceIndex, Survey]:
     """The slices of bronze that take effect in a range, and their survey. oldest: where bronze begins.
 
     Rows of XA transactions that the range commits are among them, at the place of the XA COMMIT, wherever they were
     logged; those of others are not. cuts: boundaries of transactions that may lie inside slices, where the range or a
-    table's part of it begins. Raises DecodeError.
+    table's part of it begins. Raises DecodeError, LakeError.
     """
-    every = cut(bronze.read_all(spark, table, version), cuts)
-    own = every.where(bronze.inside(within))
+    inside = [one for one in cuts if within.start <= one <= within.stop]
+    own = read_index(table, version, within).cut(inside).within(within)
     found = survey(own)
     if not found.has_xa:
         return own, found
-    xa = committed(spark, table, version, within, oldest)
-    before = _before(every, within, xa)
+    xa = committed(own.files, within, oldest)
+    before = _before(own.files, within, xa)
     named = _with_new_names(xa, (*before, *found.statements))
-    return effective(every, within, xa), replace(_with_xa(found, named), before=before)
+    return taking_effect(own, xa), replace(_with_xa(found, named), before=before)
 
 
-def _before(every: DataFrame, within: Range, xa: Xa) -> tuple[Said, ...]:
+def _before(files: DataFiles, within: Range, xa: Xa) -> tuple[Said, ...]:
     """The statements from the first rows of the transactions to the range; none where all rows lie in it."""
     whole = xa.extent()
     if whole is None or whole.start >= within.start:
         return ()
-    earlier = every.where(bronze.inside(Range(whole.start, within.start)))
-    return survey(earlier.where("kind = 'statement'")).statements
+    earlier = Range(whole.start, within.start)
+    return survey(read_slices(files, earlier, "statement").within(earlier)).statements
 
 
 def _with_new_names(xa: Xa, statements: Iterable[Said]) -> Xa:
@@ -268,49 +265,6 @@ def key_names(definition: TableDefinition) -> str:
 def _key(definition: TableDefinition) -> list[str]:
     names = definition.column_names()
     return [names[at] for at in definition.key or ()]
-
-
-def _spans(slices: DataFrame) -> tuple[dict[TableName, Seen], bool]:
-    """Where tables have rows, but for XA transactions; and whether there are any of these."""
-    place = F.struct("stretch", "number", "start", "file").alias("place")
-    is_xa = F.coalesce(F.expr(OF_XA), F.lit(False)).alias("is_xa")
-    tables = F.explode_outer(F.expr(f"IF({OF_XA}, NULL, tables)")).alias("name")
-    named = slices.select(tables, place, F.expr("stop - start").alias("size"), is_xa).where("name IS NOT NULL OR is_xa")
-    spans = named.groupBy("name").agg(
-        F.min("place").alias("first"), F.max("place").alias("last"), F.sum("size").alias("size")
-    )
-    found = spans.toArrow().to_pylist()
-    seen = {
-        TableName(row["name"]["schema"], row["name"]["table"]): Seen(
-            _position(row["first"]), _position(row["last"]), (), row["size"]
-        )
-        for row in found
-        if row["name"]
-    }
-    return seen, len(seen) < len(found)
-
-
-def notable(slices: DataFrame, *, with_xa: bool = False) -> list[dict[str, Any]]:
-    """Statements, and slices in which the log describes a table, in order.
-
-    context: begins with the event that their TABLE_MAPs are read under, for ``definitions_in``. begin: a statement's
-    first bytes. with_xa: those of XA transactions too, where they were logged.
-    """
-    wanted = (F.col("kind") == "statement") | (F.size("maps") > 0)
-    wanted = wanted if with_xa else wanted & ~F.coalesce(F.expr(OF_XA), F.lit(False))
-    head = F.coalesce("context", F.when(F.size("maps") > 0, F.substring("payload", 5, 512))).alias("context")
-    begin = F.when(F.col("kind") == "statement", F.substring("payload", 1, _BEGIN)).alias("begin")
-    columns = (
-        *("stretch", "number", "file", "start", "stop", "transaction_start", "kind", "committed_at", "gtid"),
-        *("database", "statement"),
-        *("maps", head, begin),
-    )
-    found = slices.where(wanted).select(*columns)
-    return sorted(found.toArrow().to_pylist(), key=lambda row: (row["stretch"], row["number"], row["start"]))
-
-
-def _position(place: dict[str, Any]) -> Position:
-    return Position(place["file"], place["start"], place["stretch"])
 
 
 def definitions_in(context: bytes, maps: list[bytes], at: Position) -> list[TableDefinition]:

@@ -74,7 +74,7 @@ class Places:
         """A position without its stretch. Raises ConfigError where its file's name occurs in several."""
         if len(self._stretches) == 1:
             return position
-        files = bronze.files(self._spark, self._held.table, self._held.version)
+        files = bronze.files(self._held.table, self._held.version)
         numbers = [file.stretch for file in files if file.file == position.file]
         if len(numbers) > 1:
             listed = " or ".join(f"{number}/{position.file}:{position.offset}" for number in numbers)

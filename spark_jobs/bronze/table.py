@@ -9,10 +9,9 @@ start), all integers. The payloads of a file, in order, are the file.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
 from operator import or_
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.binlog import SLICE_SCHEMA
+from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.log_index import stretches
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import ranges as flat
@@ -190,23 +190,24 @@ class HeldFile:
         return Position(self.file, self.stop, self.stretch)
 
 
-def files(spark: SparkSession, bronze: Table, version: int) -> list[HeldFile]:
+def files(bronze: Table, version: int) -> list[HeldFile]:
     """The files of bronze in the log's order, learnt without reading payloads."""
-    grouped = bronze.read(spark, version).groupBy("stretch", "number", "file")
-    spans = grouped.agg(
-        F.min("start").alias("start"),
-        F.max("stop").alias("stop"),
-        F.sum(F.expr("stop - start")).alias("size"),
-        F.max(F.expr("unix_micros(committed_at)")).alias("newest"),
+    names = ("stretch", "number", "file", "start", "stop", "committed_at")
+    spans = pa.schema([ARROW.field(name) for name in names]).empty_table()
+    for read in DataFiles(bronze, version).read(None, names):
+        slices = read.columns.cast(spans.schema)
+        spans = pa.concat_tables([spans, slices])
+    spans = spans.append_column("size", pc.subtract(spans["stop"], spans["start"]))
+    asked = [("start", "min"), ("stop", "max"), ("size", "sum"), ("committed_at", "max")]
+    found = (
+        spans.group_by(["stretch", "number", "file"])
+        .aggregate(asked)
+        .sort_by([("stretch", "ascending"), ("number", "ascending")])
     )
     return [
-        HeldFile(row["stretch"], row["file"], row["start"], row["stop"], row["size"], _instant(row["newest"]))
-        for row in spans.orderBy("stretch", "number").collect()
+        HeldFile(*(row[name] for name in ("stretch", "file", "start_min", "stop_max", "size_sum", "committed_at_max")))
+        for row in found.to_pylist()
     ]
-
-
-def _instant(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / 1e6, UTC)
 
 
 def last_gtid(held: Held, within: Range) -> str | None:
@@ -323,20 +324,6 @@ def _at_or_after(position: Position) -> Column:
     here = (stretch == position.stretch) & (number == position.number) & (start >= position.offset)
     later_file = (stretch == position.stretch) & (number > position.number)
     return here | later_file | (stretch > position.stretch)
-
-
-def first_slices(slices: DataFrame, schema: str, table: str, ranges: Sequence[Range]) -> dict[int, dict[str, Any]]:
-    """Of each range, by its ordinal, the first slice that has rows of a table; nothing of one that has none.
-
-    With ``logged``, where the slices have it: where the bytes of one stand that is given another place (xa.py).
-    """
-    places = [one for one in ("logged",) if one in slices.columns]
-    names = ("stretch", "file", "start", "context", "payload", *places)
-    rows = in_ranges(slices.where((F.col("kind") == "rows") & holding(schema, table)), ranges)
-    order = ("stretch", "number", "start", *(f"{place}.start" for place in places))
-    first = F.min_by(F.struct(*names), F.struct(*order)).alias("slice")
-    found = rows.groupBy("part").agg(first).toArrow().to_pylist()
-    return {row["part"]: row["slice"] for row in found}
 
 
 def holding(schema: str, table: str) -> Column:

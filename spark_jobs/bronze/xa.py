@@ -10,20 +10,23 @@ Put here: finding them, and their slices as if these stood at the commit. Not he
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import reduce
 from operator import and_
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName, xa_step
 from spark_jobs.bronze import table as bronze
-from spark_jobs.lake.table import Table
+from spark_jobs.bronze.data_files import DataFiles
+from spark_jobs.bronze.index import SliceIndex, read_slices
 from spark_jobs.log.position import Position, Range
 
 log = logging.getLogger(__name__)
@@ -36,19 +39,6 @@ LOGGED_AT = "STRUCT<stretch: INT, number: BIGINT, start: BIGINT, file: STRING>"
 EFFECT = "effect"
 """Column of slices by their bytes: where they take effect, a struct of stretch, number, start and file; or null."""
 
-_STEP = (
-    "step STRING, xid STRING, said_in STRING, said STRING, stretch INT, number BIGINT, start BIGINT, stop BIGINT, "
-    "file STRING, begun BIGINT, committed_at TIMESTAMP, tables ARRAY<STRUCT<schema: STRING, table: STRING>>"
-)
-_NAME = pa.struct([("schema", pa.string()), ("table", pa.string())])
-_STEP_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("step", "xid", "said_in", "said")),
-        *(("stretch", pa.int32()), ("number", pa.int64()), ("start", pa.int64()), ("stop", pa.int64())),
-        *(("file", pa.string()), ("begun", pa.int64()), ("committed_at", pa.timestamp("us", "UTC"))),
-        ("tables", pa.list_(_NAME)),
-    ]
-)
 _PLACE = [("stretch", pa.int32()), ("number", pa.int64()), ("file", pa.string())]
 HELD = pa.schema(
     [
@@ -66,7 +56,6 @@ size: bytes of the whole transaction. said: the first statement in it that is no
 its database. Of a transaction that names no table, schema and table are null."""
 _NEAR = 64 << 20
 """Bytes of log to look back first: most transactions are prepared and committed within seconds."""
-Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +122,30 @@ class Xa:
             Position(end["at_file"], end["at_start"], end["at_stretch"]),
         )
 
+    def begun(self) -> frozenset[tuple[int, int, int]]:
+        """Stretch, file number and offset of where each begins."""
+        return frozenset(_places(self.held, "begun"))
+
+    def index(self, files: DataFiles) -> pa.Table:
+        """Their slices, of all of bronze's, as rows of an index that take effect at the place of the commit."""
+        whole = self.extent()
+        assert whole is not None
+        last = replace(whole.stop, offset=whole.stop.offset + 1)  # one that commits itself has its last slice there
+        found = read_slices(files, Range(whole.start, last), "statement")
+        slices = found.where(found.flags("is_xa")).slices
+        names = ("stretch", "file", "number", "start", "committed")
+        columns = (self.held.column(f"at_{name}").to_pylist() for name in names)
+        at = dict(zip(_places(self.held, "begun"), zip(*columns, strict=True), strict=True))
+        places = [at.get(place) for place in _places(slices, "transaction_start")]
+        slices = slices.filter(pa.array([place is not None for place in places], pa.bool_()))
+        given = list(zip(*filter(None, places), strict=True))
+        moved: dict[str, Sequence[Any]] = {f"effect_{one}": cells for one, cells in zip(names[:4], given, strict=False)}
+        moved |= {"committed_at": given[4], "kind": ["rows"] * len(slices)} if given else {}
+        for name, cells in moved.items():
+            field_ = slices.schema.field(name)
+            slices = slices.set_column(slices.schema.get_field_index(name), field_, pa.array(cells, field_.type))
+        return slices
+
     def slices(self, every: DataFrame) -> DataFrame:
         """Their slices, of all of bronze's, as rows at the place of the commit; those of one in one task, in order.
 
@@ -164,6 +177,11 @@ class Xa:
         return moved.repartition(*order).sortWithinPartitions(*order, f"{LOGGED}.start")
 
 
+def _places(rows: pa.Table, offset: str) -> Iterator[tuple[int, int, int]]:
+    """Stretch, file number and an offset of each row."""
+    return zip(*(rows.column(name).to_pylist() for name in ("stretch", "number", offset)), strict=True)
+
+
 NO_XA = Xa()
 
 
@@ -184,21 +202,26 @@ def by_bytes(slices: DataFrame) -> DataFrame:
     return slices.select(*own, *others, F.when(F.col(LOGGED).isNotNull(), F.struct(*places)).alias(EFFECT))
 
 
-def committed(spark: SparkSession, table: Table, version: int, within: Range, oldest: Position) -> Xa:
+def taking_effect(own: SliceIndex, xa: Xa) -> SliceIndex:
+    """Of a range's slices and of all others those that take effect in it: ``effective``, without a JVM."""
+    rest = own.where(~own.flags("is_xa"))
+    return rest.with_slices(xa.index(own.files)) if len(xa.held) else rest
+
+
+def committed(files: DataFiles, within: Range, oldest: Position) -> Xa:
     """The XA transactions that a range commits; rows that bronze does not hold are warned of.
 
-    oldest: where bronze begins. Raises DecodeError.
+    oldest: where bronze begins. Raises DecodeError, LakeError.
     """
-    found, missing = pa.table({}), pa.table({})
+    each, transactions, end = list[Step](), list[Transaction](), within.stop
     for start in _starts(within.start, oldest):
-        each = steps(bronze.read(spark, table, version, Range(start, within.stop)))
-        found = table.collect_arrow(_committed(each, within))
-        missing = found.filter(pc.field("begun").is_null())
-        if not len(missing):
+        part = Range(start, end)
+        each += steps(read_slices(files, part, "statement").within(part))
+        end = start
+        transactions = _committed(each, within)
+        if all(one.rows and one.rows.is_whole for one in transactions):
             break
-    unknown = [
-        (row["xid"], Position(row["at_file"], row["at_start"], row["at_stretch"])) for row in missing.to_pylist()
-    ]
+    unknown = sorted(((one.xid, one.end.place) for one in transactions if one.rows is None), key=lambda one: one[1])
     for xid, at in unknown:
         log.warning(
             "%s: the XA transaction %s is committed, but bronze, which begins at %s, does not hold its rows",
@@ -206,8 +229,8 @@ def committed(spark: SparkSession, table: Table, version: int, within: Range, ol
             xid,
             oldest,
         )
-    known = found.filter(~pc.field("begun").is_null()).select(HELD.names).cast(HELD)
-    return Xa(known, tuple(sorted(unknown, key=lambda one: one[1])))
+    held = [row for one in transactions for row in one.to_rows()]
+    return Xa(pa.Table.from_pylist(held, HELD), tuple(unknown))
 
 
 def _starts(start: Position, oldest: Position) -> Iterator[Position]:
@@ -221,52 +244,100 @@ def _starts(start: Position, oldest: Position) -> Iterator[Position]:
     yield from dict.fromkeys([*further, min(start, oldest)])
 
 
-def steps(slices: DataFrame) -> DataFrame:
-    """What each slice of XA transactions does, ``step`` as XaStep has it; with its place, and where it has begun.
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a slice of an XA transaction does, and where it stands. begun: the offset where the transaction begins."""
 
-    Raises DecodeError, in the query.
-    """
-    names = ("stretch", "number", "start", "stop", "file", "transaction_start", "committed_at", "tables")
-    return slices.where(OF_XA).select(*names, "context", "payload").mapInArrow(_steps(), _STEP)
+    kind: str
+    """As XaStep has it."""
+    xid: str | None
+    said: tuple[str, str] | None
+    place: Position
+    stop: int
+    begun: int
+    committed_at: datetime
+    tables: tuple[TableName, ...]
 
-
-def _steps() -> Callable[[Batches], Batches]:
-    """A mapInArrow function from slices to steps."""
-
-    def run(slices: Batches) -> Batches:
-        for batch in slices:
-            told = [one for row in batch.to_pylist() if (one := _told(row))]
-            yield pa.RecordBatch.from_pylist(told, schema=_STEP_SCHEMA)
-
-    return run
-
-
-def _told(row: dict[str, Any]) -> dict[str, Any] | None:
-    begun, start = row["transaction_start"], row["start"]
-    step = xa_step(row["file"], start, row["context"], row["payload"], begun, inside=begun != start)
-    if step is None:
-        return None
-    said_in, said = step.said or (None, None)
-    own = {"step": step.kind, "xid": step.xid, "said_in": said_in, "said": said, "begun": begun}
-    return own | {name: row[name] for name in _STEP_SCHEMA.names if name in row}
+    @property
+    def begin(self) -> Position:
+        """Where the transaction begins."""
+        return replace(self.place, offset=self.begun)
 
 
-def _committed(each: DataFrame, within: Range) -> DataFrame:
-    """HELD and ``xid``, of the transactions that a range commits; ``begun`` is null where their rows are not there."""
-    last = F.max_by(F.struct("step", "xid", "start", "stop", "committed_at"), "start").alias("last")
-    said = F.min_by(F.struct("said_in", "said"), F.when(F.col("said").isNotNull(), F.col("start"))).alias("inside")
-    named = F.array_distinct(F.flatten(F.collect_list("tables"))).alias("tables")
-    size = F.sum(F.expr("stop - start")).alias("size")
-    whole = each.groupBy("stretch", "number", "file", "begun").agg(last, said, named, size)
-    whole = whole.select("stretch", "number", "file", "begun", "last.*", "inside.*", "tables", "size")
-    rows = F.struct("step", "stretch", "number", "file", "begun", "tables", "size", "said_in", "said")
-    before = F.lag(rows).over(Window.partitionBy("xid").orderBy("stretch", "number", "start"))
-    ends = whole.withColumn("before", F.when(F.col("step") == "at once", rows).otherwise(before))
-    ends = ends.where(bronze.inside(within)).where(
-        "step = 'at once' OR (step = 'committed' AND (before IS NULL OR before.step = 'prepared'))"
-    )
-    place = {"stretch": "stretch", "number": "number", "file": "file", "start": "start", "stop": "stop"}
-    at = [F.col(name).alias(f"at_{to}") for name, to in place.items()]
-    of = [f"before.{name}" for name in ("stretch", "number", "file", "begun", "size", "said_in", "said")]
-    told = ends.select("xid", *at, F.col("committed_at").alias("at_committed"), *of, F.explode_outer("before.tables"))
-    return told.select(*(name for name in told.columns if name != "col"), "col.schema", "col.table")
+def steps(slices: SliceIndex) -> Iterator[Step]:
+    """What each slice of XA transactions does, in order. Raises DecodeError, LakeError."""
+    rows = np.flatnonzero(slices.flags("is_xa")).tolist()
+    for row, cells in zip(rows, slices.cells(rows), strict=True):
+        start, begun = cells["start"], cells["transaction_start"]
+        found = xa_step(cells["file"], start, cells["context"], cells["payload"], begun, inside=begun != start)
+        if found is None:
+            continue
+        committed_at, tables = (slices.slices.column(name)[row].as_py() for name in ("committed_at", "tables"))
+        names = tuple(TableName(one["schema"], one["table"]) for one in tables or ())
+        place = Position(cells["file"], start, cells["stretch"])
+        yield Step(found.kind, found.xid, found.said, place, cells["stop"], begun, committed_at, names)
+
+
+@dataclass(slots=True)
+class Logged:
+    """The slices of one XA transaction, as far as they were read: its end, and what all of them say."""
+
+    last: Step
+    is_whole: bool
+    """Whether its first slice was read."""
+    size: int = 0
+    said: tuple[str, str] | None = None
+    tables: dict[TableName, None] = field(default_factory=dict)
+
+    def add(self, step: Step) -> None:
+        """The next slice of it."""
+        self.last = step
+        self.size += step.stop - step.place.offset
+        self.said = self.said or step.said
+        self.tables |= dict.fromkeys(step.tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction that is committed: its end, and its rows, None where they were not read."""
+
+    xid: str
+    end: Step
+    rows: Logged | None
+
+    def to_rows(self) -> Iterator[dict[str, Any]]:
+        """Rows of HELD; none where the transaction's own are not known."""
+        if self.rows is None:
+            return
+        begin, said = self.rows.last.begin, self.rows.said or (None, None)
+        given: dict[str, Any] = {"size": self.rows.size, "said_in": said[0], "said": said[1], "begun": begin.offset}
+        given |= {"at_start": self.end.place.offset, "at_stop": self.end.stop, "at_committed": self.end.committed_at}
+        for prefix, place in (("", begin), ("at_", self.end.place)):
+            given |= {f"{prefix}stretch": place.stretch, f"{prefix}number": place.number, f"{prefix}file": place.file}
+        for name in self.rows.tables or (None,):
+            yield given | {"schema": name and name.schema, "table": name and name.table}
+
+
+def transactions_of(each: Iterable[Step]) -> list[Logged]:
+    """The XA transactions of slices, in the log's order, by where they end."""
+    found: dict[Position, Logged] = {}
+    for step in sorted(each, key=lambda one: one.place.order):
+        logged = found.setdefault(step.begin, Logged(step, step.begin == step.place))
+        logged.add(step)
+    return sorted(found.values(), key=lambda one: one.last.place.order)
+
+
+def _committed(each: Iterable[Step], within: Range) -> list[Transaction]:
+    """The transactions that a range commits, with what was read of their rows."""
+    found: list[Transaction] = []
+    before: dict[str | None, Logged] = {}
+    for one in transactions_of(each):
+        last = one.last
+        prepared, before[last.xid] = before.get(last.xid), one
+        if not within.start <= last.place < within.stop:
+            continue
+        if last.kind == "at once":
+            found.append(Transaction(str(last.xid), last, one))
+        elif last.kind == "committed" and (prepared is None or prepared.last.kind == "prepared"):
+            found.append(Transaction(str(last.xid), last, prepared))
+    return found

@@ -28,6 +28,7 @@ from spark_jobs.binlog import (
 )
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.seek import Where, range_in
 from spark_jobs.bronze.xa import EFFECT, LOGGED, LOGGED_AT, OF_XA, by_bytes, committed
 from spark_jobs.changes.json_encoding import NULL, Image, bytes_at, images, instants, pieces_of, text_of
@@ -377,7 +378,7 @@ class _Part:
             return own.withColumn(EFFECT, nowhere)
         range_ = Range(self.begin, self.within.stop)
         oldest = bronze.oldest(self.held.checkpoint)
-        xa = committed(self.spark, self.held.table, self.held.version, range_, oldest)
+        xa = committed(DataFiles(self.held.table, self.held.version), range_, oldest)
         if not len(xa.held):
             return own.withColumn(EFFECT, nowhere)
         every = bronze.read_all(self.spark, self.held.table, self.held.version)

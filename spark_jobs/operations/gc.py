@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.prepared_xa import undecided
 from spark_jobs.bronze.scan import survey
 from spark_jobs.bronze.table import Held, HeldFile
@@ -143,7 +144,7 @@ class _Work:
 
     def plan(self, now: datetime) -> _Plan:
         held = Held.of(self.lake, self.source)
-        files = bronze.files(self.spark, held.table, held.version)
+        files = bronze.files(held.table, held.version)
         kept = self.pipeline.retention.bronze
         old = [] if kept is None else list(takewhile(lambda file: now - file.newest > kept, files[:-1]))
         waiting = self._waited_for(held.head, held.checkpoint, is_needed=bool(old) or bool(self.ignored))
@@ -166,7 +167,7 @@ class _Work:
     def _xa(self, head: Head, waiting: Sequence[Reader]) -> Iterator[Reader]:
         """The XA transactions whose rows somebody still needs: open ones, and those whose commit is not read by all."""
         slowest = min((reader.position for reader in waiting), default=None)
-        for one in undecided(self.spark, self.table, head.version, slowest):
+        for one in undecided(self.table, head.version, slowest):
             why = "the log does not say yet whether it is committed"
             if one.committed:
                 why = f"its XA COMMIT at {one.committed} is not read by all"
@@ -196,7 +197,7 @@ class _Work:
         copies = [TableName(*name) for name in helpers if scope.helpers.is_copy(name[1])]
         if not copies:
             return
-        found = survey(bronze.read_all(self.spark, self.table, head.version).where("kind = 'statement'"))
+        found = survey(read_index(self.table, head.version, kind="statement"))
         for name in copies:
             place = made_at(found, name, oldest)
             if place:

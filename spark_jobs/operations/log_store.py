@@ -102,7 +102,7 @@ class Store:
 
     def undecided(self) -> list[Open]:
         """In-doubt XA transactions: prepared, neither committed nor rolled back in the log; in log order."""
-        return undecided(self.spark, self._table, self._held().version)
+        return undecided(self._table, self._held().version)
 
     def is_decided(self, below: Position) -> bool:
         """Whether no XA transaction that begins below a position is in doubt."""

@@ -155,7 +155,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
     surveyed = publication.surveyed(lake, source)
     only = frozenset([name])
     planner = Planner(pipeline, lake, source, held.table, held.head, held.checkpoint, only, surveyed)
-    planned = planner.plan(session_over(spark, 0), [new if one.name == entry.name else one for one in entries])
+    planned = planner.plan([new if one.name == entry.name else one for one in entries])
     if name in planned.stopped:
         raise TableStopped(f"{planned.stopped[name]}; done over, the table would stop there: nothing is reset")
     (work,) = planned.work

@@ -47,7 +47,6 @@ from spark_jobs.log.location import require_places
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.restore import Fetched, fetch, place_range
 from spark_jobs.pipeline.run import Outcome, compact_source, filters_of, merge_source, publish, why_not_anew
-from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema import history as schema_history
 from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
@@ -563,7 +562,7 @@ def _first_seen(
     begin, oldest = bronze.begin(held.checkpoint), bronze.oldest(held.checkpoint)
     if wanted.start >= begin or oldest >= begin:
         return None
-    _, found = look(session_over(spark, 0), held.table, held.version, Range(oldest, begin), oldest)
+    _, found = look(held.table, held.version, Range(oldest, begin), oldest)
     known = {one.name for one in publication.read(lake_of(pipeline), name)}
     new = [table for table in found.tables if (table.schema, table.table) not in known]
     mine = sorted(one for one in new if pipeline.scope.holds(one.schema, one.table) and chosen(one))
@@ -657,12 +656,12 @@ def _work(
         raise _Begun(begin)
     onward = Range(begin, head.position)
     # Silver may have stopped inside a slice: what comes after that is no part of the range.
-    slices, seen = look(spark, held.table, held.version, onward, oldest, {begin, head.position})
+    slices, seen = look(held.table, held.version, onward, oldest, {begin, head.position})
     with about(f"{held.source}: {name}"):
         told = schema_history.by_history(lake, held.source)
         numbers = pipeline.on_unnamed == "number" or silver.is_numbered(head)
         place = (held.table, held.version, complete_from)
-        ancestry = Ancestry(spark, lake, held.source, *place, True, skips, told, zone, numbers)
+        ancestry = Ancestry(lake, held.source, *place, True, skips, told, zone, numbers)
         rules = Rules(
             lambda logged, last: schema_history.named(lake, held.source, logged, last),
             first_rows(slices, filters.skipped),

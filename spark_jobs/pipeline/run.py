@@ -22,6 +22,7 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import is_inside
 from spark_jobs.bronze.extract import Extracted, extract
+from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.log_index import stretches
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.scan import Survey, look, survey
@@ -208,7 +209,7 @@ def compact_source(
         return Outcome(entries, None)
     surveyed = publication.surveyed(lake, name)
     planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables, surveyed)
-    planned = planner.plan(session_over(spark, 0), entries)
+    planned = planner.plan(entries)
     done = each_table(planned.work, partial(_compact, spark, planned), planned.stopped)
     for one in done:
         if one.stopped:
@@ -351,29 +352,29 @@ class Planner:
     def complete_from(self) -> Position:
         return bronze.complete_from(self.checkpoint)
 
-    def plan(self, spark: SparkSession, entries: list[Entry], cuts: frozenset[Position] = frozenset()) -> Plan:
+    def plan(self, entries: list[Entry], cuts: frozenset[Position] = frozenset()) -> Plan:
         """What is to do. cuts: positions of tables inside slices, besides those that are published."""
         since = [*map(self._since, self._in_scope(entries))]
         start = min([self.surveyed or self.begin, *since])
         cuts |= {*since} - {self.surveyed, self.begin, self.oldest, self.end}
         try:
-            return self._plan(spark, entries, start, cuts)
+            return self._plan(entries, start, cuts)
         except _Inside as error:
-            return self.plan(spark, entries, cuts | error.positions)
+            return self.plan(entries, cuts | error.positions)
 
-    def _plan(self, spark: SparkSession, entries: list[Entry], start: Position, cuts: frozenset[Position]) -> Plan:
+    def _plan(self, entries: list[Entry], start: Position, cuts: frozenset[Position]) -> Plan:
         """Raises _Inside for the positions of all tables that are not among the cuts, and have to be."""
         by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is done over from bronze alone
         if start >= self.end and not by_log:
             known = {TableName(*one.name) for one in entries if one.reason == sequences.REASON}
             return Plan(entries, [], {}, known)
-        slices, found = look(spark, self.bronze, self.head.version, Range(start, self.end), self.oldest, cuts)
-        found = self._with_beginnings(spark, found, entries, start)
+        slices, found = look(self.bronze, self.head.version, Range(start, self.end), self.oldest, cuts)
+        found = self._with_beginnings(found, entries, start)
         filters = with_skips(self.pipeline.filters, self.lake, self.source)
         place = (self.bronze, self.head.version, self.complete_from)
         told, zone = by_history(self.lake, self.source), self.pipeline.sources[self.source].system_time_zone
         numbers = self.pipeline.on_unnamed == "number"
-        ancestry = Ancestry(spark, self.lake, self.source, *place, by_log, filters.skips_alone, told, zone, numbers)
+        ancestry = Ancestry(self.lake, self.source, *place, by_log, filters.skips_alone, told, zone, numbers)
         rules = Rules(
             self._complete,
             first_rows(slices, filters.skipped),
@@ -385,7 +386,7 @@ class Planner:
             beginning=Beginning(ancestry.made, is_needed=self.oldest > self.begin),
             by_history=told,
             numbers=numbers,
-            place=place_of_rows(slices, self.bronze, self.head.version),
+            place=place_of_rows(slices),
         )
         planned = Plan(self._with_new(entries, found), [], {})
         gaps = gaps_of(self.pipeline, self.lake, self.source)
@@ -410,7 +411,7 @@ class Planner:
             raise _Inside(inside)
         return planned
 
-    def _with_beginnings(self, spark: SparkSession, found: Survey, entries: list[Entry], start: Position) -> Survey:
+    def _with_beginnings(self, found: Survey, entries: list[Entry], start: Position) -> Survey:
         """With the statements about tables that are seen now for the first time, from where nothing showed them yet.
 
         A table's CREATE may lie far ahead of its first row; it tells that nothing of the table is missing.
@@ -419,8 +420,9 @@ class Planner:
         new = [name for name in self._names(found) if (name.schema, name.table) not in known]
         if not new or start <= self.oldest:
             return found
-        earlier = bronze.read(spark, self.bronze, self.head.version, Range(self.oldest, start))
-        said = survey(earlier.where("kind = 'statement'")).statements
+        earlier = Range(self.oldest, start)
+        slices = read_index(self.bronze, self.head.version, earlier, "statement")
+        said = survey(slices.within(earlier)).statements
         about_new = [one for one in said if any(one.statement.names(name.schema, name.table) for name in new)]
         changing = (one for one in about_new if one.statement.effect in (Effect.CREATES, Effect.CHANGES))
         return replace(found, statements=(*changing, *found.statements))

@@ -20,8 +20,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName, read_session, read_session_variables
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.log_index import stretches
-from spark_jobs.bronze.scan import definitions_in, notable
+from spark_jobs.bronze.scan import definitions_in
 from spark_jobs.bronze.table import Held
 from spark_jobs.config.model import SchemaDump
 from spark_jobs.ddl.classify import judge
@@ -182,7 +183,7 @@ def follow(
     if start >= end and notes and not is_anew and declared is None and (reading is None or _ASKED in notes):
         return []
     notes = notes | _facts_note(declared, dump, end)
-    facts = list(_facts(spark, held, Range(start, max(start, end))))
+    facts = list(_facts(held, Range(start, max(start, end))))
     stored = [version_of(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
     told = list[Fact]()
     if reading and dump:
@@ -195,7 +196,7 @@ def follow(
     if lacking and start > oldest:
         log.info("%s: the schema history is written anew: %s was not known before", source, ", ".join(lacking))
         is_anew, start = True, oldest
-        facts = list(_facts(spark, held, Range(start, end)))
+        facts = list(_facts(held, Range(start, end)))
     if is_anew:
         told += _asked_before(stored, start, is_other=bool(reading and reading.dump))
         _warn(source, stored, reading)
@@ -347,12 +348,12 @@ def _behind(start: Position) -> str:
     return f"stretch > {stretch} OR (stretch = {stretch} AND number > {number}) OR ({in_file})"
 
 
-def _facts(spark: SparkSession, held: Held, within: Range) -> Iterator[Fact]:
+def _facts(held: Held, within: Range) -> Iterator[Fact]:
     """What a part of bronze says of tables. A TABLE_MAP that cannot be read is left to whoever decodes its rows."""
     if not within:
         return
-    slices = bronze.read(spark, held.table, held.version, within)
-    for row in notable(slices, with_xa=True):
+    slices = read_index(held.table, held.version, within).within(within)
+    for row in slices.notable(with_xa=True):
         at = Position(row["file"], row["start"], row["stretch"])
         if row["maps"]:
             try:

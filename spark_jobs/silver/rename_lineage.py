@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from pyspark.sql import SparkSession
-
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import Said, Survey, look, survey
 from spark_jobs.config.filters import Filters
 from spark_jobs.ddl.parse_alter import dropped, target
@@ -47,7 +46,6 @@ class Ancestry:
     by_log: silver is taken only where the log does not have a table from its beginning on.
     """
 
-    spark: SparkSession
     lake: Lake
     source: str
     bronze: Table
@@ -83,17 +81,15 @@ class Ancestry:
         )
         found = Survey({}, ())
         if since < until:
-            slices, found = look(self.spark, self.bronze, self.version, Range(since, until), self.oldest, {since})
-            place = place_of_rows(slices, self.bronze, self.version)
-            rules = replace(rules, first=first_rows(slices, self.filters.skipped), place=place)
+            slices, found = look(self.bronze, self.version, Range(since, until), self.oldest, {since})
+            rules = replace(rules, first=first_rows(slices, self.filters.skipped), place=place_of_rows(slices))
         content = held(found, name, Range(since, until), standing, rules)
         return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 
     @cached_property
     def _statements(self) -> Survey:
         """All that bronze has: one question, however many tables are asked for."""
-        slices = bronze.read_all(self.spark, self.bronze, self.version)
-        return survey(slices.where("kind = 'statement'"))
+        return survey(read_index(self.bronze, self.version, kind="statement"))
 
     def _base(self, name: TableName, until: Position) -> tuple[Base | None, Standing | None, Position]:
         """What silver had of a table before a place, how the table stood there, and where that is."""

@@ -11,12 +11,10 @@ from itertools import product
 from operator import eq
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from spark_jobs.binlog import Column, Moment, TableDefinition, TableName, definitions_of, passed_over
 from spark_jobs.binlog.events.scanner import Bytes, view
-from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import first_transaction
+from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.bronze.scan import Said, Survey, agreed, differs, key_names, same_key
 from spark_jobs.bronze.xa import NO_XA, Xa
 from spark_jobs.config.filters import (
@@ -231,20 +229,20 @@ Place = Callable[[TableName, Range, Callable[[TableDefinition], bool]], Position
 """Where the first transaction begins in a range that has rows of a table with such a definition."""
 
 
-def place_of_rows(slices: DataFrame, table: Table, version: int) -> Place:
-    """Looks into the first slice that a table has in the range. table, version: the bronze that the slices are of."""
+def place_of_rows(slices: SliceIndex) -> Place:
+    """Looks into the first slice that a table has in the range."""
 
     def place(name: TableName, part: Range, wanted: Callable[[TableDefinition], bool]) -> Position:
-        found = bronze.first_slices(slices, name.schema, name.table, [part]).get(0)
-        if found is None:
+        row = slices.first(name, [part]).get(0)
+        if row is None:
             return part.start
-        at = Position(found["file"], found["start"], found["stretch"])
-        return first_transaction(table, version, at, name, wanted)
+        at = slices.place(row)
+        return at if slices.is_moved(row) else first_transaction(slices.record(row), at, name, wanted)
 
     return place
 
 
-def first_rows(slices: DataFrame, skipped: Skipped = lambda _schema, _table: frozenset()) -> First:
+def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: frozenset()) -> First:
     """Reads the first slices that a table has in each part, until one has rows and not their TABLE_MAP alone."""
 
     def first(name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
@@ -252,14 +250,14 @@ def first_rows(slices: DataFrame, skipped: Skipped = lambda _schema, _table: fro
         left = list(enumerate(parts))
         while left:
             ranges, further = [part for _, part in left], []
-            for nth, cells in bronze.first_slices(slices, name.schema, name.table, ranges).items():
+            rows = slices.first(name, ranges)
+            for nth, cells in zip(rows, slices.cells(list(rows.values())), strict=True):
                 at, part = left[nth]
-                place = Position(cells["file"], cells["start"], cells["stretch"])
-                logged = cells.get("logged")
-                here = Position(logged["file"], logged["start"], logged["stretch"]) if logged else place
+                place, here = slices.place(rows[nth]), slices.begin(rows[nth])
                 payload = without(skipped(name.schema, name.table), here, cells["payload"])
                 # the slices of one XA transaction have one place: the next one is not behind it
-                used = definitions_of(here.file, here.offset, cells["context"], payload, unused=logged is not None)
+                is_moved = slices.is_moved(rows[nth])
+                used = definitions_of(here.file, here.offset, cells["context"], payload, unused=is_moved)
                 own = [(place, one) for one in used if one.name == name]
                 if own:
                     found[at] = agreed(name, own)

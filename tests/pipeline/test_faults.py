@@ -96,7 +96,7 @@ def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
     assert head is not None
     assert head.checkpoint is not None
     planner = Planner(pipeline, lake, SOURCE, lake.bronze(SOURCE), head, head.checkpoint)
-    (late,) = planner.plan(shop.spark, publication.read(lake, SOURCE)).work
+    (late,) = planner.plan(publication.read(lake, SOURCE)).work
     run_source(shop.spark, pipeline, SOURCE)
     before = contents(shop, pipeline)
     with pytest.raises(LostRace):
@@ -129,7 +129,7 @@ def test_a_run_that_slept_while_another_went_on_sets_nothing_back(shop: Shop) ->
     shop.run(pipeline)
     now = heads(pipeline, shop)
     with pytest.raises(LostRace, match="another writer has gone on"):
-        Planner(pipeline, lake, SOURCE, lake.bronze(SOURCE), head, head.checkpoint).plan(shop.spark, entries)
+        Planner(pipeline, lake, SOURCE, lake.bronze(SOURCE), head, head.checkpoint).plan(entries)
     with pytest.raises(LostRace, match="and another writer up to"):
         publish(shop.spark, pipeline, SOURCE, slept)
     assert heads(pipeline, shop) == now

@@ -269,12 +269,12 @@ def test_a_run_that_began_before_the_reset_sets_nothing_back(
     assert head
     assert head.checkpoint
     planner = Planner(pipeline, lake, SOURCE, lake.bronze(SOURCE), head, head.checkpoint)
-    (late,) = [one for one in planner.plan(spark, read).work if one.name == orders]
+    (late,) = [one for one in planner.plan(read).work if one.name == orders]
     killed_at(monkeypatch, "silver/shop/shop/orders", 2, "before", logs.run)
     with pytest.raises(LostRace):
         compact(spark, late)
     with pytest.raises(LostRace, match=r"shop\.orders was reset since this run began"):
-        planner.plan(spark, read)
+        planner.plan(read)
     logs.run()
     assert rows(lake.downstream("shop", "orders").read(spark)) == [(2, "b"), (3, "c")]
     assert silver.resets(lake.silver(SOURCE, "shop", "orders").head()) == 1

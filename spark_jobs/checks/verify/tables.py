@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import Said, survey
 from spark_jobs.checks.verify.compare import Difference, buckets_for, compare
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
@@ -284,7 +284,7 @@ class _Source:
         table = self.lake.bronze(self.name)
         head = table.head()
         assert head is not None
-        said = survey(bronze.read_all(self.spark, table, head.version)).statements
+        said = survey(read_index(table, head.version, kind="statement")).statements
         return frozenset(name for one in said if (name := _made(one)))
 
 

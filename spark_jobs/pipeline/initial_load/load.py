@@ -472,10 +472,10 @@ class _Work:
         """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""
         skips = with_skips(Filters(), self.lake, self.source)
         oldest = bronze.oldest(_checkpoint(held))
-        slices, found = look(session_over(self.spark, 0), held, version, whole, oldest)
+        slices, found = look(held, version, whole, oldest)
         place = (held, version, bronze.complete_from(_checkpoint(held)))
         zone = self.pipeline.sources[self.source].system_time_zone
-        ancestry = Ancestry(self.spark, self.lake, self.source, *place, filters=skips, system_zone=zone)
+        ancestry = Ancestry(self.lake, self.source, *place, filters=skips, system_zone=zone)
         rules = Rules(
             self._complete,
             first_rows(slices, skips.skipped),

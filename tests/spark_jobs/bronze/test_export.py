@@ -6,33 +6,21 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.binlog import Slicer
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.export import Exported, export
 from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.lake.commit import Checkpoint, new_batch
 from spark_jobs.lake.layout import Lake
-from spark_jobs.log.position import Position, file_number
+from spark_jobs.log.position import Position
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
+from tests.slicing import bronze_rows
 
 SPEC = SegmentSpec(
     tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL)],
     changes=[change for number in range(5) for change in (Insert("shop.t", (number,)), Commit())],
 )
 CONTENT = SPEC.to_bytes()
-
-
-def bronze_rows(file: str, content: bytes, *, target: int) -> pa.Table:
-    """A file as bronze holds it, cut into slices of about ``target`` bytes."""
-    slicer = Slicer(file, 0, None, target=target)
-    slices = pa.Table.from_batches([*slicer.feed(content), *slicer.finish()])
-    added = {"stretch": 1, "number": file_number(file), "server_uuid": None}
-    columns = [
-        pa.repeat(pa.scalar(added[field.name], field.type), len(slices)) if field.name in added else slices[field.name]
-        for field in bronze.ARROW
-    ]
-    return pa.Table.from_arrays(columns, schema=bronze.ARROW)
 
 
 def test_nothing_is_exported_of_an_empty_bronze(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Slices of bronze by their metadata: in order, by table and range, cut, with where their bytes lie."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -20,7 +19,7 @@ from spark_jobs.log.position import Position, Range
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement
 from tests.segment_spec import Table as Described
 from tests.segment_types import INT
-from tests.spark_jobs.bronze.test_export import bronze_rows
+from tests.slicing import bronze_of, bronze_rows, rows_at
 
 NAMES = [TableName("shop", name) for name in ("a", "b", "c")]
 ALL = Range(Position("b.000001", 0), Position("b.000001", 0, 9))
@@ -37,15 +36,6 @@ def log(chance: Random, transactions: int = 12) -> bytes:
     return SegmentSpec(
         tables=[Described(str(name), key=["id"], id=INT.NOT_NULL) for name in NAMES], changes=changes
     ).to_bytes()
-
-
-def bronze_of(folder: Path, commits: Sequence[pa.Table], group: int = 4) -> tuple[Table, int]:
-    """A bronze table of a data file a commit, with so many slices in a row group."""
-    table = Table(str(folder), plain=False)
-    writing = deltalake.WriterProperties(max_row_group_size=group, write_batch_size=group)
-    for rows in commits:
-        deltalake.write_deltalake(table.path, rows, mode="append", writer_properties=writing)
-    return table, len(commits) - 1
 
 
 @pytest.fixture
@@ -139,3 +129,27 @@ def test_a_slice_that_is_cut_is_parts_that_share_its_bytes(held: tuple[Table, in
     assert all(len(payload(table, one)) == one["bytes"] for one in after)
     every = [bytes(one["payload"]) for one in cut.cells(range(len(cut)))]
     assert b"".join(every) == b"".join(row["payload"] for row in stored(table))
+
+
+def places(*bounds: tuple[int, int]) -> list[Range]:
+    return [Range(Position("b.000001", start), Position("b.000001", stop)) for start, stop in bounds]
+
+
+def test_the_first_slice_of_a_table_in_each_part(tmp_path: Path) -> None:
+    slices = [(10, "rows", "b"), (20, "statement", "a"), (30, "rows", "a"), (40, "rows", "a"), (70, "rows", "a")]
+    index = read_index(*bronze_of(tmp_path / "bronze", [rows_at(slices)]))
+    found = index.first(NAMES[0], places((5, 25), (25, 60), (60, 80)))
+    assert {part: index.place(row).offset for part, row in found.items()} == {1: 30, 2: 70}
+    (cells,) = index.cells([found[1]])
+    assert (cells["file"], cells["context"], bytes(cells["payload"])) == ("b.000001", b"context", b"        30")
+
+
+@pytest.mark.parametrize("number", [16, 3_000])
+def test_the_first_slice_of_a_table_in_each_of_many_parts(tmp_path: Path, number: int) -> None:
+    """Parts of 50 bytes with gaps of 50 between them, of slices of 10 bytes; every third part is empty."""
+    parts = places(*((start, start + (50 if nth % 3 else 0)) for nth, start in enumerate(range(0, number * 100, 100))))
+    slices = rows_at([(start, "rows", "a") for start in range(0, number * 100, 10)])
+    index = read_index(*bronze_of(tmp_path / "bronze", [slices], group=32))
+    wanted = {nth: part.start.offset for nth, part in enumerate(parts) if part}
+    assert {nth: index.place(row).offset for nth, row in index.first(NAMES[0], parts).items()} == wanted
+    assert len(index.of_table(NAMES[0], parts)) == 5 * len(wanted)

@@ -22,7 +22,7 @@ def test_a_prepared_transaction_is_open_until_the_log_decides_in_whichever_file(
     def found() -> list[tuple[str, str, int]]:
         extract_source(spark, logs.pipeline(), SOURCE)
         table = logs.lake.bronze(SOURCE)
-        opened = undecided(spark, table, logs.bronze().version)
+        opened = undecided(table, logs.bronze().version)
         starts = {row["start"] for row in table.read(spark).where("statement LIKE 'XA START%'").collect()}
         assert {one.position.offset for one in opened} <= starts
         return [(one.xid, one.position.file, len(opened)) for one in opened]

@@ -1,19 +1,16 @@
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import Said, Seen, Survey, agreed, survey
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import Checkpoint, new_batch
-from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT, VARCHAR
-from tests.spark_jobs.bronze.test_export import bronze_rows
+from tests.slicing import bronze_of, bronze_rows
 
 NAME = TableName("shop", "t")
 
@@ -62,8 +59,7 @@ def test_rows_of_two_definitions_stop_the_table(other: TableDefinition, shown: s
     )
 
 
-@pytest.mark.spark
-def test_bronze_tells_tables_definitions_and_statements(spark: SparkSession, lake: Path) -> None:
+def test_bronze_tells_tables_definitions_and_statements(tmp_path: Path) -> None:
     spec = SegmentSpec(
         tables=[
             Table("shop.t", key=["id"], id=INT.NOT_NULL),
@@ -74,11 +70,8 @@ def test_bronze_tells_tables_definitions_and_statements(spark: SparkSession, lak
             *(Insert("shop.u", (1, None)), Insert("shop.t", (2,)), Commit()),
         ],
     )
-    table = Lake(str(lake)).bronze("shop")
-    head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
-    rows = spark.createDataFrame(bronze_rows("b.000001", spec.to_bytes(), target=1))
-    head = table.append(rows, head, Checkpoint(at(len(spec.to_bytes())), new_batch()))
-    found = survey(bronze.read(spark, table, head.version, Range(at(0), Position("b.000002", 4))))
+    table, version = bronze_of(tmp_path / "bronze", [bronze_rows("b.000001", spec.to_bytes(), target=1)])
+    found = survey(read_index(table, version, Range(at(0), Position("b.000002", 4))))
     assert set(found.tables) == {NAME, TableName("shop", "u")}
     assert [(said.statement.text, said.statement.names("shop", "u")) for said in found.statements] == [
         ("TRUNCATE u", True)

@@ -1,4 +1,3 @@
-import time
 from pathlib import Path
 
 import deltalake
@@ -112,43 +111,6 @@ def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake:
     assert starts("b.1000000:300", "b.1000000:300") == []
     found = table.read(spark).where(bronze.holding("s", "t")).collect()
     assert sorted((row[0], row[1], row[2]) for row in found) == orders[:3]
-
-
-@pytest.mark.spark
-def test_the_first_slice_of_a_table_in_each_part(spark: SparkSession) -> None:
-    slices = [(10, "rows", "u"), (20, "statement", "t"), (30, "rows", "t"), (40, "rows", "t"), (70, "rows", "t")]
-    rows = [
-        (1, 1, start, "b.000001", kind, [{"schema": "s", "table": table}], b"context", str(start).encode())
-        for start, kind, table in slices
-    ]
-    columns = (
-        "stretch INT, number BIGINT, start BIGINT, file STRING, kind STRING, "
-        "tables ARRAY<STRUCT<schema: STRING, table: STRING>>, context BINARY, payload BINARY"
-    )
-    bounds = [(5, 25), (25, 60), (60, 80)]
-    parts = [Range(Position("b.000001", start), Position("b.000001", stop)) for start, stop in bounds]
-    found = bronze.first_slices(spark.createDataFrame(rows, columns), "s", "t", parts)
-    assert {part: one["start"] for part, one in found.items()} == {1: 30, 2: 70}
-    assert (found[1]["file"], found[1]["context"], found[1]["payload"]) == ("b.000001", b"context", b"30")
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("number", [16, 17, 300, 3_000])
-def test_the_first_slice_of_a_table_in_each_of_many_parts(spark: SparkSession, number: int) -> None:
-    """Parts of 50 bytes with gaps of 50 between them, of slices of 10 bytes; every third part is empty."""
-    parts = [
-        Range(Position("b.000001", start), Position("b.000001", start + (50 if nth % 3 else 0)))
-        for nth, start in enumerate(range(0, number * 100, 100))
-    ]
-    slices = spark.range(number * 10).selectExpr(
-        *("1 AS stretch", "1L AS number", "id * 10 AS start", "'b.000001' AS file", "'rows' AS kind"),
-        *("array(named_struct('schema', 's', 'table', 't')) AS tables", "X'' AS context", "X'' AS payload"),
-    )
-    began = time.monotonic()
-    found = bronze.first_slices(slices, "s", "t", parts)
-    assert time.monotonic() - began < 60, "a chain of conditions took minutes, or ended in an error of the JVM"
-    wanted = {nth: part.start.offset for nth, part in enumerate(parts) if part}
-    assert {nth: one["start"] for nth, one in found.items()} == wanted
 
 
 @pytest.mark.spark

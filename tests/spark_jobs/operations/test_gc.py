@@ -44,7 +44,7 @@ def gc(logs: Logs, now: float = 5.9, **asked: Any) -> Collected:
 
 
 def held(logs: Logs) -> list[int]:
-    return [one.place[1] for one in bronze.files(logs.spark, logs.lake.bronze(SOURCE), logs.bronze().version)]
+    return [one.place[1] for one in bronze.files(logs.lake.bronze(SOURCE), logs.bronze().version)]
 
 
 def names(done: Collected) -> list[str]:

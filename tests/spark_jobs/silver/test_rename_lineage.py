@@ -76,7 +76,7 @@ def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: S
 
     head = logs.bronze()
     assert head.checkpoint
-    where = spark, logs.lake, SOURCE, logs.lake.bronze(SOURCE), head.version, bronze.oldest(head.checkpoint)
+    where = logs.lake, SOURCE, logs.lake.bronze(SOURCE), head.version, bronze.oldest(head.checkpoint)
     named = logs.lake.silver(SOURCE, "shop", "lines").head()
     assert named
     assert named.checkpoint

@@ -1,6 +1,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import Column, Moment, Session, TableDefinition, TableName
+from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import Said, Seen, Survey
 from spark_jobs.config.filters import Action, EventFilter, Filters
 from spark_jobs.config.table_patterns import Scope
@@ -34,6 +36,7 @@ from spark_jobs.silver.table_timeline import (
     origins_of,
     reached,
 )
+from tests.slicing import bronze_of, rows_at
 
 NAME = TableName("shop", "t")
 ID, V, NOTE = Column("id", 3, nullable=False), Column("v", 3), Column("note", 15, 80, charset=255)
@@ -470,20 +473,14 @@ def test_a_table_made_anew_keeps_columns_of_the_same_name_and_type() -> None:
     assert origins_of(anew, {"id": "INT", "note": "INT"}, {"id": "INT", "note": "STRING"}) == {"id": "id", "note": None}
 
 
-def test_a_slice_with_no_row_behind_its_table_map_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slice_with_no_row_behind_its_table_map_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     slices = {400: [], 450: [OLD], 700: [definition(ID, NOTE)]}
-
-    def first_slices(_: object, schema: str, table: str, parts: Sequence[Range]) -> dict[int, dict[str, object]]:
-        assert (schema, table) == ("shop", "t")
-        found = [[start for start in slices if part.start <= at(start) < part.stop] for part in parts]
-        cells: dict[str, object] = {"stretch": 1, "file": "b.000001", "context": b"", "payload": b""}
-        return {nth: cells | {"start": starts[0]} for nth, starts in enumerate(found) if starts}
-
-    monkeypatch.setattr("spark_jobs.bronze.table.first_slices", first_slices)
+    index = read_index(*bronze_of(tmp_path / "bronze", [rows_at([(start, "rows", "t") for start in slices])]))
     monkeypatch.setattr("spark_jobs.silver.table_timeline.definitions_of", lambda _file, start, *_, **__: slices[start])
     parts = [Range(at(10), at(100)), Range(at(300), at(600)), Range(at(600), at(900)), Range(at(440), at(500))]
-    found = first_rows(None)(NAME, parts)  # type: ignore[arg-type] # slices are read by what is patched here
-    assert found == {1: OLD, 2: definition(ID, NOTE), 3: OLD}
+    assert first_rows(index)(NAME, parts) == {1: OLD, 2: definition(ID, NOTE), 3: OLD}
 
 
 def test_names_of_a_table_s_first_rows_come_from_statements_before_them() -> None:
