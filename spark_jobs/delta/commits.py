@@ -1,0 +1,155 @@
+"""Commits: the next version of a table, created exclusively.
+
+Put here: a commit's actions and its file. Not here: which files are added and removed, or what a writer that lost does.
+
+Whoever creates the file of a version has made it; all others planned on an older version and lose. A writer that does
+not know whether its commit was made looks for its own ``userMetadata`` in the log.
+"""
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import deltalake
+
+from spark_jobs.delta import statistics
+from spark_jobs.delta.deletion_vectors import Descriptor
+from spark_jobs.delta.log_files import create_commit, directory
+from spark_jobs.delta.snapshot import CHECKPOINT_INTERVAL, DataFile, Metadata, Protocol, Snapshot
+from spark_jobs.errors import LakeError, LostRace
+
+log = logging.getLogger(__name__)
+
+_ENGINE = "Stratalog"
+_CHECKPOINT_INTERVAL = 10
+
+
+class CommitConflict(LostRace):
+    """Another writer has committed the version first; nothing of this commit is in the table."""
+
+
+def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most commits lack
+    snapshot: Snapshot,
+    *,
+    adds: Sequence[DataFile] = (),
+    removes: Sequence[DataFile] = (),
+    dv_updates: Sequence[tuple[DataFile, Descriptor]] = (),
+    metadata: Metadata | None = None,
+    protocol: Protocol | None = None,
+    transaction: tuple[str, int] | None = None,
+    user_metadata: str | None = None,
+    operation: str = "WRITE",
+    operation_parameters: Mapping[str, str] | None = None,
+    metrics: Mapping[str, int] | None = None,
+) -> int:
+    """Commits the version after a snapshot's, durably, and returns it.
+
+    The first commit of a table that is not there yet has its protocol and its metadata.
+
+    Args:
+        snapshot: what the commit was planned upon.
+        adds: files that ``data_files.write`` wrote.
+        removes: files of the snapshot whose rows go.
+        dv_updates: files of the snapshot and their new deletion vectors, which include the rows of their old ones. A
+            file with no row left is removed.
+        metadata: the table's new metadata: other columns or properties.
+        protocol: the table's new protocol.
+        transaction: an application's id and the version of its transaction.
+        user_metadata: free text in the history.
+        operation: its name in the history.
+        operation_parameters: its parameters in the history.
+        metrics: its counts in the history.
+
+    Raises CommitConflict, SparkOnly, LakeError.
+    """
+    version, now = snapshot.version + 1, int(time.time() * 1000)
+    if snapshot.version < 0:
+        metadata, protocol = metadata or snapshot.metadata, protocol or snapshot.protocol
+    info: dict[str, Any] = {
+        "timestamp": now,
+        "operation": operation,
+        "operationParameters": dict(operation_parameters or {}),
+        "isolationLevel": "Serializable",
+        "isBlindAppend": not removes and not dv_updates and metadata is None,
+        "operationMetrics": {name: str(count) for name, count in (metrics or {}).items()},
+        "engineInfo": _ENGINE,
+        "txnId": str(uuid.uuid4()),
+    }
+    if snapshot.version >= 0:
+        info["readVersion"] = snapshot.version
+    if user_metadata is not None:
+        info["userMetadata"] = user_metadata
+    actions: list[dict[str, Any]] = [{"commitInfo": info}]
+    if protocol is not None:
+        actions.append({"protocol": protocol.to_json()})
+    if metadata is not None:
+        actions.append({"metaData": metadata.to_json()})
+    if transaction is not None:
+        actions.append({"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now}})
+    actions += _file_actions(snapshot, adds, removes, dv_updates, now)
+    if not create_commit(snapshot.path, version, _lines(actions)):
+        raise CommitConflict(
+            f"{snapshot.path}: planned on version {snapshot.version}, but another writer committed first; "
+            "nothing of this run is in the table, and the next run goes on from its head"
+        )
+    if version and version % _interval(metadata or snapshot.metadata) == 0:
+        write_checkpoint(snapshot.path, version)
+    return version
+
+
+def write_checkpoint(path: str, version: int) -> bool:
+    """Writes a checkpoint of a version; False where that failed, which costs readers time and nothing else."""
+    try:
+        deltalake.DeltaTable(str(directory(path)), version=version).create_checkpoint()
+    except Exception as error:  # noqa: BLE001 -- deltalake raises bare exceptions, and the version is committed
+        log.warning("%s: version %d has no checkpoint: %s", path, version, error)
+        return False
+    return True
+
+
+def _file_actions(
+    snapshot: Snapshot,
+    adds: Iterable[DataFile],
+    removes: Iterable[DataFile],
+    dv_updates: Iterable[tuple[DataFile, Descriptor]],
+    now: int,
+) -> list[dict[str, Any]]:
+    present = {file.key for file in snapshot.files}
+    actions = [_remove(snapshot, file, present, now) for file in removes]
+    for file, vector in dv_updates:
+        actions.append(_remove(snapshot, file, present, now))
+        if vector.cardinality != file.num_records:
+            action = dict(file.action) | {"deletionVector": vector.to_json(), "dataChange": True}
+            stats = statistics.loosened(file.action.get("stats"))
+            actions.append({"add": action if stats is None else action | {"stats": stats}})
+    actions += [{"add": dict(file.action)} for file in adds]
+    return actions
+
+
+def _remove(snapshot: Snapshot, file: DataFile, present: set[tuple[str, str | None]], now: int) -> dict[str, Any]:
+    if file.key not in present:
+        raise LakeError(f"{snapshot.path}: version {snapshot.version} has no file {file.path} to be removed")
+    present.discard(file.key)  # one commit removes a file once
+    action = {
+        "path": file.path,
+        "deletionTimestamp": now,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": file.partition_values,
+        "size": file.size,
+    }
+    kept = ("tags", "stats", "deletionVector")
+    return {"remove": action | {key: file.action[key] for key in kept if file.action.get(key) is not None}}
+
+
+def _lines(actions: Iterable[Mapping[str, Any]]) -> bytes:
+    lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions)
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _interval(metadata: Metadata) -> int:
+    value = metadata.configuration.get(CHECKPOINT_INTERVAL, "")
+    return int(value) if value.isdecimal() and int(value) else _CHECKPOINT_INTERVAL

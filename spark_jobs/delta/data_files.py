@@ -1,0 +1,228 @@
+"""Data files: Parquet under physical names, and reading columns of them back by logical names.
+
+Put here: the layout of files. Not here: which rows are in them, or naming them in a commit (commits.py).
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from random import SystemRandom
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark_jobs.delta import statistics
+from spark_jobs.delta.log_files import directory
+from spark_jobs.delta.schema import ArrayType, Column, DeltaType, MapType, StructType, TableSchema, arrow_type
+from spark_jobs.delta.snapshot import COLUMN_MAPPING, DELETION_VECTORS, RANDOM_PREFIXES, DataFile
+from spark_jobs.errors import LakeError
+
+_PREFIX_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_ROW_GROUP_BYTES = 128 << 20
+_ROW_GROUP_ROWS = 1 << 20
+_PAGE_BYTES = 1 << 20
+_ROWS_A_PAGE_CHECK = 1024
+_METADATA = {"org.apache.spark.version": "4.2.0"}
+"""Tells readers of Spark 3 that days and times before 1582 are of the proleptic Gregorian calendar, as Spark 4 writes
+them; without it they refuse such values."""
+
+
+def write(  # noqa: PLR0913 -- what a file's layout may differ in
+    table_path: str,
+    rows: pa.Table,
+    schema: TableSchema,
+    configuration: Mapping[str, str],
+    *,
+    row_group_rows: int | None = None,
+    stats_columns: Collection[str] | None = None,
+    page_statistics: Collection[str] | None = None,
+    compression: str = "snappy",
+) -> DataFile:
+    """Writes rows as one data file that no commit names yet, durably.
+
+    Args:
+        table_path: the table's folder.
+        rows: at least one, with the table's columns by logical name, in any order.
+        schema: the table's.
+        configuration: the table's.
+        row_group_rows: rows in a row group at most; by default as many as fit in 128 MiB.
+        stats_columns: logical names of the columns whose bounds are kept, in place of those that the table says.
+        page_statistics: logical names of the columns that Parquet keeps bounds of, in place of all.
+        compression: Parquet's codec.
+
+    Raises LakeError, SparkOnly.
+    """
+    table = to_physical(rows, schema)
+    name = _file_name(configuration, compression)
+    file = directory(table_path) / name
+    mapped = schema if stats_columns is None else _only(schema, stats_columns)
+    indexed = statistics.indexed_columns(schema, configuration) if stats_columns is None else mapped
+    parquet_statistics: bool | list[str] = True
+    if page_statistics is not None:
+        parquet_statistics = [schema.column(column).physical_name for column in page_statistics]
+    row_bytes = max(1, table.nbytes // max(1, table.num_rows))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("xb") as sink:
+            with pq.ParquetWriter(
+                sink,
+                table.schema,
+                compression=compression,
+                write_statistics=parquet_statistics,
+                data_page_size=_PAGE_BYTES,
+                write_batch_size=max(1, min(_ROWS_A_PAGE_CHECK, _PAGE_BYTES // row_bytes)),
+                store_schema=False,
+                store_decimal_as_integer=True,
+            ) as writer:
+                writer.write_table(table, row_group_rows or min(_ROW_GROUP_ROWS, max(1, _ROW_GROUP_BYTES // row_bytes)))
+                writer.add_key_value_metadata(_METADATA)
+            sink.flush()
+            os.fsync(sink.fileno())
+            size = os.fstat(sink.fileno()).st_size
+    except OSError as error:
+        raise LakeError(f"{table_path}: cannot be written: {error}") from error
+    action = {
+        "path": name,
+        "partitionValues": {},
+        "size": size,
+        "modificationTime": int(time.time() * 1000),
+        "dataChange": True,
+        "stats": statistics.collect(table, indexed, tight_bounds=_tight_bounds(configuration)),
+    }
+    return DataFile(action)
+
+
+def read_columns(table_path: str, file: DataFile, columns: Sequence[str], schema: TableSchema) -> pa.Table:
+    """Columns of a data file by logical names, in order, with all its rows, deleted ones among them.
+
+    A column that the file does not have is null; one whose type was widened since has its type of now.
+    """
+    parquet = pq.ParquetFile(file.location(table_path), coerce_int96_timestamp_unit="us")
+    wanted = [schema.column(name) for name in columns]
+    present = set(parquet.schema_arrow.names)
+    table = parquet.read(columns=[c.physical_name for c in wanted if c.physical_name in present], use_threads=False)
+    arrays = []
+    for column in wanted:
+        target = arrow_type(column.type, physical=False)
+        if column.physical_name in present:
+            cells = table.column(table.column_names.index(column.physical_name))
+            arrays.append(_to_logical(cells, column.type, target))
+        else:
+            arrays.append(pa.chunked_array([pa.nulls(parquet.metadata.num_rows, target)]))
+    return pa.Table.from_arrays(arrays, schema=pa.schema([c.arrow(physical=False) for c in wanted]))
+
+
+def to_physical(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """Rows by the table's physical names, with field ids, in the table's order. Raises LakeError."""
+    if sorted(rows.column_names) != sorted(schema.names):
+        raise LakeError(f"rows have the columns {rows.column_names}, and their table has {schema.names}")
+    physical = schema.arrow(physical=True)
+    arrays = []
+    for column, target in zip(schema.columns, physical, strict=True):
+        cells = rows.column(column.name)
+        logical = arrow_type(column.type, physical=False)
+        if cells.type != logical:
+            cells = _converted(cells, column, logical)
+        arrays.append(_renamed(cells, target.type) if pa.types.is_nested(target.type) else cells)
+    return pa.Table.from_arrays(arrays, schema=physical)
+
+
+def _converted(cells: pa.ChunkedArray, column: Column, target: pa.DataType) -> pa.ChunkedArray:
+    """Cells of a type that holds the same values in another form: large strings, views, dictionaries."""
+    try:
+        return cells.cast(target)
+    except pa.ArrowException as error:
+        raise LakeError(f"column {column.name}: {cells.type} cannot be written as {column.ddl}: {error}") from error
+
+
+def _renamed(cells: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """The same buffers under other names of fields."""
+    return pa.chunked_array([chunk.view(target) for chunk in cells.chunks], target)
+
+
+def _to_logical(cells: pa.ChunkedArray, kind: DeltaType, target: pa.DataType) -> pa.ChunkedArray:
+    if not pa.types.is_nested(target):
+        return cells if cells.type == target else cells.cast(target)
+    if _same_layout(cells.type, arrow_type(kind, physical=True)):
+        return _renamed(cells, target)
+    return pa.chunked_array([_converted_nested(chunk, kind, target) for chunk in cells.chunks], target)
+
+
+def _same_layout(stored: pa.DataType, expected: pa.DataType) -> bool:
+    """Whether nested types are equal but for names of list elements and field ids."""
+    if pa.types.is_struct(expected):
+        return (
+            pa.types.is_struct(stored)
+            and [item.name for item in stored] == [item.name for item in expected]
+            and all(_same_layout(a.type, b.type) for a, b in zip(stored, expected, strict=True))
+        )
+    if pa.types.is_map(expected):
+        return (
+            pa.types.is_map(stored)
+            and _same_layout(stored.key_type, expected.key_type)
+            and _same_layout(stored.item_type, expected.item_type)
+        )
+    if pa.types.is_list(expected):
+        return pa.types.is_list(stored) and _same_layout(stored.value_type, expected.value_type)
+    return bool(stored == expected)
+
+
+def _converted_nested(array: pa.Array, kind: DeltaType, target: pa.DataType) -> pa.Array:
+    """A nested array whose fields were added, dropped or widened after its file was written."""
+    match kind:
+        case StructType(fields):
+            stored = {array.type.field(at).name: at for at in range(array.type.num_fields)}
+            children = []
+            for item, inner in zip(fields, target, strict=True):
+                at = stored.get(item.physical_name)
+                child = pa.nulls(len(array), inner.type) if at is None else array.field(at)
+                children.append(child if at is None else _converted_nested(child, item.type, inner.type))
+            return pa.StructArray.from_arrays(children, fields=list(target), mask=pc.is_null(array))
+        case ArrayType(element):
+            values = _converted_nested(array.flatten(), element, target.value_type)
+            return _relisted(array, values, target)
+        case MapType(key, value):
+            flat = _compact(array)
+            keys = _converted_nested(flat.keys, key, target.key_type)
+            items = _converted_nested(flat.items, value, target.item_type)
+            return pa.MapArray.from_arrays(flat.offsets, keys, items, target, mask=pc.is_null(flat))
+        case _:
+            return array if array.type == target else array.cast(target)
+
+
+def _compact(array: pa.Array) -> pa.Array:
+    """The array without an offset of its own."""
+    return pa.concat_arrays([array, array.slice(0, 0)]) if array.offset else array
+
+
+def _relisted(array: pa.Array, values: pa.Array, target: pa.DataType) -> pa.Array:
+    """A list array of other values with the lengths of ``array``."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+    return pa.ListArray.from_arrays(offsets, values, type=target, mask=pc.is_null(array))
+
+
+def _only(schema: TableSchema, names: Collection[str]) -> TableSchema:
+    return TableSchema(tuple(column for column in schema.columns if column.name in names))
+
+
+def _tight_bounds(configuration: Mapping[str, str]) -> bool:
+    return configuration.get(DELETION_VECTORS, "false").lower() == "true"
+
+
+def _file_name(configuration: Mapping[str, str], compression: str) -> str:
+    mapped = configuration.get(COLUMN_MAPPING, "none") != "none"
+    random = mapped or configuration.get(RANDOM_PREFIXES, "false").lower() == "true"
+    length = int(configuration.get("delta.randomPrefixLength", "2")) if random else 0
+    prefix = "".join(SystemRandom().choices(_PREFIX_LETTERS, k=length))
+    name = f"part-00000-{uuid.uuid4()}-c000.{compression}.parquet"
+    return f"{prefix}/{name}" if prefix else name
+
+
+def row_groups(table_path: str, file: DataFile) -> list[int]:
+    """Rows of each row group, in order."""
+    metadata = pq.ParquetFile(Path(file.location(table_path))).metadata
+    return [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]

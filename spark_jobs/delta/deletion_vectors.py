@@ -1,0 +1,191 @@
+"""Deletion vectors: which rows of a data file are deleted.
+
+Put here: their descriptors and bytes. Not here: which rows are to be deleted.
+
+A vector is a 64-bit Roaring bitmap of row numbers in its portable form, after a magic number. In a file, vectors follow
+a version byte, each with its size before and its CRC-32 after it, big-endian.
+"""
+
+import os
+import struct
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+from urllib.parse import unquote
+
+from pyroaring import BitMap, BitMap64
+
+from spark_jobs.delta.log_files import SparkOnly, directory
+from spark_jobs.errors import LakeError
+
+_MAGIC = 1681511377
+_VERSION = b"\x01"
+_UUID_CHARS = 20
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_Z85_VALUES = {letter: value for value, letter in enumerate(_Z85)}
+_PREFIX_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """Where a vector is stored, and how many rows it deletes."""
+
+    storage_type: str
+    """``u``: a file in the table's folder, by its uuid; ``p``: a file by its path; ``i``: in the descriptor itself."""
+    path_or_inline: str
+    offset: int | None
+    size: int
+    cardinality: int
+
+    @property
+    def unique_id(self) -> str:
+        """What tells vectors of one data file apart."""
+        suffix = "" if self.offset is None else f"@{self.offset}"
+        return f"{self.storage_type}{self.path_or_inline}{suffix}"
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Descriptor":
+        return cls(
+            value["storageType"],
+            value["pathOrInlineDv"],
+            value.get("offset"),
+            value["sizeInBytes"],
+            value["cardinality"],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        action: dict[str, Any] = {"storageType": self.storage_type, "pathOrInlineDv": self.path_or_inline}
+        if self.offset is not None:
+            action["offset"] = self.offset
+        return action | {"sizeInBytes": self.size, "cardinality": self.cardinality}
+
+    def location(self, table_path: str) -> Path:
+        """The file of a vector that is not inline. Raises SparkOnly, LakeError."""
+        folder = directory(table_path)
+        if self.storage_type == "u":
+            prefix, name = self.path_or_inline[:-_UUID_CHARS], self.path_or_inline[-_UUID_CHARS:]
+            return folder / prefix / f"deletion_vector_{uuid.UUID(bytes=z85_decode(name))}.bin"
+        if self.storage_type != "p":
+            raise LakeError(
+                f"{table_path}: a deletion vector is stored in a way that is not known, {self.storage_type}"
+            )
+        file = Path(unquote(self.path_or_inline.removeprefix("file:")))
+        if not file.is_absolute():
+            raise SparkOnly(f"{table_path}: has a deletion vector outside of its folder, {self.path_or_inline}")
+        return file
+
+
+def read(table_path: str, descriptor: Descriptor) -> BitMap64:
+    """The numbers of the rows that a vector deletes. Raises LakeError where its bytes are damaged."""
+    where = f"{table_path}: deletion vector {descriptor.unique_id}"
+    try:
+        if descriptor.storage_type == "i":
+            content = z85_decode(descriptor.path_or_inline)[: descriptor.size]
+        else:
+            content = _stored(descriptor.location(table_path), descriptor, where)
+        rows = _from_bytes(content)
+    except (OSError, ValueError, struct.error) as error:
+        raise LakeError(f"{where}: cannot be read: {error}") from error
+    if len(rows) != descriptor.cardinality:
+        raise LakeError(f"{where}: has {len(rows)} rows, and the log says {descriptor.cardinality}")
+    return rows
+
+
+def write(
+    table_path: str, vectors: Sequence[BitMap | BitMap64], configuration: Mapping[str, str] | None = None
+) -> list[Descriptor]:
+    """Writes vectors to one file that no commit names yet, durably; a descriptor for each, in order.
+
+    Args:
+        table_path: the table's folder.
+        vectors: the numbers of the rows deleted in a data file, those that its present vector deletes among them.
+        configuration: the table's, which may ask for prefixes of names.
+
+    Raises SparkOnly, LakeError.
+    """
+    if not vectors:
+        return []
+    name = uuid.uuid4()
+    prefix = _prefix(configuration or {})
+    content, descriptors = bytearray(_VERSION), []
+    for vector in vectors:
+        data = to_bytes(vector)
+        encoded = prefix + z85_encode(name.bytes)
+        descriptors.append(Descriptor("u", encoded, len(content), len(data), len(vector)))
+        content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    file = descriptors[0].location(table_path)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("xb") as sink:
+            sink.write(content)
+            sink.flush()
+            os.fsync(sink.fileno())
+    except OSError as error:
+        raise LakeError(f"{table_path}: cannot be written: {error}") from error
+    return descriptors
+
+
+def to_bytes(vector: BitMap | BitMap64) -> bytes:
+    """A vector as it is stored, without its size and checksum."""
+    rows = vector if isinstance(vector, BitMap64) else None
+    if rows is None:
+        # the portable form of 64 bits: the number of 32-bit bitmaps, and each behind its upper half
+        body = struct.pack("<QI", 1, 0) + vector.serialize() if len(vector) else struct.pack("<Q", 0)
+    else:
+        body = rows.serialize()
+    return struct.pack("<i", _MAGIC) + body
+
+
+def z85_encode(data: bytes) -> str:
+    """Bytes, of a length that is a multiple of 4, as text."""
+    letters = []
+    for at in range(0, len(data), 4):
+        value = int.from_bytes(data[at : at + 4], "big")
+        letters += [_Z85[value // 85**power % 85] for power in (4, 3, 2, 1, 0)]
+    return "".join(letters)
+
+
+def z85_decode(text: str) -> bytes:
+    """Raises ValueError."""
+    if len(text) % 5 or not set(text) <= _Z85_VALUES.keys():
+        raise ValueError(f"{text!r} is not z85")
+    data = bytearray()
+    for at in range(0, len(text), 5):
+        value = 0
+        for letter in text[at : at + 5]:
+            value = value * 85 + _Z85_VALUES[letter]
+        if value >> 32:
+            raise ValueError(f"{text!r} is not z85")
+        data += value.to_bytes(4, "big")
+    return bytes(data)
+
+
+def _stored(file: Path, descriptor: Descriptor, where: str) -> bytes:
+    with file.open("rb") as stored:
+        version = stored.read(1)
+        if version != _VERSION:
+            raise LakeError(f"{where}: its file has version {version!r}, and only 1 is known")
+        stored.seek(descriptor.offset if descriptor.offset is not None else 1)
+        size = struct.unpack(">i", stored.read(4))[0]
+        data = stored.read(descriptor.size)
+        checksum = struct.unpack(">I", stored.read(4))[0]
+    if size != descriptor.size or len(data) != size or zlib.crc32(data) != checksum:
+        raise LakeError(f"{where}: its bytes in {file} are damaged")
+    return data
+
+
+def _from_bytes(data: bytes) -> BitMap64:
+    magic = struct.unpack("<i", data[:4])[0]
+    if magic != _MAGIC:
+        raise ValueError(f"its magic number is {magic}")
+    return BitMap64.deserialize(data[4:])
+
+
+def _prefix(configuration: Mapping[str, str]) -> str:
+    if configuration.get("delta.randomizeFilePrefixes", "false").lower() != "true":
+        return ""
+    return "".join(SystemRandom().choices(_PREFIX_LETTERS, k=int(configuration.get("delta.randomPrefixLength", "2"))))

@@ -1,0 +1,422 @@
+"""A version of a Delta table: protocol, metadata, data files, transactions.
+
+Put here: what the log says of a version. Not here: what it may not say for this package to write (features.py).
+
+A version is the newest checkpoint up to it, and the commits after that. An ``add`` names a file with its deletion
+vector, and stands until a ``remove`` of the same file with the same vector.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_jobs.delta import statistics
+from spark_jobs.delta.deletion_vectors import Descriptor
+from spark_jobs.delta.log_files import LogListing, SparkOnly, directory, read_commit, read_log
+from spark_jobs.delta.schema import TableSchema, from_spark_types
+from spark_jobs.delta.statistics import Bounds
+from spark_jobs.errors import LakeError
+
+COLUMN_MAPPING = "delta.columnMapping.mode"
+MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
+DELETION_VECTORS = "delta.enableDeletionVectors"
+TYPE_WIDENING = "delta.enableTypeWidening"
+RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+
+READER_FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening"}
+"""Features that readers have to know too; those of this package."""
+_CHECKPOINT_ACTIONS = ("txn", "add", "metaData", "protocol", "sidecar")
+_NOT_READ = ("stats_parsed", "partitionValues_parsed")
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What a reader and a writer of a table have to know."""
+
+    min_reader_version: int = 1
+    min_writer_version: int = 2
+    reader_features: frozenset[str] | None = None
+    writer_features: frozenset[str] | None = None
+
+    @classmethod
+    def from_json(cls, action: Mapping[str, Any]) -> "Protocol":
+        reader, writer = action.get("readerFeatures"), action.get("writerFeatures")
+        return cls(
+            action["minReaderVersion"],
+            action["minWriterVersion"],
+            None if reader is None else frozenset(reader),
+            None if writer is None else frozenset(writer),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        action: dict[str, Any] = {
+            "minReaderVersion": self.min_reader_version,
+            "minWriterVersion": self.min_writer_version,
+        }
+        if self.reader_features is not None:
+            action["readerFeatures"] = sorted(self.reader_features)
+        if self.writer_features is not None:
+            action["writerFeatures"] = sorted(self.writer_features)
+        return action
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The ``metaData`` action of a table."""
+
+    id: str
+    schema_string: str
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    partition_columns: tuple[str, ...] = ()
+    created_time: int | None = None
+    rest: Mapping[str, Any] = field(default_factory=lambda: {"format": {"provider": "parquet", "options": {}}})
+    """What else the action has: name, description, format."""
+
+    @cached_property
+    def schema(self) -> TableSchema:
+        return TableSchema.from_json(self.schema_string)
+
+    @property
+    def column_mapping(self) -> bool:
+        return self.configuration.get(COLUMN_MAPPING, "none") != "none"
+
+    def with_schema(self, schema: TableSchema, configuration: Mapping[str, str] | None = None) -> "Metadata":
+        """The metadata with another schema, and another configuration if given."""
+        configuration = self.configuration if configuration is None else configuration
+        return replace(self, schema_string=schema.to_json(), configuration=configuration)
+
+    @classmethod
+    def from_json(cls, action: Mapping[str, Any]) -> "Metadata":
+        names = {"id", "schemaString", "configuration", "partitionColumns", "createdTime"}
+        return cls(
+            action["id"],
+            action["schemaString"],
+            dict(action.get("configuration") or {}),
+            tuple(action.get("partitionColumns") or ()),
+            action.get("createdTime"),
+            {key: value for key, value in action.items() if key not in names},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        action = (
+            {"id": self.id}
+            | dict(self.rest)
+            | {
+                "schemaString": self.schema_string,
+                "partitionColumns": list(self.partition_columns),
+                "configuration": dict(self.configuration),
+            }
+        )
+        return action if self.created_time is None else action | {"createdTime": self.created_time}
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file of a version with its deletion vector: an ``add`` action."""
+
+    action: Mapping[str, Any]
+    """As it is in the log."""
+
+    @property
+    def path(self) -> str:
+        """As in the log: relative to the table, URL-encoded."""
+        return str(self.action["path"])
+
+    @property
+    def size(self) -> int:
+        return int(self.action["size"])
+
+    @property
+    def modification_time(self) -> int:
+        """Milliseconds since 1970."""
+        return int(self.action["modificationTime"])
+
+    @property
+    def partition_values(self) -> dict[str, str | None]:
+        return dict(self.action.get("partitionValues") or {})
+
+    @cached_property
+    def deletion_vector(self) -> Descriptor | None:
+        value = self.action.get("deletionVector")
+        return Descriptor.from_json(value) if value else None
+
+    @cached_property
+    def stats(self) -> dict[str, Any]:
+        """Statistics by physical names; empty where the file has none."""
+        return statistics.parse(self.action.get("stats"))
+
+    @property
+    def num_records(self) -> int | None:
+        """Rows in the file, deleted ones among them; None where the log does not say."""
+        return self.stats.get("numRecords")
+
+    @property
+    def num_rows(self) -> int | None:
+        """Rows that are not deleted."""
+        count = self.num_records
+        vector = self.deletion_vector
+        return count if count is None or vector is None else count - vector.cardinality
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """What tells files of a version apart."""
+        return self.path, self.deletion_vector.unique_id if self.deletion_vector else None
+
+    def bounds(self, schema: TableSchema, column: str) -> Bounds:
+        """The bounds of a top-level column, by its logical name."""
+        return statistics.bounds(self.stats, schema.column(column))
+
+    def location(self, table_path: str) -> Path:
+        """The file on the local file system. Raises SparkOnly."""
+        name = unquote(self.path)
+        if name.startswith("/") or ":" in name.split("/", 1)[0]:
+            raise SparkOnly(f"{table_path}: has a data file outside of its folder, {name}, as clones do")
+        return directory(table_path) / name
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table at one version."""
+
+    path: str
+    version: int
+    """-1 for a table that is not there yet."""
+    protocol: Protocol
+    metadata: Metadata
+    files: tuple[DataFile, ...] = ()
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    """The version of each application's newest transaction (``txn``)."""
+    commit_info: Mapping[str, Any] = field(default_factory=dict)
+    """Of the version's own commit; empty where its commit file is not there any more."""
+    domains: tuple[str, ...] = ()
+    """Names of domain metadata that features of Delta keep."""
+
+    @property
+    def schema(self) -> TableSchema:
+        return self.metadata.schema
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        return self.metadata.configuration
+
+    @property
+    def user_metadata(self) -> str | None:
+        return self.commit_info.get("userMetadata")
+
+    @property
+    def timestamp(self) -> int | None:
+        """When the version was committed, in milliseconds since 1970, by its writer's clock."""
+        return self.commit_info.get("timestamp")
+
+    @property
+    def has_deletion_vectors(self) -> bool:
+        """Whether rows may be deleted by vectors."""
+        return self.configuration.get(DELETION_VECTORS, "false").lower() == "true"
+
+
+def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
+    """The newest or the given version; None where there is no table, or not that version.
+
+    Raises SparkOnly where the log is of a kind that Spark alone reads, LakeError where it cannot be read.
+    """
+    listing = read_log(path, version)
+    if listing is None or listing.version < 0:
+        return None
+    state = _State()
+    for action in _checkpoint_actions(path, listing):
+        state.apply(action)
+    state.commit_info = {}
+    for number, content in listing.commits:
+        state.commit_info = {}
+        for action in _commit_actions(path, number, content):
+            state.apply(action)
+    if not listing.commits:
+        state.commit_info = commit_info_of(path, listing.version) or {}
+    return state.snapshot(path, listing.version)
+
+
+def commit_info_of(path: str, version: int) -> dict[str, Any] | None:
+    """The ``commitInfo`` of one version; None where its commit file is not there any more."""
+    content = read_commit(path, version)
+    if content is None:
+        return None
+    return next((a["commitInfo"] for a in _commit_actions(path, version, content) if "commitInfo" in a), {})
+
+
+def new_table(path: str, spark_types: Mapping[str, str], properties: Mapping[str, str]) -> Snapshot:
+    """A table that is not there yet, at version -1; its first commit makes it. Nothing is written.
+
+    Args:
+        path: where it is to be.
+        spark_types: Spark's DDL types by column name.
+        properties: those of Delta, as in ``TBLPROPERTIES``.
+
+    Raises LakeError for a type or a property that this package does not write.
+    """
+    metadata, protocol = table_design(spark_types, properties)
+    return Snapshot(path, -1, protocol, metadata)
+
+
+def table_design(spark_types: Mapping[str, str], properties: Mapping[str, str]) -> tuple[Metadata, Protocol]:
+    """Metadata and protocol of a table with these columns, as Spark makes them."""
+    configuration = dict(properties)
+    mode = configuration.get(COLUMN_MAPPING, "none")
+    if mode not in ("none", "name"):
+        raise LakeError(f"{COLUMN_MAPPING} = {mode} is not supported; use name or none")
+    schema = from_spark_types(spark_types, column_mapping=mode == "name")
+    if mode == "name":
+        configuration[MAX_COLUMN_ID] = str(schema.max_column_id)
+    features = required_features(schema, configuration)
+    metadata = Metadata(str(uuid.uuid4()), schema.to_json(), configuration, (), int(time.time() * 1000))
+    return metadata, with_features(Protocol(), features)
+
+
+def required_features(schema: TableSchema, configuration: Mapping[str, str]) -> set[str]:
+    """The table features that a schema and a configuration need."""
+    features = set()
+    if configuration.get(COLUMN_MAPPING, "none") != "none":
+        features.add("columnMapping")
+    if configuration.get(DELETION_VECTORS, "false").lower() == "true":
+        features.add("deletionVectors")
+    if configuration.get(TYPE_WIDENING, "false").lower() == "true":
+        features.add("typeWidening")
+    if any("timestamp_ntz" in _primitives(column.type) for column in schema.all_columns()):
+        features.add("timestampNtz")
+    return features
+
+
+def with_features(protocol: Protocol, features: set[str]) -> Protocol:
+    """The protocol with these features, in the oldest form that has them, as Spark writes it."""
+    if protocol.writer_features is None:
+        if features <= _LEGACY[protocol.min_reader_version, protocol.min_writer_version]:
+            return protocol
+        if features == {"columnMapping"}:
+            return Protocol(2, 5)
+    present = protocol.writer_features
+    if present is None:
+        present = frozenset(_LEGACY[protocol.min_reader_version, protocol.min_writer_version])
+    writer = present | features
+    return Protocol(3, 7, frozenset((protocol.reader_features or frozenset()) | (writer & READER_FEATURES)), writer)
+
+
+_V2 = {"invariants", "appendOnly"}
+_V4 = {*_V2, "checkConstraints", "changeDataFeed", "generatedColumns"}
+_LEGACY: Mapping[tuple[int, int], set[str]] = {
+    (1, 1): set(),
+    (1, 2): _V2,
+    (1, 3): {*_V2, "checkConstraints"},
+    (1, 4): _V4,
+    (2, 5): {*_V4, "columnMapping"},
+    (2, 6): {*_V4, "columnMapping", "identityColumns"},
+}
+"""What versions of the protocol stand for, reader's and writer's, where features are not listed."""
+
+
+def legacy_features(protocol: Protocol) -> set[str] | None:
+    """The features that a protocol without a list of features stands for; None for one that is not known."""
+    return _LEGACY.get((protocol.min_reader_version, protocol.min_writer_version))
+
+
+def _primitives(kind: Any) -> set[str]:
+    """Primitive types in a type, those in structs left out, whose fields are columns of their own."""
+    if isinstance(kind, str):
+        return {kind}
+    parts = (getattr(kind, name, None) for name in ("element", "key", "value"))
+    return {name for part in parts if part is not None for name in _primitives(part)}
+
+
+class _State:
+    """The state of a log while its actions are applied, oldest first."""
+
+    def __init__(self) -> None:
+        self.protocol: Protocol | None = None
+        self.metadata: dict[str, Any] | None = None
+        self.files: dict[tuple[str, str | None], dict[str, Any]] = {}
+        self.transactions: dict[str, int] = {}
+        self.domains: dict[str, bool] = {}
+        self.commit_info: dict[str, Any] = {}
+
+    def apply(self, action: Mapping[str, Any]) -> None:
+        for kind, value in action.items():
+            match kind:
+                case "add":
+                    self.files[_key(value)] = value
+                case "remove":
+                    self.files.pop(_key(value), None)
+                case "metaData":
+                    self.metadata = value
+                case "protocol":
+                    self.protocol = Protocol.from_json(value)
+                case "txn":
+                    self.transactions[value["appId"]] = int(value["version"])
+                case "commitInfo":
+                    self.commit_info = value
+                case "domainMetadata":
+                    self.domains[value["domain"]] = not value.get("removed", False)
+
+    def snapshot(self, path: str, version: int) -> Snapshot:
+        if self.protocol is None or self.metadata is None:
+            raise LakeError(f"{path}: its log has no protocol or no metadata; restore the table's _delta_log")
+        files = tuple(DataFile(action) for action in self.files.values())
+        domains = tuple(sorted(name for name, present in self.domains.items() if present))
+        metadata = Metadata.from_json(self.metadata)
+        return Snapshot(path, version, self.protocol, metadata, files, self.transactions, self.commit_info, domains)
+
+
+def _key(action: Mapping[str, Any]) -> tuple[str, str | None]:
+    vector = action.get("deletionVector")
+    return action["path"], Descriptor.from_json(vector).unique_id if vector else None
+
+
+def _commit_actions(path: str, version: int, content: bytes) -> Iterator[dict[str, Any]]:
+    try:
+        for line in content.splitlines():
+            if line.strip():
+                yield json.loads(line)
+    except ValueError as error:
+        raise LakeError(
+            f"{path}: version {version} of its log cannot be read: {error}; restore the table's _delta_log"
+        ) from error
+
+
+def _checkpoint_actions(path: str, listing: LogListing) -> Iterator[dict[str, Any]]:
+    for file in listing.checkpoint:
+        try:
+            rows = _checkpoint_rows(file)
+        except (OSError, pa.ArrowException) as error:
+            raise LakeError(f"{path}: its checkpoint {file.name} cannot be read: {error}") from error
+        for kind in rows.column_names:
+            for value in rows.column(kind).drop_null().to_pylist(maps_as_pydicts="strict"):
+                if kind == "sidecar":
+                    raise SparkOnly(f"{path}: its checkpoints are of the kind v2Checkpoint, which Spark alone reads")
+                yield {kind: _without_nulls(value)}
+
+
+def _checkpoint_rows(file: Path) -> pa.Table:
+    """The actions of a checkpoint that make up a version, a column a kind."""
+    parquet = pq.ParquetFile(file)
+    kinds = {item.name: item for item in parquet.schema_arrow}
+    columns = []
+    for kind in (*_CHECKPOINT_ACTIONS, "domainMetadata"):
+        if kind in kinds:
+            names = [item.name for item in kinds[kind].type]
+            columns += [f"{kind}.{name}" for name in names if name not in _NOT_READ]
+    return parquet.read(columns=columns)
+
+
+def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_nulls(item) if key == "deletionVector" and item else item
+        for key, item in value.items()
+        if item is not None
+    }

@@ -1,0 +1,159 @@
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.delta.log_files import SparkOnly, create_commit, directory, read_commit, read_log, why_not_store
+from spark_jobs.errors import LakeError
+
+
+def lay(folder: Path, names: list[str]) -> str:
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    for name in names:
+        (log / name).write_text(name)
+    return str(folder)
+
+
+def commits(*versions: int) -> list[str]:
+    return [f"{version:020}.json" for version in versions]
+
+
+C10 = "00000000000000000010.checkpoint.parquet"
+PARTS = [f"00000000000000000010.checkpoint.{part:010}.0000000002.parquet" for part in (1, 2)]
+V2 = "00000000000000000010.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet"
+
+
+@pytest.mark.parametrize(
+    "names, version, checkpoint, after",
+    [
+        (commits(0, 1, 2), None, -1, [0, 1, 2]),
+        (commits(0, 1, 2), 1, -1, [0, 1]),
+        ([*commits(9, 10, 11), C10], None, 10, [11]),
+        ([C10], None, 10, []),
+        ([*commits(10), C10], 10, 10, []),
+        ([*commits(*range(11)), C10], 9, -1, list(range(10))),
+        ([*commits(11), *PARTS], None, 10, [11]),
+        ([*commits(*range(12)), PARTS[0]], None, -1, list(range(12))),
+        ([*commits(*range(12)), V2], None, -1, list(range(12))),
+        (["00000000000000000000.crc", ".00000000000000000000.json.crc", *commits(0), "_x"], None, -1, [0]),
+    ],
+)
+def test_files_of_a_version(
+    tmp_path: Path, names: list[str], version: int | None, checkpoint: int, after: list[int]
+) -> None:
+    path = lay(tmp_path / "t", names)
+    listing = read_log(path, version)
+    assert listing is not None
+    assert listing.checkpoint_version == checkpoint
+    assert [number for number, _ in listing.commits] == after
+    assert listing.version == (after[-1] if after else checkpoint)
+    if checkpoint == 10:
+        assert {file.name for file in listing.checkpoint} in ({C10}, set(PARTS))
+
+
+@pytest.mark.parametrize(
+    "names, version", [([], None), (["_last_checkpoint"], None), (commits(0), 1), (commits(0, 1), 7)]
+)
+def test_no_table_or_not_that_version(tmp_path: Path, names: list[str], version: int | None) -> None:
+    assert read_log(str(tmp_path / "none")) is None
+    assert read_log(lay(tmp_path / "t", names), version) is None
+
+
+@pytest.mark.parametrize(
+    "names, error, match",
+    [
+        (commits(0, 2), LakeError, "commits before version 2 are missing"),
+        (commits(1, 2), LakeError, "restore the table's _delta_log"),
+        ([*commits(12), C10], LakeError, "missing"),
+        ([*commits(11), V2], SparkOnly, "v2Checkpoint"),
+    ],
+)
+def test_a_log_with_a_gap(tmp_path: Path, names: list[str], error: type[LakeError], match: str) -> None:
+    with pytest.raises(error, match=match):
+        read_log(lay(tmp_path / "t", names))
+
+
+def hint(path: str, **value: object) -> Path:
+    file = Path(path, "_delta_log", "_last_checkpoint")
+    file.write_text(json.dumps(value))
+    return file
+
+
+def test_the_hint_saves_the_listing(tmp_path: Path) -> None:
+    path = lay(tmp_path / "t", [*commits(0, 11, 12), C10])
+    hint(path, version=10, size=1)
+    listing = read_log(path)
+    assert listing is not None
+    assert (listing.checkpoint_version, [number for number, _ in listing.commits]) == (10, [11, 12])
+
+
+def test_the_hint_names_parts(tmp_path: Path) -> None:
+    path = lay(tmp_path / "t", [*commits(11), *PARTS])
+    hint(path, version=10, size=1, parts=2)
+    listing = read_log(path)
+    assert listing is not None
+    assert [file.name for file in listing.checkpoint] == PARTS
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 99}', '{"version": "x"}', "null"])
+def test_a_hint_that_cannot_be_used_is_not_needed(tmp_path: Path, text: str) -> None:
+    path = lay(tmp_path / "t", [*commits(11), C10])
+    Path(path, "_delta_log", "_last_checkpoint").write_text(text)
+    listing = read_log(path)
+    assert listing is not None
+    assert listing.version == 11
+
+
+def test_an_old_hint_hides_no_later_commits(tmp_path: Path) -> None:
+    path = lay(tmp_path / "t", [*commits(21), C10, C10.replace("10", "20")])
+    old = time.time() - 100_000
+    os.utime(hint(path, version=10, size=1), (old, old))
+    listing = read_log(path)
+    assert listing is not None
+    assert listing.version == 21
+
+
+@pytest.mark.parametrize(
+    "path, folder",
+    [("/a/b", "/a/b"), ("file:/a/b", "/a/b"), ("file:///a/b%20c", "/a/b c"), ("/a/b%20c", "/a/b%20c"), ("a/b", "a/b")],
+)
+def test_folders(path: str, folder: str) -> None:
+    assert why_not_store(path) is None
+    assert directory(path) == Path(folder)
+
+
+@pytest.mark.parametrize("path", ["s3a://bucket/t", "s3://b/t", "abfss://c@a/t", "gs://b/t", "hdfs://n/t"])
+def test_other_stores_are_sparks(path: str) -> None:
+    assert why_not_store(path)
+    with pytest.raises(SparkOnly, match=r"made by Spark alone"):
+        directory(path)
+    with pytest.raises(SparkOnly):
+        read_log(path)
+
+
+def test_a_version_is_created_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "new" / "t")
+    assert create_commit(path, 0, b"first")
+    assert not create_commit(path, 0, b"second")
+    assert read_commit(path, 0) == b"first"
+    assert read_commit(path, 1) is None
+    assert [file.name for file in Path(path, "_delta_log").iterdir()] == commits(0)
+
+
+def test_of_many_writers_one_wins(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        for version in range(20):
+            wins = list(pool.map(lambda at, v=version: create_commit(path, v, b"%d" % at), range(8)))
+            assert wins.count(True) == 1
+            assert read_commit(path, version) == b"%d" % wins.index(True)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("a file")
+    with pytest.raises(LakeError, match="cannot be written"):
+        create_commit(str(tmp_path / "t"), 0, b"")
