@@ -122,11 +122,9 @@ def merge(spark: SparkSession, work: Work, way: Bring | None = None) -> Merged |
     began = time.monotonic()
     with about(str(work)):
         head, news = _prepared(spark, work)
-        start, stop = head.position or _first(work.origin), work.pinned.position
-        has_old = bool(news.redone) or news.is_loaded or news.is_renewed
-        if stop is None or start is None or news.waits or (start >= stop and not has_old):
+        taken = range_of(work, head, news)
+        if taken is None:
             return None
-        taken = Range(start, max(start, stop))
         is_first = head.checkpoint is None and work.target.empty()
         session = session_over(spark, news.size)
         bring = way or (_appended if is_first else _renewed if news.is_renewed else _merged)
@@ -134,7 +132,7 @@ def merge(spark: SparkSession, work: Work, way: Bring | None = None) -> Merged |
         if work.columns.has_partial and not work.columns.is_bag:
             news = replace(news, has_unseen=bring is not _merged or _has_unseen(session, work, head, news))
             unseen = Origin(session, work).unseen() if news.has_unseen else 0
-        landed, done = bring(session, work, head, news, _checkpoint(work, taken, unseen))
+        landed, done = bring(session, work, head, news, checkpoint_of(work, taken, unseen))
     return Merged(
         source=work.source,
         name=work.name,
@@ -164,7 +162,17 @@ def _has_unseen(spark: SparkSession, work: Work, head: Head, news: "News") -> bo
     return bool(work.target.collect(found))
 
 
-def _checkpoint(work: Work, taken: Range, unseen: int) -> Checkpoint:
+def range_of(work: Work, head: Head, news: "News") -> Range | None:
+    """What a merge takes from silver; None where it has nothing that the target has not."""
+    start, stop = head.position or _first(work.origin), work.pinned.position
+    has_old = bool(news.redone) or news.is_loaded or news.is_renewed
+    if stop is None or start is None or news.waits or (start >= stop and not has_old):
+        return None
+    return Range(start, max(start, stop))
+
+
+def checkpoint_of(work: Work, taken: Range, unseen: int = 0) -> Checkpoint:
+    """What the commit of a merge says. unseen: keys that the table lacks because no row image of theirs was whole."""
     said = {
         "source": work.source,
         "table": str(work.name),
@@ -226,13 +234,30 @@ def _stored(rows: DataFrame, work: Work) -> DataFrame:
 
 def _prepared(spark: SparkSession, work: Work) -> tuple[Head, "News"]:
     """The target with silver's columns, and what silver has that it has not."""
-    wanted = work.columns.types | ADDED
-    head = work.target.head()
+    if isinstance(work.target, PartTable):
+        require_settled(work)
+        return _prepared_part(spark, work, work.target, work.target.head())
+    head = head_of(work)
+    news = news_of(work, head)
+    if news.is_renewed:
+        return head, news
+    wanted, notes = work.columns.types | ADDED, head.checkpoint.notes if head.checkpoint else {}
+    altered = {"altered": work.pinned.version}
+    head = carry_out(spark, work.target, head, [*notes.get("left", ()), *news.steps], altered)
+    silver.require_same_columns(work.target, wanted, str(work.name))
+    return head, news
+
+
+def require_settled(work: Work) -> None:
+    """Raises TableStopped where a run ended amid a change of silver's columns."""
     if work.pinned.checkpoint and work.pinned.checkpoint.kind == ALTERING:
         raise TableStopped(f"{work.origin.path} is between two sets of columns, where a run ended; compact it first")
-    if isinstance(work.target, PartTable):
-        return _prepared_part(spark, work, work.target, head)
-    head = head or work.target.new(wanted, silver.properties(work.target))
+
+
+def head_of(work: Work) -> Head:
+    """The head of a target that one table alone is merged into. Raises TableStopped where it is another's."""
+    require_settled(work)
+    head = work.target.head() or work.target.new(work.columns.types | ADDED, silver.properties(work.target))
     notes = head.checkpoint.notes if head.checkpoint else {}
     owner = (notes.get("source", work.source), notes.get("table", str(work.name)))
     if PARTS in notes or owner != (work.source, str(work.name)):
@@ -242,13 +267,7 @@ def _prepared(spark: SparkSession, work: Work) -> tuple[Head, "News"]:
             "own, or several to that one by a pattern or by sources: (docs/routes.md), and move the table away: the "
             "next run writes it anew from silver"
         )
-    news = _news(work, head)
-    if news.is_renewed:
-        return head, news
-    altered = {"altered": work.pinned.version}
-    head = carry_out(spark, work.target, head, [*notes.get("left", ()), *news.steps], altered)
-    silver.require_same_columns(work.target, wanted, str(work.name))
-    return head, news
+    return head
 
 
 def _prepared_part(spark: SparkSession, work: Work, target: PartTable, head: Head | None) -> tuple[Head, "News"]:
@@ -261,8 +280,8 @@ def _prepared_part(spark: SparkSession, work: Work, target: PartTable, head: Hea
         )
     if head is None:
         head = target.new(work.columns.types | MARKS | ADDED, silver.properties(target))
-        return head, _news(work, head)
-    news = _news(work, head)
+        return head, news_of(work, head)
+    news = news_of(work, head)
     if news.waits:
         return head, news
     head = target.fit(spark, head, work.columns.types)
@@ -302,7 +321,8 @@ class News:
     """Whether silver was begun anew and is not yet where the target is: the target keeps what it has until then."""
 
 
-def _news(work: Work, head: Head) -> News:
+def news_of(work: Work, head: Head) -> News:
+    """What silver has up to its pinned head, and the target at its own has not."""
     merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else -1
     new = [(version, one) for version, one in work.origin.since(merged) if version <= work.pinned.version]
     found = [checkpoint for _, checkpoint in new if checkpoint.kind not in (ALTERING, MAINTENANCE)]

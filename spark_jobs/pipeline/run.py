@@ -22,7 +22,7 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import is_inside
 from spark_jobs.bronze.extract import Extracted, extract
-from spark_jobs.bronze.index import read_index
+from spark_jobs.bronze.index import SliceIndex, read_index
 from spark_jobs.bronze.log_index import stretches
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.scan import Survey, look, survey
@@ -40,6 +40,9 @@ from spark_jobs.downstream.merge import Work as MergeWork
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import merge_shared
+from spark_jobs.engine import downstream_job, silver_job
+from spark_jobs.engine.downstream_task import MergedFiles
+from spark_jobs.engine.silver_task import Written
 from spark_jobs.errors import (
     ConfigError,
     JvmEnded,
@@ -56,7 +59,7 @@ from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, before_gap, gaps_of
-from spark_jobs.runtime.spark_session import session_over
+from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.schema.history import by_history, follow, named, new_facts, reading_of
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compact import Compacted, Window, Work, compact
@@ -210,7 +213,8 @@ def compact_source(
     surveyed = publication.surveyed(lake, name)
     planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables, surveyed)
     planned = planner.plan(entries)
-    done = each_table(planned.work, partial(_compact, spark, planned), planned.stopped)
+    units = _silver_units(spark, planned, table)
+    done = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped)
     for one in done:
         if one.stopped:
             planned.stop(one.name, f"{name}: {one.name}", one.stopped)
@@ -219,7 +223,34 @@ def compact_source(
     return Outcome(after, planner.end, compacted=done, stopped=planned.stopped, new=new)
 
 
-def _compact(spark: SparkSession, planned: "Plan", work: Work) -> Compacted:
+SilverUnits = Mapping[TableName, tuple[silver_job.Prepared, list[Written]]]
+
+
+def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table) -> SilverUnits:
+    """What one Spark job wrote for the tables that the engine takes; ``_compact`` commits it."""
+    if planned.index is None:
+        return {}
+    index = planned.index.cut({place for work in planned.work for place in work.window.cuts})
+    units, by_sql = silver_job.prepared(planned.work, index)
+    for name, why in by_sql.items():
+        log.debug("%s by Spark SQL: %s", name, why)
+    if not units:
+        return {}
+    results = silver_job.run(session_over(spark, 0), bronze_table.path, units, slots(spark))
+    done = {}
+    for unit in units:
+        own = results[unit.unit.number]
+        errors = [one.error for one in own if one.error]
+        if errors:
+            log.info("%s; once more by Spark SQL, which finds where the table stops", errors[0])
+        else:
+            done[unit.work.name] = unit, own
+    return done
+
+
+def _compact(spark: SparkSession, planned: "Plan", units: SilverUnits, work: Work) -> Compacted:
+    if work.name in units:
+        return silver_job.commit(*units[work.name])
     try:
         return compact(session_over(spark, work.bytes), work)
     except TableStopped as error:
@@ -257,7 +288,9 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
         if into is None or one.name in into
     ]
     stopped_into: dict[TableInto, str] = {}
-    brought = _at_one_version({one.name: one for one in each_table(deliveries, Delivery.bring, stopped_into)})
+    units = _merge_units(spark, deliveries)
+    bring = partial(_bring, units)
+    brought = _at_one_version({one.name: one for one in each_table(deliveries, bring, stopped_into)})
     for one in brought.values():
         if one.stopped:
             stopped_into[one.name] = advised(one.stopped, table=one.name[0])
@@ -270,6 +303,37 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [arrivals.after(entry) for entry in entries]
     return Outcome(after, position, compacted, done, stopped, stopped_into, new)
+
+
+Units = Mapping[TableInto, tuple[downstream_job.Prepared, list[MergedFiles]]]
+
+
+def _merge_units(spark: SparkSession, deliveries: Sequence["Delivery"]) -> Units:
+    """What one Spark job did for the deliveries that the engine takes; they are committed by ``Delivery.bring``."""
+    units: list[tuple[TableInto, downstream_job.Prepared]] = []
+    for delivery in deliveries:
+        with suppress(TableStopped):  # raised again, and reported, where the table is brought
+            found = delivery.prepared(len(units))
+            if isinstance(found, downstream_job.Prepared):
+                units.append((delivery.name, found))
+            elif found:
+                log.debug("%s: %s into %s by Spark SQL: %s", delivery.source, *delivery.name, found)
+    if not units:
+        return {}
+    results = downstream_job.run(session_over(spark, 0), [unit for _, unit in units], slots(spark))
+    done = {}
+    for name, unit in units:
+        own = results[unit.unit.number]
+        errors = [one.error for one in own if one.error]
+        if errors:
+            log.warning("%s: %s; once more, by Spark SQL", unit.work, errors[0])
+        else:
+            done[name] = unit, own
+    return done
+
+
+def _bring(units: Units, delivery: "Delivery") -> "Brought":
+    return delivery.bring(units.get(delivery.name))
 
 
 def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome) -> None:
@@ -300,6 +364,8 @@ class Plan:
     stopped: dict[TableName, str]
     sequences: set[TableName] = field(default_factory=set)
     """MariaDB's sequences among the tables, which are left out."""
+    index: SliceIndex | None = None
+    """Where the slices lie that the plan is made from."""
     places: dict[TableName, Position] = field(default_factory=dict)
     """Where tables have stopped, as far as that has a position: everything before it is done."""
 
@@ -388,7 +454,7 @@ class Planner:
             numbers=numbers,
             place=place_of_rows(slices),
         )
-        planned = Plan(self._with_new(entries, found), [], {})
+        planned = Plan(self._with_new(entries, found), [], {}, index=slices)
         gaps = gaps_of(self.pipeline, self.lake, self.source)
         inside: frozenset[Position] = frozenset()
         for entry in filter(self._wanted, self._in_scope(planned.entries)):
@@ -673,8 +739,21 @@ class Delivery:
     def name(self) -> TableInto:
         return self.origin, self.into.name
 
-    def bring(self) -> Brought:
-        """Merges what is new. Raises TableStopped, LakeError, LostRace."""
+    def prepared(self, number: int) -> "downstream_job.Prepared | str | None":
+        """As ``downstream_job.prepared``. Raises TableStopped."""
+        into = downstream_of(self.lake, self.source, self.origin, self.into)
+        if isinstance(into, PartTable) or self.again:
+            return "windows are merged again" if self.again else "several tables are merged into one"
+        origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
+        pinned = origin.head()
+        if pinned is None or pinned.checkpoint is None:
+            return None
+        return downstream_job.prepared(number, self._work(origin, pinned, into))
+
+    def bring(self, unit: "tuple[downstream_job.Prepared, list[MergedFiles]] | None" = None) -> Brought:
+        """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""
+        if unit:
+            return self._committed(*unit)
         if not self.is_one_of_several:
             return self._bring()
         try:
@@ -718,9 +797,18 @@ class Delivery:
         merged = replace(merged, into=str(self.into)) if merged and self.is_one_of_several else merged
         return Brought(self.name, into, pinned, head, merged, unseen, stopped)
 
-    def _merged(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
+    def _committed(self, unit: downstream_job.Prepared, results: Sequence[MergedFiles]) -> Brought:
+        with about(f"{self.source}: {self.origin}"):
+            merged = downstream_job.commit(unit, results)
+        merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
+        return Brought(self.name, unit.work.target, unit.work.pinned, merged.head, merged)
+
+    def _work(self, origin: Table, pinned: Head, into: Table) -> MergeWork:
         columns = silver.stored_columns(origin, pinned)
-        work = MergeWork(self.source, self.origin, columns, origin, pinned, into, self.again)
+        return MergeWork(self.source, self.origin, columns, origin, pinned, into, self.again)
+
+    def _merged(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
+        work = self._work(origin, pinned, into)
         return merge_shared(self.spark, self.lake, work) if isinstance(into, SharedPart) else merge(self.spark, work)
 
     def _merged_before(self, origin: Table, pinned: Head, into: Table) -> Merged | None:

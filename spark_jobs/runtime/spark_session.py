@@ -8,10 +8,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
@@ -132,6 +134,13 @@ def session_over(spark: SparkSession, size: int) -> SparkSession:
     tasks, least = str(spark.conf.get(_PARTITIONS)), -(-size // _A_TASK)
     more = {_PARTITIONS: str(least)} if tasks.isdigit() and least > int(tasks) else {}
     return own_session(spark, more if size >= _COMPILED_FROM else _INTERPRETED)
+
+
+@cache
+def slots(spark: SparkSession) -> int:
+    """How many tasks Spark runs at a time: into so many parts it divides a range by itself."""
+    parts = spark.range(1 << 16).select(F.spark_partition_id().alias("part")).distinct()
+    return max(1, parts.count())
 
 
 def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:

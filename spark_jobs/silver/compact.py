@@ -258,11 +258,11 @@ def compact(spark: SparkSession, work: Work) -> Compacted:
         if stopped and not run.done:
             raise TableStopped(stopped.why, stopped.at) from stopped.error
     assert run.head is not None
-    total = _total(work, run.head, run.done, time.monotonic() - began)
+    whole = total(work, run.head, run.done, time.monotonic() - began)
     if stopped is None:
-        return total
+        return whole
     start = work.window.whole.start
-    return replace(total, range=Range(start, max(start, stopped.at)), stopped=stopped)
+    return replace(whole, range=Range(start, max(start, stopped.at)), stopped=stopped)
 
 
 _TRIES = 50
@@ -370,7 +370,7 @@ def _step(spark: SparkSession, work: Work, head: Head | None, step: Step) -> Com
     if step.carried:
         return _renamed(spark, work, head, step)
     assert head is not None
-    return Compacted(work.source, work.name, step.range, _turn(spark, work, head, step), left_out=_by_rule(step))
+    return Compacted(work.source, work.name, step.range, _turn(spark, work, head, step), left_out=by_rule(step))
 
 
 def told_of_partial(work: Work) -> Work:
@@ -414,11 +414,11 @@ def _anew(work: Work, head: Head | None, stored: dict[str, str]) -> tuple[Head, 
     return work.table.new(stored, silver.properties(work.table), head), {silver.RENEWED: True} if head else {}
 
 
-def _by_rule(turn: Turn) -> dict[str, int]:
+def by_rule(turn: Turn) -> dict[str, int]:
     return {turn.left_out_by: 1} if turn.left_out_by else {}
 
 
-def _total(work: Work, head: Head, done: Sequence[Compacted], seconds: float) -> Compacted:
+def total(work: Work, head: Head, done: Sequence[Compacted], seconds: float) -> Compacted:
     """What was done to a table in all."""
     counts = {name: sum(getattr(one, name) for one in done) for name in ("changes", "inserts", "updates", "deletes")}
     newest = max((one.committed_at for one in done if one.committed_at), default=None)
@@ -474,32 +474,60 @@ def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: Turn) -> 
     return Compacted(work.source, work.name, turn.range, landed, inserts=found["inserts"], committed_at=at)
 
 
-def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[Head, Checkpoint]:
-    """The table with the columns that a statement left, and the checkpoint behind it."""
-    known = turn.standing.definition
-    new = silver.columns(_told(turn), has_partial=work.has_partial) if not head.checkpoint else None
-    before = new or silver.stored_columns(work.table, head)
-    after = work.seen(turn.standing) if known else before
+@dataclass(frozen=True, slots=True)
+class Reshaping:
+    """What a statement does to a silver table: its columns behind it, and the steps that lead there.
+
+    steps: what is done downstream too. left: all that silver needs.
+    """
+
+    after: silver.Columns
+    steps: list[str]
+    left: list[str]
+
+
+def reshaping(work: Work, before: silver.Columns, turn: Turn) -> Reshaping:
+    """From the columns that silver has to those that a statement left. Raises TableStopped."""
+    after = work.seen(turn.standing) if turn.standing.definition else before
+    _require_key_kept(before, after, turn)
+    rule = work.filters.columns
+    origins = masking.origins_seen(rule, origins_of(turn, before.types, after.types), before, after)
+    fills = masking.fills_seen(rule, turn.fills, after)
+    steps = schema_evolution.steps(before.types, after.types, origins, fills)
+    return Reshaping(after, steps, [*steps, *_of_silver_alone(before, after, origins)])
+
+
+def _require_key_kept(before: silver.Columns, after: silver.Columns, turn: Turn) -> None:
     if turn.keeps and before.key != after.key:
         raise TableStopped(
             f"was created again at {turn.range.start} with another key, and a rule keeps the rows that it had"
         )
+
+
+def turn_notes(work: Work, turn: Turn, after: silver.Columns, steps: Sequence[str]) -> dict[str, Any]:
+    """What the commit says that moves a table over a statement."""
+    size = turn.carried.size if turn.carried else 0
+    said = work.notes(turn.range.start, turn.standing, after, by_rule(turn)) | {"log_bytes": size, "steps": [*steps]}
+    return said | ({silver.CARRIED: str(turn.carried.name)} if turn.carried else {})
+
+
+def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[Head, Checkpoint]:
+    """The table with the columns that a statement left, and the checkpoint behind it."""
     place = str(turn.range.start)
     notes = head.checkpoint.notes if head.checkpoint else {}
-    if notes.get("turn") == place:
-        steps, left = notes["steps"], notes["left"]
+    if not head.checkpoint:
+        after = work.seen(turn.standing)
+        done = Reshaping(after, [], [])
+    elif notes.get("turn") == place:
+        before = silver.stored_columns(work.table, head)
+        after = work.seen(turn.standing) if turn.standing.definition else before
+        _require_key_kept(before, after, turn)
+        done = Reshaping(after, notes["steps"], notes["left"])
     else:
-        rule = work.filters.columns
-        came = origins_of(turn, before.types, after.types) if new is None else {name: name for name in after.types}
-        origins = masking.origins_seen(rule, came, before, after)
-        steps = schema_evolution.steps(before.types, after.types, origins, masking.fills_seen(rule, turn.fills, after))
-        left = [*steps, *_of_silver_alone(before, after, origins)]
-    own = {"turn": place, "steps": steps} | ({LEFT_OUT: {}} if LEFT_OUT in notes else {})  # the others are the head's
-    head = schema_evolution.carry_out(spark, work.table, head, left, own)
-    size = turn.carried.size if turn.carried else 0
-    said = work.notes(turn.range.start, turn.standing, after, _by_rule(turn)) | {"log_bytes": size, "steps": steps}
-    said |= {silver.CARRIED: str(turn.carried.name)} if turn.carried else {}
-    return head, Checkpoint(turn.range.stop, new_batch(), silver.CHANGE, said)
+        done = reshaping(work, silver.stored_columns(work.table, head), turn)
+    own = {"turn": place, "steps": done.steps} | ({LEFT_OUT: {}} if LEFT_OUT in notes else {})  # the others are the head's
+    head = schema_evolution.carry_out(spark, work.table, head, done.left, own)
+    return head, Checkpoint(turn.range.stop, new_batch(), silver.CHANGE, turn_notes(work, turn, done.after, done.steps))
 
 
 def _told(turn: Turn) -> TableDefinition:
@@ -683,7 +711,7 @@ def net_changes(spark: SparkSession, work: Work, window: Window, standing: Stand
     if work.filters.judges_rows:
         asked = work.filters.asked
         unseen = frozenset(name for name in unseen if name.casefold() not in asked)
-        task = _passing_over(partial(_as_rows, definition, unseen if work.has_partial else None), skips)
+        task = passing_over(partial(_as_rows, definition, unseen if work.has_partial else None), skips)
         judged = slices.mapInArrow(task, row_filters.ddl(definition))
         judged = row_filters.with_defaults(judged, definition) if work.has_partial else judged
         told = row_filters.left_out_by(work.filters, definition, work.known, has_partial=work.has_partial)
@@ -694,7 +722,7 @@ def net_changes(spark: SparkSession, work: Work, window: Window, standing: Stand
         slices = judged.where(f"{row_filters.LEFT_OUT_BY} IS NULL").drop(row_filters.LEFT_OUT_BY)
         task = judged_task(definition, whole, alone=alone)
     else:
-        task = _passing_over(decoding_task(definition, whole, alone=alone, unseen=unseen), skips)
+        task = passing_over(decoding_task(definition, whole, alone=alone, unseen=unseen), skips)
     changes = slices.mapInArrow(_salted(task, seen.salt), _decoded_ddl(whole, seen.salt))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
     changes = _with_defaults(changes, definition, whole) if whole.has_partial else changes
@@ -886,7 +914,7 @@ def _salted(task: Callable[[Batches], Batches], salt: str | None) -> Callable[[B
     return run
 
 
-def _passing_over(task: Callable[[Batches], Batches], skips: frozenset[Position]) -> Callable[[Batches], Batches]:
+def passing_over(task: Callable[[Batches], Batches], skips: frozenset[Position]) -> Callable[[Batches], Batches]:
     """The task over slices without the events that are passed over."""
     if not skips:
         return task

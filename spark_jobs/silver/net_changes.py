@@ -121,8 +121,17 @@ def _ends(rows: pa.Table, key: Sequence[str], *, always: bool = False) -> tuple[
 
 def _grouped(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The rows with keys that are equal where they are one."""
+    *columns, exact = identity(rows, key)
+    return _with(rows, dict(zip(key, columns, strict=True))).append_column(_EXACT, exact)
+
+
+def identity(rows: pa.Table, key: Sequence[str]) -> list[pa.ChunkedArray]:
+    """What tells rows apart: the columns of the key, of which -0 is 0, and the exact texts of those that hold none.
+
+    Two keys are one where these are equal, NULL being a value.
+    """
     exact = _exact(rows.column("_raw").combine_chunks(), key)
-    return _with(rows, {name: _number(rows.column(name)) for name in key}).append_column(_EXACT, exact)
+    return [*(_number(rows.column(name)) for name in key), pa.chunked_array([exact])]
 
 
 def _number(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -21,6 +21,8 @@ from spark_jobs.silver.table import raw_sql, raw_with
 from spark_jobs.text.sql import identifier
 
 _UPDATE = "UPDATE "
+OF_EXACT = " WHERE _raw IS NOT NULL"
+"""What a step ends with that is about exact texts of columns: it changes nothing where no row has any."""
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
 _WITHOUT_ZONE = "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
 """A table that is made with such a column has it by itself; one that gets it later does not."""
@@ -41,7 +43,7 @@ def steps(
     set_ = [f"{identifier(name)} = CAST({fill.sql} AS {new[name]})" for name, fill in fills.items() if not fill.exact]
     exact = {name: fill.exact for name, fill in fills.items() if fill.exact}
     names = {name: kept.get(name) for name in old}
-    texts = [f"{_UPDATE}SET _raw = {raw_sql('_raw', names)} WHERE _raw IS NOT NULL"] if drops or renames else []
+    texts = [f"{_UPDATE}SET _raw = {raw_sql('_raw', names)}{OF_EXACT}"] if drops or renames else []
     return [
         *drops,
         *renames,

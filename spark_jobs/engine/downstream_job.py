@@ -1,0 +1,183 @@
+"""Silver -> downstream for many tables in one Spark job: what its tasks are, and a commit a table.
+
+Put here: units and tasks from what silver has and the targets have not, and the commits of what tasks found. Not here:
+what tasks do (downstream_task.py), which tables come this way (routing.py).
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pyroaring import BitMap64
+from pyspark.sql import SparkSession
+
+from spark_jobs.delta import commits, deletion_vectors
+from spark_jobs.delta.history import added_since
+from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
+from spark_jobs.downstream import merge
+from spark_jobs.downstream.merge import Merged, News, Work
+from spark_jobs.engine import downstream_task, routing, spark_job
+from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
+from spark_jobs.errors import about
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, Head
+from spark_jobs.log.position import Range
+from spark_jobs.silver import table as silver
+
+_TASK_BYTES = 32 << 20
+"""Bytes of silver's data files that one task merges at most."""
+_LEAST_TASK_BYTES = 1 << 20
+_UNIT_BYTES = 64 << 10
+"""What a unit costs beside its rows, as bytes of data files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A table's merge as a unit of a job, upon a snapshot of its target."""
+
+    work: Work
+    head: Head
+    news: News
+    taken: Range
+    unit: DownstreamUnit
+    snapshot: Snapshot
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.unit.pending)
+
+
+def prepared(number: int, work: Work) -> Prepared | str | None:
+    """A table's merge as a unit; None where the target is up to date, and why Spark SQL takes it where it does."""
+    with about(str(work)):
+        why = routing.why_not_merged(work)
+        if why:
+            return why
+        head = merge.head_of(work)
+        news = merge.news_of(work, head)
+        taken = merge.range_of(work, head, news)
+        if taken is None:
+            return None
+        why = routing.why_downstream_by_sql(news)
+        if why:
+            return why
+        silver.require_same_columns(work.target, work.columns.types | merge.ADDED, str(work.name))
+        return _prepared(number, work, head, news, taken)
+
+
+def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> Prepared | str:
+    origin = snapshot_of(work.origin.path, work.pinned.version)
+    assert origin is not None
+    if head.design:
+        snapshot = new_table(work.target.path, head.design.columns, head.design.properties)
+    else:
+        there = snapshot_of(work.target.path, head.version)
+        assert there is not None
+        snapshot = there
+    why = routing.why_not_written(snapshot) or routing.why_not_written(origin)
+    if why:
+        return why
+    merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else -1
+    new = added_since(work.origin.path, merged, work.pinned.version) if merged >= 0 else {file.path for file in origin.files}
+    if new is None:
+        return "the log of silver does not have all commits any more that the target has not got"
+    unit = DownstreamUnit(
+        number=number,
+        name=str(work),
+        columns=work.columns,
+        origin=work.origin.path,
+        origin_schema=origin.schema,
+        pending=tuple(file for file in origin.files if file.path in new),
+        after=head.position,
+        windows=news.windows,
+        target=work.target.path,
+        schema=snapshot.schema,
+        configuration=snapshot.configuration,
+        files=tuple(snapshot.files),
+        rewrites=not snapshot.has_deletion_vectors,
+    )
+    return Prepared(work, head, news, taken, unit, snapshot)
+
+
+def run(spark: SparkSession, units: Sequence[Prepared], slots: int) -> dict[int, list[MergedFiles]]:
+    """What tasks did, by unit. slots: how many tasks Spark runs at a time."""
+    found: dict[int, list[MergedFiles]] = defaultdict(list)
+    for one in spark_job.run(spark, tasks_of(units, slots), downstream_task.work):
+        found[one.unit].append(one)
+    return found
+
+
+def tasks_of(units: Sequence[Prepared], slots: int) -> list[tuple[DownstreamUnit, ...]]:
+    """Units packed by the bytes of their new files; a large one is a task a range of its keys."""
+    weight = sum(unit.bytes + _UNIT_BYTES for unit in units)
+    target = min(_TASK_BYTES, max(_LEAST_TASK_BYTES, weight // (2 * slots)))
+    tasks: list[tuple[DownstreamUnit, ...]] = []
+    packed: list[DownstreamUnit] = []
+    size = 0
+    for unit in units:
+        parts = 1 if unit.unit.rewrites else -(-unit.bytes // (2 * target))
+        if parts > 1:
+            tasks += [(replace(unit.unit, part=part, parts=parts),) for part in range(parts)]
+            continue
+        if packed and size + unit.bytes + _UNIT_BYTES > target:
+            tasks.append(tuple(packed))
+            packed, size = [], 0
+        packed.append(unit.unit)
+        size += unit.bytes + _UNIT_BYTES
+    return [*tasks, tuple(packed)] if packed else tasks
+
+
+def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
+    """Commits what tasks did for a unit. Raises LostRace, LakeError."""
+    began = time.monotonic()
+    work, snapshot, head = unit.work, unit.snapshot, unit.head
+    by_path = {file.path: file for file in snapshot.files}
+    removed = [by_path[path] for one in results for path in one.removed]
+    marked = _marked(snapshot, by_path, results)
+    checkpoint: Checkpoint = merge.checkpoint_of(work, unit.taken).upon(head)
+    version = commits.commit(
+        snapshot,
+        adds=[file for one in results for file in one.added],
+        removes=removed,
+        dv_updates=marked,
+        transaction=(APPLICATION, head.counter + 1),
+        user_metadata=checkpoint.to_json(),
+        operation="MERGE" if snapshot.files else "WRITE",
+        metrics={
+            "numTargetRowsInserted": sum(one.inserted for one in results),
+            "numTargetRowsUpdated": sum(one.updated for one in results),
+            "numTargetRowsDeleted": sum(one.deleted for one in results),
+        },
+    )
+    return Merged(
+        source=work.source,
+        name=work.name,
+        target=work.target.path,
+        head=Head(version, head.counter + 1, checkpoint),
+        range=unit.taken,
+        inserted=sum(one.inserted for one in results),
+        updated=sum(one.updated for one in results),
+        deleted=sum(one.deleted for one in results),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _marked(
+    snapshot: Snapshot, files: Mapping[str, DataFile], results: Iterable[MergedFiles]
+) -> list[tuple[DataFile, deletion_vectors.Descriptor]]:
+    """New deletion vectors of the files that have old images, written in one file."""
+    numbers: dict[str, list[np.ndarray[Any, np.dtype[np.int64]]]] = defaultdict(list)
+    for one in results:
+        for path, rows in one.dead.items():
+            numbers[path].append(np.frombuffer(rows, np.int64))
+    if not numbers:
+        return []
+    vectors = []
+    for path, rows in numbers.items():
+        vector = BitMap64(np.concatenate(rows).astype(np.uint64))
+        present = files[path].deletion_vector
+        vectors.append(vector if present is None else vector | deletion_vectors.read(snapshot.path, present))
+    written = deletion_vectors.write(snapshot.path, vectors, snapshot.configuration)
+    return [(files[path], vector) for path, vector in zip(numbers, written, strict=True)]

@@ -1,0 +1,220 @@
+"""What a task does for downstream: new silver rows -> keys located in the target -> new images, and rows to mark.
+
+Put here: the units that tasks work on and the work itself. Not here: how keys are located (locate.py), which silver
+files are new (downstream_job.py), or commits.
+
+Live windows only move forward: a silver row is newer than what the target has of its key, unless that was loaded since.
+So the target's ``_position`` is read of hits in files that may hold a later one, and the later one stays.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+from spark_jobs.delta import data_files
+from spark_jobs.delta.schema import StructType, TableSchema
+from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.engine.locate import Hit, Keys, hits
+from spark_jobs.errors import StratalogError
+from spark_jobs.log.position import Position
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.net_changes import identity
+
+_ORDER = ("stretch", "number", "offset", "row")
+_KEPT = ("_position", "_committed_at", "_raw")
+"""Columns that downstream tables have beside the source's."""
+_AT = "\0at"
+
+
+@dataclass(frozen=True, slots=True)
+class DownstreamUnit:
+    """A downstream table in a job, or one range of its keys: what a task needs to know of it."""
+
+    number: int
+    name: str
+    columns: silver.Columns
+    origin: str
+    """The silver table's path."""
+    origin_schema: TableSchema
+    pending: tuple[DataFile, ...]
+    """Silver's files that the target has not got."""
+    after: Position | None
+    """The target's position: windows before it are in it."""
+    windows: int
+    """How many windows the files hold: in one no key is twice."""
+    target: str
+    schema: TableSchema
+    configuration: Mapping[str, str]
+    files: tuple[DataFile, ...]
+    rewrites: bool
+    """Whether files are written again without the old images (``compat: plain``); deletion vectors mark them else."""
+    part: int = 0
+    parts: int = 1
+    """Which range of the keys, of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFiles:
+    """What a task did for a unit: the rows to take out of the target's files, by path, and files to add."""
+
+    unit: int
+    dead: dict[str, bytes]
+    """Row numbers, as int64 in native byte order."""
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    """Files that were written again or have no row left."""
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    error: str | None = None
+
+
+def work(task: Sequence[DownstreamUnit]) -> Iterator[MergedFiles]:
+    """Does the units of a task, one after the other."""
+    for unit in task:
+        try:
+            yield merged(unit)
+        except StratalogError as error:
+            yield MergedFiles(unit.number, {}, error=f"{type(error).__name__}: {error}")
+
+
+def merged(unit: DownstreamUnit) -> MergedFiles:
+    """Locates the keys of a unit's new rows in the target, and writes their new images."""
+    rows = pending(unit)
+    if not len(rows):
+        return MergedFiles(unit.number, {})
+    found = list(hits(unit.target, unit.files, unit.schema, Keys(rows, unit.columns.key))) if unit.files else []
+    there = np.zeros(len(rows), np.bool_)
+    lost = np.zeros(len(rows), np.bool_)
+    dead: dict[str, np.ndarray[Any, Any]] = {}
+    for hit in found:
+        later = _later(unit, hit, rows)
+        lost[hit.wanted[later]] = True
+        there[hit.wanted] = True
+        dead[hit.file.path] = hit.rows[~later]
+    gone = pc.equal(rows.column("_op"), "delete").to_numpy()
+    images = rows.filter(pa.array(~gone & ~lost)).select([*unit.columns.types, *_KEPT])
+    added = [data_files.write(unit.target, _sorted(images, unit.columns.key), unit.schema, unit.configuration)] if len(images) else []
+    removed: list[str] = []
+    if unit.rewrites:
+        for file in unit.files:
+            if len(dead.get(file.path, ())):
+                removed.append(file.path)
+                added += _rewritten(unit, file, dead.pop(file.path))
+    return MergedFiles(
+        unit=unit.number,
+        dead={path: numbers.astype(np.int64).tobytes() for path, numbers in dead.items() if len(numbers)},
+        added=tuple(added),
+        removed=tuple(removed),
+        inserted=int((~there & ~gone).sum()),
+        updated=int((there & ~gone & ~lost).sum()),
+        deleted=int((there & gone & ~lost).sum()),
+    )
+
+
+def pending(unit: DownstreamUnit) -> pa.Table:
+    """The newest row of every key in silver's new files, deletes among them; one range of the keys where parted."""
+    names = [*unit.columns.types, *_KEPT, "_op"]
+    names += ["_window_start"] if unit.after else []
+    bounds = _part_bounds(unit) if unit.parts > 1 else None
+    tables = []
+    for file in unit.pending:
+        rows = data_files.read_columns(unit.origin, file, names, unit.origin_schema)
+        kept = pc.not_equal(rows.column("_op"), silver.TRUNCATE)
+        if unit.after:
+            kept = pc.and_(kept, _at_or_after(rows.column("_window_start"), unit.after))
+        if bounds is not None:
+            kept = pc.and_(kept, _between(rows.column(unit.columns.key[0]), bounds, unit.part))
+        tables.append(rows.filter(kept))
+    rows = pa.concat_tables(tables) if tables else pa.table({})
+    return newest(rows, unit.columns.key) if unit.windows > 1 and len(rows) else rows
+
+
+def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Of each key the row with the last position."""
+    place = rows.column("_position").combine_chunks()
+    order = np.lexsort([place.field(name).to_numpy(zero_copy_only=False) for name in reversed(_ORDER)])
+    ordered = rows.take(pa.array(order))
+    columns = identity(ordered, key)
+    names = [f"\0{at}" for at in range(len(columns))]
+    places = pa.table([*columns, pa.array(np.arange(len(order)))], names=[*names, _AT])
+    last = places.group_by(names, use_threads=False).aggregate([(_AT, "max")])
+    return ordered.take(last.column(f"{_AT}_max"))
+
+
+def _part_bounds(unit: DownstreamUnit) -> pa.Array:
+    """Values of the key's first column that part the new rows into equal ranges; every task finds the same ones."""
+    name = unit.columns.key[0]
+    columns = [
+        data_files.read_columns(unit.origin, file, [name], unit.origin_schema).column(name) for file in unit.pending
+    ]
+    values = pa.chunked_array([chunk for column in columns for chunk in column.chunks]).combine_chunks().drop_null()
+    ordered = pc.sort_indices(values)
+    at = [len(values) * part // unit.parts for part in range(1, unit.parts)]
+    return values.take(ordered.take(pa.array(at))) if len(values) else values
+
+
+def _between(values: pa.ChunkedArray, bounds: pa.Array, part: int) -> pa.ChunkedArray:
+    """Which values lie in one of the ranges that bounds part; NULL lies in the first."""
+    kept = pc.fill_null(pc.is_valid(values), False)
+    if part > 0:
+        kept = pc.fill_null(pc.greater_equal(values, bounds[part - 1]), False)
+    if part < len(bounds):
+        kept = pc.and_(kept, pc.fill_null(pc.less(values, bounds[part]), part == 0))
+    return pc.or_(kept, pc.is_null(values)) if part == 0 else kept
+
+
+def _at_or_after(places: pa.ChunkedArray, position: Position) -> pa.Array:
+    """Which positions, stored as structures, are not before one."""
+    stretch, number, offset = (pc.struct_field(places, name) for name in _ORDER[:3])
+    begin = position.order
+    in_file = pc.or_(pc.greater(number, begin[1]), pc.and_(pc.equal(number, begin[1]), pc.greater_equal(offset, begin[2])))
+    return pc.or_(pc.greater(stretch, begin[0]), pc.and_(pc.equal(stretch, begin[0]), in_file))
+
+
+def _later(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    """Which hits are rows of the target that are as new as the wanted ones, or newer."""
+    own = rows.column("_position").combine_chunks().take(pa.array(hit.wanted))
+    most = _latest(hit.file, unit.schema)
+    first = tuple(pc.min(own.field(name)).as_py() for name in _ORDER[:3])
+    if most is not None and most < first:
+        return np.zeros(len(hit.rows), np.bool_)
+    held = data_files.read_columns(unit.target, hit.file, ["_position"], unit.schema).column(0).combine_chunks()
+    there = held.take(pa.array(hit.rows))
+    later = np.ones(len(hit.rows), np.bool_)
+    for name in reversed(_ORDER):
+        here, other = (one.field(name).to_numpy(zero_copy_only=False) for one in (own, there))
+        later = np.where(here == other, later, other > here)
+    return later
+
+
+def _latest(file: DataFile, schema: TableSchema) -> tuple[int, ...] | None:
+    """A position, without its row, that no row of a file has a later one than; None where statistics do not tell."""
+    column = schema.column("_position")
+    assert isinstance(column.type, StructType)
+    most = file.stats.get("maxValues", {}).get(column.physical_name, {})
+    names = {field.name: field.physical_name for field in column.type.fields}
+    found = tuple(most.get(names[name]) for name in _ORDER[:3])
+    return None if None in found else found
+
+
+def _sorted(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """By key, so that statistics of files and row groups tell keys apart."""
+    return rows.take(pc.sort_indices(rows.select(list(key)), sort_keys=[(name, "ascending") for name in key]))
+
+
+def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Iterable[int]) -> list[DataFile]:
+    """A file of the target without some of its rows; none where none is left."""
+    names = [*unit.columns.types, *_KEPT]
+    rows = data_files.read_columns(unit.target, file, names, unit.schema)
+    kept = np.ones(len(rows), np.bool_)
+    kept[np.asarray(dead)] = False
+    left = rows.filter(pa.array(kept))
+    return [data_files.write(unit.target, left, unit.schema, unit.configuration)] if len(left) else []
+
+

@@ -1,0 +1,84 @@
+"""A 64-bit hash of each row's key, by the bytes that tell keys apart.
+
+Put here: the hash. Not here: what it is used for: buckets of a shuffle (silver_task.py), and finding keys in data files
+(locate.py), which compares the keys themselves behind it.
+
+Two rows have one hash wherever ``silver/net_changes.py`` takes their keys for one. Vectors are hashed eight bytes at a
+time with a multiplication and a shift for each (the finalizer of splitmix64), in numpy.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_jobs.silver.net_changes import identity
+
+Hashes = NDArray[np.uint64]
+
+_SEED = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_NULL = np.uint64(0xD6E8FEB86659FD93)
+
+
+def hashes(rows: pa.Table, key: Sequence[str]) -> Hashes:
+    """One a row. rows: with the key's columns and ``_raw``."""
+    found = np.full(len(rows), _SEED)
+    for column in identity(rows, key):
+        values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        own = _bytes_of(values) if _is_text(values.type) else _words_of(values)
+        if values.null_count:
+            own = np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL, own)
+        found = _mixed(found ^ own)
+    return found
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _mixed(words: Hashes) -> Hashes:
+    words = (words ^ (words >> np.uint64(30))) * _FIRST
+    words = (words ^ (words >> np.uint64(27))) * _SECOND
+    return words ^ (words >> np.uint64(31))
+
+
+def _words_of(values: pa.Array) -> Hashes:
+    """Values of one width, up to eight bytes as they are, longer ones word by word."""
+    if pa.types.is_null(values.type):
+        return np.full(len(values), _NULL)
+    if pa.types.is_boolean(values.type):
+        return values.fill_null(False).cast(pa.uint8()).to_numpy(zero_copy_only=False).astype(np.uint64)
+    width = values.type.bit_width // 8
+    buffer = values.buffers()[1]
+    held = np.frombuffer(buffer, np.uint8, len(values) * width, values.offset * width)
+    if width <= 8:
+        return held.view(f"<u{width}").astype(np.uint64)
+    words = held.view("<u8").reshape(len(values), width // 8)
+    found = words[:, 0]
+    for at in range(1, width // 8):
+        found = _mixed(found) ^ words[:, at]
+    return found
+
+
+def _bytes_of(values: pa.Array) -> Hashes:
+    """Values of any length: their length, then eight bytes a step of those that are so long."""
+    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    found = lengths.astype(np.uint64)
+    if not lengths.any():
+        return found
+    data = np.frombuffer(values.buffers()[2], np.uint8)
+    first = int(offsets[0])
+    padded = np.concatenate([data[first : int(offsets[-1])], np.zeros(8, np.uint8)])
+    starts = starts - first
+    words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
+    left = np.arange(len(lengths))
+    for at in range(0, int(lengths.max()), 8):
+        left = left[lengths[left] > at]
+        here = words[starts[left] + at]
+        short = np.minimum(lengths[left] - at, 8).astype(np.uint64)
+        kept = np.where(short < 8, (np.uint64(1) << (short * np.uint64(8))) - np.uint64(1), ~np.uint64(0))
+        found[left] = _mixed(found[left] ^ (here & kept))
+    return found

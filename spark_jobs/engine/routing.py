@@ -1,0 +1,70 @@
+"""Which tables the engine takes, and which go by Spark SQL: the one place that decides.
+
+Put here: the reasons. Not here: either way (silver_job.py, downstream_job.py; silver/compact.py, downstream/merge.py).
+
+Spark SQL takes what is rare, what rules say in SQL, and what is about all of a table. A reason is text for the run's
+metadata.
+"""
+
+from spark_jobs.delta import features
+from spark_jobs.delta.snapshot import Snapshot
+from spark_jobs.downstream.merge import News
+from spark_jobs.downstream.merge import Work as MergeWork
+from spark_jobs.downstream.multi_source import PartTable
+from spark_jobs.lake.commit import ALTERING
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.compact import Work
+from spark_jobs.silver.table_timeline import Rows
+from spark_jobs.text.sql import identifier
+
+ENGINE = "engine"
+"""What the run's metadata calls this way."""
+
+
+def why_silver_by_sql(work: Work) -> str | None:
+    """Why a table's windows are compacted by Spark SQL; None where the engine takes them."""
+    if work.reset or work.again or work.carried:
+        return "the table is begun anew"
+    if not work.steps or (work.head is None and not isinstance(work.steps[0], Rows)):
+        return "it begins with a statement"
+    kind = work.head.checkpoint.kind if work.head and work.head.checkpoint else ""
+    if kind == ALTERING or "turn" in work.before:
+        return "a run ended amid a statement that changes it"
+    if work.has_partial or silver.ABSENT in work.table.columns():
+        return "row images leave columns out"
+    if work.filters.judges_rows:
+        return "a filter judges its rows"
+    if work.filters.skips and len(work.window.xa.of(work.name).held):
+        return "XA transactions, and events that are skipped"
+    for step in work.steps:
+        shape = work.shape(step.standing.definition, step.standing.kept)
+        if shape.columns.is_bag:
+            return "it has no key"
+        if shape.salt or any(cell != identifier(name) for name, cell in shape.cells.items() if name in work.known):
+            return "its columns are masked"
+    return None
+
+
+def why_not_written(snapshot: Snapshot) -> str | None:
+    """Why the engine does not write a Delta table; None where it does."""
+    return features.why_not(snapshot)
+
+
+def why_not_merged(work: MergeWork) -> str | None:
+    """Why a table is merged by Spark SQL, whatever is new of it; None where the engine may take it."""
+    if isinstance(work.target, PartTable):
+        return "several tables are merged into one"
+    if work.columns.is_bag:
+        return "it has no key"
+    if work.columns.has_partial:
+        return "row images leave columns out"
+    return None
+
+
+def why_downstream_by_sql(news: News) -> str | None:
+    """Why what is new of a table is merged by Spark SQL; None where the engine takes it."""
+    if news.is_renewed or news.redone or news.is_loaded:
+        return "windows were done again, or rows loaded"
+    if news.steps:
+        return "statements change the table"
+    return None

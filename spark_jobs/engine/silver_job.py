@@ -1,0 +1,361 @@
+"""Bronze -> silver for many tables in one Spark job: what its tasks are, and a commit a table and window.
+
+Put here: units and tasks from what a run has planned, and the commits of what tasks wrote. Not here: what tasks do
+(silver_task.py), which tables come this way (routing.py).
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from spark_jobs.bronze.index import SliceIndex
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.delta import commits, data_files, schema_changes
+from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
+from spark_jobs.engine import routing, silver_task, spark_job
+from spark_jobs.engine.silver_task import SilverTask, SilverUnit, SilverWindow, Written
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, Head, new_batch
+from spark_jobs.silver import schema_evolution
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.compact import Compacted, Work, by_rule, reshaping, total, turn_notes
+from spark_jobs.silver.table_timeline import Rows, Step, Turn
+
+_TASK_BYTES = 32 << 20
+"""Bytes of log that one task decodes at most, and that the keys of a bucket come from."""
+_LEAST_TASK_BYTES = 2 << 20
+"""Bytes of log below which a task of its own gains nothing."""
+_UNIT_BYTES = 128 << 10
+"""What a unit costs beside its rows, as bytes of log: two files of Parquet take some milliseconds."""
+
+
+class BySparkSql(Exception):
+    """Spark SQL takes the table; why is the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One commit of a unit: a window's files, or a statement, with what the table is behind it.
+
+    window: its number in the unit; None for a statement. notes: what the commit of a statement says.
+    """
+
+    step: Step
+    columns: silver.Columns
+    design: Snapshot
+    """With the metadata and protocol that the table has behind the commit; its version counts for nothing."""
+    changes_design: bool = False
+    window: int | None = None
+    steps: tuple[str, ...] = ()
+    """What a statement does to the columns."""
+    needs_no_exact: bool = False
+    """Whether the stage is right only where no row before it has an exact text (``_raw``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A table's work as a unit of a job, upon a snapshot of its silver table."""
+
+    work: Work
+    unit: SilverUnit
+    snapshot: Snapshot
+    stages: tuple[Stage, ...]
+    slices: tuple[pa.Table, ...]
+    """By window: where its slices lie (bronze/index.py)."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(pc.sum(table.column("bytes")).as_py() or 0 for table in self.slices)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether one task has to take all slices: rows of an XA transaction are numbered one after the other."""
+        return any(table.column("effect_start").null_count < len(table) for table in self.slices)
+
+
+def prepared(works: Iterable[Work], index: SliceIndex) -> tuple[list[Prepared], dict[str, str]]:
+    """The units of those tables that the engine takes; of the others, by their text, why not."""
+    units: list[Prepared] = []
+    by_sql: dict[str, str] = {}
+    for work in works:
+        found = _prepared(len(units), work, index)
+        if isinstance(found, Prepared):
+            units.append(found)
+        else:
+            by_sql[str(work)] = found
+    return units, by_sql
+
+
+def _prepared(number: int, work: Work, index: SliceIndex) -> Prepared | str:
+    """The unit, or why Spark SQL takes the table: it stops there in its place where it has to stop."""
+    try:
+        why = routing.why_silver_by_sql(work)
+        if why:
+            return why
+        snapshot = _snapshot(work)
+        why = routing.why_not_written(snapshot)
+        if why:
+            return why
+        stages = tuple(_stages(work, snapshot))
+    except (TableStopped, SparkOnly, BySparkSql) as error:
+        return str(error)
+    windows = tuple(
+        SilverWindow(_definition(stage), stage.columns, (stage.step.range,), stage.design.schema, stage.design.configuration)
+        for stage in stages
+        if stage.window is not None
+    )
+    unit = SilverUnit(number, str(work), work.table.path, windows, work.filters.skips)
+    return Prepared(work, unit, snapshot, stages, tuple(index.of_table(work.name, one.ranges) for one in windows))
+
+
+def _definition(stage: Stage) -> TableDefinition:
+    assert stage.step.standing.definition
+    return stage.step.standing.definition
+
+
+def _snapshot(work: Work) -> Snapshot:
+    there = snapshot_of(work.table.path, work.head.version) if work.head else None
+    if there is not None:
+        return there
+    first = work.seen(work.steps[0].standing)
+    return new_table(work.table.path, first.stored, silver.properties(work.table))
+
+
+def _stages(work: Work, snapshot: Snapshot) -> Iterator[Stage]:
+    """The commits of a table's steps. Raises TableStopped, BySparkSql."""
+    design, windows = snapshot, 0
+    key = tuple(work.before["key"]) if work.before else work.seen(work.steps[0].standing).key
+    for step in work.steps:
+        if isinstance(step, Rows):
+            columns = work.seen(step.standing)
+            if columns.stored != design.schema.spark_types:
+                raise BySparkSql("its columns are others than the log says")  # where the table stops, with its message
+            yield Stage(step, columns, design, window=windows)
+            windows += 1
+        else:
+            names = [name for name in design.schema.names if name not in silver.ADDED]
+            types = design.schema.spark_types
+            done = reshaping(work, silver.Columns({name: types[name] for name in names}, key), step)
+            rest = [one for one in done.left if not one.endswith(schema_evolution.OF_EXACT)]
+            behind = schema_changes.apply(design, rest) if rest else design
+            columns = done.after
+            yield Stage(
+                step,
+                columns,
+                behind,
+                changes_design=bool(rest),
+                steps=tuple(done.steps),
+                needs_no_exact=len(rest) < len(done.left),
+            )
+            design = behind
+        key = columns.key
+
+
+def run(spark: SparkSession, bronze: str, units: Sequence[Prepared], slots: int) -> dict[int, list[Written]]:
+    """What tasks wrote, by unit. bronze: the table's path; slots: how many tasks Spark runs at a time."""
+    tasks, buckets, placed = tasks_of(bronze, units, slots)
+    finish = silver_task.finish({unit.number: unit for unit in placed}) if buckets else None
+    found: dict[int, list[Written]] = defaultdict(list)
+    for written in spark_job.run(spark, tasks, silver_task.work, finish, buckets):
+        found[written.unit].append(written)
+    return found
+
+
+def tasks_of(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[list[SilverTask], int, list[SilverUnit]]:
+    """The tasks of a job, how many buckets its second step has, and the units that have a part in that.
+
+    The log is divided where row groups of bronze end, so that a task reads each row group once for all of its units.
+    """
+    weight = sum(unit.bytes + _UNIT_BYTES for unit in units)
+    target = min(_TASK_BYTES, max(_LEAST_TASK_BYTES, weight // (2 * slots)))
+    chunks = _chunks([unit for unit in units if not unit.is_ordered], target)
+    chunks += [[Part(unit.unit.number, at, table) for at, table in enumerate(unit.slices)] for unit in units if unit.is_ordered]
+    homes: dict[int, set[int]] = defaultdict(set)
+    for at, chunk in enumerate(chunks):
+        for part in chunk:
+            homes[part.unit].add(at)
+    placed, buckets = _placed(units, {number for number, own in homes.items() if len(own) > 1}, slots)
+    tasks = [task for chunk in chunks for task in _tasks(bronze, chunk, placed, target)]
+    return tasks, buckets, [unit for unit in placed.values() if unit.buckets]
+
+
+def _placed(units: Sequence[Prepared], shuffled: set[int], slots: int) -> tuple[dict[int, SilverUnit], int]:
+    """The units by number, those that several tasks decode with the buckets of their keys; and how many there are."""
+    most = sum(unit.bytes for unit in units if unit.unit.number in shuffled)
+    buckets = max(slots, -(-most // _TASK_BYTES)) if shuffled else 0
+    placed, begin = dict[int, SilverUnit](), 0
+    for unit in units:
+        own: tuple[int, ...] = ()
+        if unit.unit.number in shuffled:
+            count = min(buckets, max(1, -(-unit.bytes * buckets // max(1, most))))
+            own, begin = tuple((begin + at) % buckets for at in range(count)), begin + count
+        placed[unit.unit.number] = replace(unit.unit, buckets=own)
+    return placed, buckets
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Slices of one window of a unit, in the order in which they take effect: rows of ``bronze.index.OF_TABLE``."""
+
+    unit: int
+    window: int
+    slices: pa.Table
+
+
+def _chunks(units: Sequence[Prepared], target: int) -> list[list[Part]]:
+    """The log in parts of so many bytes, which end where row groups do: what each unit has in each."""
+    sizes: dict[tuple[Any, ...], int] = defaultdict(int)
+    keys: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
+    for unit in units:
+        for window, slices in enumerate(unit.slices):
+            places = [slices.column(name).to_pylist() for name in ("stretch", "number", "data_file", "row_group")]
+            keys[unit.unit.number, window] = own = list(zip(*places, strict=True))
+            held: dict[tuple[Any, ...], int] = defaultdict(int)
+            for key, size in zip(own, slices.column("bytes").to_pylist(), strict=True):
+                held[key] += size
+            for key, size in held.items():
+                sizes[key] = max(sizes[key], size)  # bytes that several units need count once
+    number_of, chunk, filled = dict[tuple[Any, ...], int](), 0, 0
+    for key in sorted(sizes):
+        if filled and filled + sizes[key] > target:
+            chunk, filled = chunk + 1, 0
+        number_of[key] = chunk
+        filled += sizes[key]
+    chunks: list[list[Part]] = [[] for _ in range(chunk + 1)]
+    for unit in units:
+        for window, slices in enumerate(unit.slices):
+            own_chunks = np.array([number_of[key] for key in keys[unit.unit.number, window]], np.int64)
+            for at in np.unique(own_chunks):
+                rows = slices.take(pa.array(np.flatnonzero(own_chunks == at)))
+                chunks[at].append(Part(unit.unit.number, window, rows))
+    return [one for one in chunks if one]
+
+
+def _tasks(bronze: str, chunk: Sequence[Part], units: Mapping[int, SilverUnit], target: int) -> Iterator[SilverTask]:
+    """The tasks of a part of the log: several where it has so many units that these cost more than its bytes."""
+    slices: dict[int, dict[tuple[int, int], pa.Table]] = defaultdict(dict)
+    for part in chunk:
+        slices[part.unit][part.unit, part.window] = part.slices
+    most = max(1, target // _UNIT_BYTES)
+    numbers = list(slices)
+    for start in range(0, len(numbers), most):
+        chosen = numbers[start : start + most]
+        own = {at: table for unit in chosen for at, table in slices[unit].items()}
+        yield SilverTask(bronze, tuple(units[unit] for unit in chosen), own)
+
+
+def why_again(unit: Prepared, results: Sequence[Written]) -> str | None:
+    """Why what tasks wrote of a unit cannot be committed, so that Spark SQL has to do it; None where it can."""
+    errors = [one.error for one in results if one.error]
+    if errors:
+        return errors[0]
+    windows = iter(range(len(unit.unit.windows)))
+    has_exact = any(has_exact_texts(unit.snapshot, file) for file in unit.snapshot.files)
+    for stage in unit.stages:
+        if stage.window is not None:
+            at = next(windows)
+            own = [one.file for one in results if one.window == at and one.file]
+            has_exact = has_exact or any(has_exact_texts(stage.design, file) for file in own)
+        elif stage.needs_no_exact and has_exact:
+            return "a statement changes columns that rows have exact texts of"
+    return None
+
+
+def has_exact_texts(snapshot: Snapshot, file: DataFile) -> bool:
+    """Whether rows of a file of silver or downstream may have exact texts (``_raw``)."""
+    nulls = file.stats.get("nullCount", {}).get(snapshot.schema.column("_raw").physical_name)
+    return nulls is None or nulls != file.num_records
+
+
+def commit(unit: Prepared, results: Sequence[Written]) -> Compacted:
+    """Commits what tasks wrote of a unit, a window or statement after the other. Raises LostRace, LakeError."""
+    began = time.monotonic()
+    work, snapshot, head = unit.work, unit.snapshot, unit.work.head
+    done: list[Compacted] = []
+    for stage in unit.stages:
+        before = head or work.table.new(stage.columns.stored, silver.properties(work.table))
+        own = [one for one in results if one.window == stage.window]
+        checkpoint, left_out = _checkpoint(work, stage)
+        files = [one.file for one in own if one.file] if stage.window is not None else _markers(stage, work)
+        snapshot = replace(
+            snapshot,
+            metadata=snapshot.metadata if snapshot.version < 0 else stage.design.metadata,
+            protocol=snapshot.protocol if snapshot.version < 0 else stage.design.protocol,
+        )
+        snapshot, head = _committed(snapshot, before, checkpoint.upon(before), files, stage)
+        done.append(_summary(work, stage.step, head, own if stage.window is not None else (), left_out))
+    assert head is not None
+    return total(work, head, done, time.monotonic() - began)
+
+
+def _checkpoint(work: Work, stage: Stage) -> tuple[Checkpoint, dict[str, int]]:
+    """What a stage's commit says, and what rules left out of it."""
+    step = stage.step
+    if isinstance(step, Rows):
+        left_out = work.filters.skipped_in([step.range])
+        said = work.notes(step.range.start, step.standing, stage.columns, left_out)
+        return Checkpoint(step.range.stop, new_batch(), notes=said), left_out
+    said = turn_notes(work, step, stage.columns, stage.steps)
+    return Checkpoint(step.range.stop, new_batch(), silver.CHANGE, said), by_rule(step)
+
+
+def _markers(stage: Stage, work: Work) -> list[DataFile]:
+    """The row of a statement that empties the table, as a data file; none for others."""
+    turn, schema = stage.step, stage.design.schema
+    if not (isinstance(turn, Turn) and turn.empties):
+        return []
+    start, stop = turn.range.start.order, turn.range.stop.order
+    place = ("stretch", "number", "offset")
+    given: dict[str, Any] = {
+        "_op": silver.TRUNCATE,
+        "_position": dict(zip(place, start, strict=True)) | {"row": -1},
+        "_committed_at": turn.said.committed_at if turn.said else None,
+        "_window_start": dict(zip(place, start, strict=True)),
+        "_window_stop": dict(zip(place, stop, strict=True)),
+    }
+    rows = pa.Table.from_pylist([{name: given.get(name) for name in schema.names}], schema.arrow(physical=False))
+    return [data_files.write(work.table.path, rows, schema, stage.design.configuration)]
+
+
+def _committed(
+    snapshot: Snapshot, head: Head, checkpoint: Checkpoint, files: Sequence[DataFile], stage: Stage
+) -> tuple[Snapshot, Head]:
+    """One commit. Raises LostRace where another writer was first."""
+    version = commits.commit(
+        snapshot,
+        adds=files,
+        metadata=snapshot.metadata if stage.changes_design else None,
+        protocol=snapshot.protocol if stage.changes_design else None,
+        transaction=(APPLICATION, head.counter + 1),
+        user_metadata=checkpoint.to_json(),
+        operation="WRITE",
+        operation_parameters={"mode": "Append", "partitionBy": "[]"},
+    )
+    return replace(snapshot, version=version), Head(version, head.counter + 1, checkpoint)
+
+
+def _summary(
+    work: Work, step: Step, head: Head, written: Sequence[Written], left_out: Mapping[str, int]
+) -> Compacted:
+    newest = max((one.newest_us for one in written if one.newest_us is not None), default=None)
+    return Compacted(
+        source=work.source,
+        name=work.name,
+        range=step.range,
+        head=head,
+        changes=sum(one.changes for one in written),
+        inserts=sum(one.inserts for one in written),
+        updates=sum(one.updates for one in written),
+        deletes=sum(one.deletes for one in written),
+        committed_at=None if newest is None else datetime.fromtimestamp(newest / 1e6, UTC),
+        left_out=dict(left_out),
+    )

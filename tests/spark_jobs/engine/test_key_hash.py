@@ -1,0 +1,76 @@
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.engine.key_hash import hashes
+from tests.fix_hypothesis import examples
+
+RAW = pa.map_(pa.string(), pa.string())
+VALUES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
+    (pa.int8(), st.integers(-128, 127)),
+    (pa.int64(), st.integers(-(1 << 63), (1 << 63) - 1)),
+    (pa.float64(), st.floats(allow_nan=False)),
+    (pa.decimal128(20, 0), st.integers(0, 10**20 - 1).map(Decimal)),
+    (pa.string(), st.text(max_size=40)),
+    (pa.binary(), st.binary(max_size=40)),
+    (pa.date32(), st.dates()),
+    (pa.timestamp("us"), st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31))),
+    (pa.bool_(), st.booleans()),
+]
+
+
+def rows(columns: dict[str, pa.Array], raw: Sequence[dict[str, str] | None] | None = None) -> pa.Table:
+    length = len(next(iter(columns.values())))
+    held = pa.nulls(length, RAW) if raw is None else pa.array([one and list(one.items()) for one in raw], RAW)
+    return pa.table({**columns, "_raw": held})
+
+
+@pytest.mark.parametrize(("kind", "values"), VALUES, ids=[str(kind) for kind, _ in VALUES])
+def test_keys_have_one_hash_where_they_are_equal_and_others_where_not(
+    kind: pa.DataType, values: st.SearchStrategy[Any]
+) -> None:
+    @examples(30)
+    @given(st.lists(st.tuples(values, values), min_size=1, max_size=60), st.integers(0, 5))
+    def check(pairs: list[tuple[Any, Any]], skipped: int) -> None:
+        one, other = (pa.array([pair[at] for pair in pairs], kind) for at in (0, 1))
+        table = rows({"one": one, "other": other})
+        found = hashes(table, ["one", "other"])
+        by_hash: dict[int, tuple[Any, Any]] = {}
+        for key, pair in zip(found.tolist(), zip(one.to_pylist(), other.to_pylist(), strict=True), strict=True):
+            assert by_hash.setdefault(key, pair) == pair
+        assert len(by_hash) == len(set(zip(one.to_pylist(), other.to_pylist(), strict=True)))
+        # by the values alone, wherever they lie in memory
+        assert np.array_equal(hashes(table.slice(skipped), ["one", "other"]), found[skipped:])
+
+    check()
+
+
+def test_minus_zero_is_zero() -> None:
+    found = hashes(rows({"id": pa.array([0.0, -0.0, 1.0])}), ["id"])
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_key_that_only_a_text_holds_is_told_by_the_text() -> None:
+    table = rows(
+        {"id": pa.array([None, None, None, date(2026, 1, 1)], pa.date32())},
+        [{"id": "0000-00-00"}, {"id": "2026-00-01"}, {"id": "0000-00-00", "other": "x"}, None],
+    )
+    found = hashes(table, ["id"])
+    assert found[0] == found[2]
+    assert len(set(found.tolist())) == 3
+
+
+def test_columns_of_a_key_do_not_run_together() -> None:
+    found = hashes(rows({"a": pa.array(["ab", "a"]), "b": pa.array(["c", "bc"])}), ["a", "b"])
+    assert found[0] != found[1]
+
+
+def test_no_rows_have_no_hashes() -> None:
+    assert len(hashes(rows({"id": pa.array([], pa.string())}), ["id"])) == 0

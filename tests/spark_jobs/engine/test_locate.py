@@ -1,0 +1,106 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta.snapshot import DataFile, new_table
+from spark_jobs.engine import locate
+from spark_jobs.engine.locate import Keys, hits
+from tests.fix_hypothesis import examples
+
+TYPES = {"id": "BIGINT", "code": "STRING", "day": "DATE", "note": "STRING", "_raw": "MAP<STRING, STRING>"}
+RAW = pa.map_(pa.string(), pa.string())
+Key = tuple[Any, ...]
+
+
+def table(keys: list[Key], key: tuple[str, ...]) -> pa.Table:
+    """Rows with these keys; a key's part that begins with ! is one that only an exact text holds."""
+    columns: dict[str, pa.Array] = {}
+    raw: list[dict[str, str]] = [{} for _ in keys]
+    for name, kind in (("id", pa.int64()), ("code", pa.string()), ("day", pa.date32()), ("note", pa.string())):
+        values = [one[key.index(name)] if name in key else None for one in keys]
+        for at, value in enumerate(values):
+            if isinstance(value, str) and value.startswith("!"):
+                raw[at][name], values[at] = value, None
+        columns[name] = pa.array(values, kind)
+    return pa.table({**columns, "_raw": pa.array([list(one.items()) or None for one in raw], RAW)})
+
+
+def found(path: Path, files: list[DataFile], wanted: list[Key], key: tuple[str, ...]) -> Iterator[tuple[int, int, Key]]:
+    """File, row number, and key of every hit."""
+    schema = new_table(str(path), TYPES, {}).schema
+    for hit in hits(str(path), files, schema, Keys(table(wanted, key), key)):
+        for row, at in zip(hit.rows.tolist(), hit.wanted.tolist(), strict=True):
+            yield files.index(hit.file), row, wanted[at]
+
+
+KEYS: dict[tuple[str, ...], st.SearchStrategy[Key]] = {
+    ("id",): st.tuples(st.integers(-5, 40)),
+    ("code",): st.tuples(st.text("ab!", max_size=3)),
+    ("id", "code"): st.tuples(st.integers(0, 3), st.text("ab!", max_size=2)),
+    ("day",): st.tuples(st.one_of(st.dates().map(lambda day: day.replace(year=2026)), st.sampled_from(["!0", "!1"]))),
+}
+
+
+@pytest.mark.parametrize("key", KEYS, ids=["+".join(key) for key in KEYS])
+def test_hits_are_the_rows_that_have_wanted_keys(key: tuple[str, ...], tmp_path: Path) -> None:
+    one = KEYS[key]
+
+    @examples(40)
+    @given(st.lists(st.lists(one, min_size=1, max_size=30), max_size=4), st.sets(one, min_size=1), st.integers(1, 8))
+    def check(contents: list[list[Key]], wanted: set[Key], group: int) -> None:
+        snapshot = new_table(str(tmp_path), TYPES, {})
+        files = [
+            data_files.write(str(tmp_path), table(keys, key), snapshot.schema, {}, row_group_rows=group)
+            for keys in contents
+        ]
+        expected = sorted(
+            ((at, row, value) for at, keys in enumerate(contents) for row, value in enumerate(keys) if value in wanted),
+            key=repr,
+        )
+        assert sorted(found(tmp_path, files, list(wanted), key), key=repr) == expected
+
+    check()
+
+
+def test_rows_that_a_deletion_vector_marks_are_no_hits(tmp_path: Path) -> None:
+    snapshot = new_table(str(tmp_path), TYPES, {"delta.enableDeletionVectors": "true"})
+    rows = table([(at % 3,) for at in range(9)], ("id",))
+    file = data_files.write(str(tmp_path), rows, snapshot.schema, snapshot.configuration)
+    (vector,) = deletion_vectors.write(str(tmp_path), [BitMap64([1, 4])])
+    marked = DataFile(dict(file.action) | {"deletionVector": vector.to_json()})
+    assert [row for _, row, _ in found(tmp_path, [marked], [(1,)], ("id",))] == [7]
+
+
+def test_two_keys_with_one_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "hashes", lambda rows, _key: np.full(len(rows), 7, np.uint64))
+    snapshot = new_table(str(tmp_path), TYPES, {})
+    file = data_files.write(str(tmp_path), table([(at,) for at in range(6)], ("id",)), snapshot.schema, {})
+    assert sorted(found(tmp_path, [file], [(4,), (9,), (1,)], ("id",))) == [(0, 1, (1,)), (0, 4, (4,))]
+
+
+def test_files_and_row_groups_without_wanted_keys_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = new_table(str(tmp_path), TYPES, {})
+    files = [
+        data_files.write(
+            str(tmp_path), table([(begin + at,) for at in range(100)], ("id",)), snapshot.schema, {}, row_group_rows=10
+        )
+        for begin in (0, 100, 200)
+    ]
+    read: list[int] = []
+    whole = Keys.found
+
+    def counted(self: Keys, rows: pa.Table) -> Any:
+        read.append(len(rows))
+        return whole(self, rows)
+
+    monkeypatch.setattr(Keys, "found", counted)
+    assert sorted(found(tmp_path, files, [(105,), (119,), (333,)], ("id",))) == [(1, 5, (105,)), (1, 19, (119,))]
+    assert read == [10, 10]
