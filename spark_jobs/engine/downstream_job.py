@@ -14,17 +14,19 @@ import numpy as np
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from spark_jobs.delta import commits, deletion_vectors
+from spark_jobs.delta import commits, deletion_vectors, schema_changes
 from spark_jobs.delta.history import added_since
+from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream import merge
 from spark_jobs.downstream.merge import Merged, News, Work
 from spark_jobs.engine import downstream_task, routing, spark_job
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
+from spark_jobs.engine.silver_job import has_exact_texts
 from spark_jobs.errors import about
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, Head
 from spark_jobs.log.position import Range
-from spark_jobs.silver import table as silver
+from spark_jobs.silver import schema_evolution
 
 _TASK_BYTES = 32 << 20
 """Bytes of silver's data files that one task merges at most."""
@@ -43,6 +45,8 @@ class Prepared:
     taken: Range
     unit: DownstreamUnit
     snapshot: Snapshot
+    design: Snapshot
+    """With the metadata and protocol that the target has behind the merge."""
 
     @property
     def bytes(self) -> int:
@@ -60,10 +64,9 @@ def prepared(number: int, work: Work) -> Prepared | str | None:
         taken = merge.range_of(work, head, news)
         if taken is None:
             return None
-        why = routing.why_downstream_by_sql(news)
+        why = routing.why_downstream_by_sql(head, news)
         if why:
             return why
-        silver.require_same_columns(work.target, work.columns.types | merge.ADDED, str(work.name))
         return _prepared(number, work, head, news, taken)
 
 
@@ -79,6 +82,13 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
     why = routing.why_not_written(snapshot) or routing.why_not_written(origin)
     if why:
         return why
+    try:
+        design = _reshaped(snapshot, [] if head.design else news.steps)
+    except SparkOnly as error:
+        return str(error)
+    if design.schema.spark_types != work.columns.types | merge.ADDED:
+        return "its columns are others than silver's"
+    floor = work.floor
     merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else -1
     new = added_since(work.origin.path, merged, work.pinned.version) if merged >= 0 else {file.path for file in origin.files}
     if new is None:
@@ -93,12 +103,22 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
         after=head.position,
         windows=news.windows,
         target=work.target.path,
-        schema=snapshot.schema,
-        configuration=snapshot.configuration,
+        schema=design.schema,
+        configuration=design.configuration,
         files=tuple(snapshot.files),
         rewrites=not snapshot.has_deletion_vectors,
+        floor=floor,
+        empties=bool(floor and head.position and head.position <= floor),
     )
-    return Prepared(work, head, news, taken, unit, snapshot)
+    return Prepared(work, head, news, taken, unit, snapshot, design)
+
+
+def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> Snapshot:
+    """The target with the columns that statements left. Raises SparkOnly where rows have to be written again."""
+    rest = [step for step in steps if not step.endswith(schema_evolution.OF_EXACT)]
+    if len(rest) < len(steps) and any(has_exact_texts(snapshot, file) for file in snapshot.files):
+        raise SparkOnly("a statement changes columns that rows have exact texts of")
+    return schema_changes.apply(snapshot, rest) if rest else snapshot
 
 
 def run(spark: SparkSession, units: Sequence[Prepared], slots: int) -> dict[int, list[MergedFiles]]:
@@ -137,8 +157,11 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
     removed = [by_path[path] for one in results for path in one.removed]
     marked = _marked(snapshot, by_path, results)
     checkpoint: Checkpoint = merge.checkpoint_of(work, unit.taken).upon(head)
+    changes_design = unit.design is not snapshot
     version = commits.commit(
         snapshot,
+        metadata=unit.design.metadata if changes_design else None,
+        protocol=unit.design.protocol if changes_design else None,
         adds=[file for one in results for file in one.added],
         removes=removed,
         dv_updates=marked,

@@ -7,7 +7,7 @@ Live windows only move forward: a silver row is newer than what the target has o
 So the target's ``_position`` is read of hits in files that may hold a later one, and the later one stays.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-from spark_jobs.delta import data_files
+from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import StructType, TableSchema
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine.locate import Hit, Keys, hits
+from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
@@ -29,6 +29,7 @@ _ORDER = ("stretch", "number", "offset", "row")
 _KEPT = ("_position", "_committed_at", "_raw")
 """Columns that downstream tables have beside the source's."""
 _AT = "\0at"
+_NO_ROWS: Numbers = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,10 @@ class DownstreamUnit:
     files: tuple[DataFile, ...]
     rewrites: bool
     """Whether files are written again without the old images (``compat: plain``); deletion vectors mark them else."""
+    floor: Position | None = None
+    """Where the last statement stands that emptied the table: silver rows before it count no more."""
+    empties: bool = False
+    """Whether the target's own rows from before the floor go."""
     part: int = 0
     parts: int = 1
     """Which range of the keys, of how many."""
@@ -86,17 +91,16 @@ def work(task: Sequence[DownstreamUnit]) -> Iterator[MergedFiles]:
 def merged(unit: DownstreamUnit) -> MergedFiles:
     """Locates the keys of a unit's new rows in the target, and writes their new images."""
     rows = pending(unit)
-    if not len(rows):
-        return MergedFiles(unit.number, {})
-    found = list(hits(unit.target, unit.files, unit.schema, Keys(rows, unit.columns.key))) if unit.files else []
+    dead = _emptied(unit) if unit.floor and unit.empties else {}
+    emptied = 0 if unit.part else sum(map(len, dead.values()))
     there = np.zeros(len(rows), np.bool_)
     lost = np.zeros(len(rows), np.bool_)
-    dead: dict[str, np.ndarray[Any, Any]] = {}
-    for hit in found:
+    for hit in hits(unit.target, unit.files, unit.schema, Keys(rows, unit.columns.key)) if len(rows) else ():
+        hit = _without(hit, dead.get(hit.file.path))
         later = _later(unit, hit, rows)
         lost[hit.wanted[later]] = True
         there[hit.wanted] = True
-        dead[hit.file.path] = hit.rows[~later]
+        dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~later]])
     gone = pc.equal(rows.column("_op"), "delete").to_numpy()
     images = rows.filter(pa.array(~gone & ~lost)).select([*unit.columns.types, *_KEPT])
     added = [data_files.write(unit.target, _sorted(images, unit.columns.key), unit.schema, unit.configuration)] if len(images) else []
@@ -113,8 +117,35 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         removed=tuple(removed),
         inserted=int((~there & ~gone).sum()),
         updated=int((there & ~gone & ~lost).sum()),
-        deleted=int((there & gone & ~lost).sum()),
+        deleted=int((there & gone & ~lost).sum()) + emptied,
     )
+
+
+def _emptied(unit: DownstreamUnit) -> dict[str, Numbers]:
+    """By path, the target's rows from before the statement that emptied the table."""
+    assert unit.floor
+    found: dict[str, Numbers] = {}
+    for file in unit.files:
+        latest = _latest(file, unit.schema)
+        if latest is not None and latest < unit.floor.order and file.num_records is not None:
+            rows = np.arange(file.num_records)
+        else:
+            held = data_files.read_columns(unit.target, file, ["_position"], unit.schema).column(0)
+            rows = np.flatnonzero(~_at_or_after(held, unit.floor).to_numpy())
+        if file.deletion_vector is not None:
+            present = deletion_vectors.read(unit.target, file.deletion_vector)
+            rows = rows[~np.isin(rows, np.asarray(present.to_array(), np.int64))]
+        if len(rows):
+            found[file.path] = rows
+    return found
+
+
+def _without(hit: Hit, dead: Numbers | None) -> Hit:
+    """The hit without rows that are gone already."""
+    if dead is None:
+        return hit
+    kept = ~np.isin(hit.rows, dead)
+    return Hit(hit.file, hit.rows[kept], hit.wanted[kept])
 
 
 def pending(unit: DownstreamUnit) -> pa.Table:
@@ -128,6 +159,8 @@ def pending(unit: DownstreamUnit) -> pa.Table:
         kept = pc.not_equal(rows.column("_op"), silver.TRUNCATE)
         if unit.after:
             kept = pc.and_(kept, _at_or_after(rows.column("_window_start"), unit.after))
+        if unit.floor:
+            kept = pc.and_(kept, _at_or_after(rows.column("_position"), unit.floor))
         if bounds is not None:
             kept = pc.and_(kept, _between(rows.column(unit.columns.key[0]), bounds, unit.part))
         tables.append(rows.filter(kept))
@@ -208,12 +241,12 @@ def _sorted(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return rows.take(pc.sort_indices(rows.select(list(key)), sort_keys=[(name, "ascending") for name in key]))
 
 
-def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Iterable[int]) -> list[DataFile]:
+def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Numbers) -> list[DataFile]:
     """A file of the target without some of its rows; none where none is left."""
     names = [*unit.columns.types, *_KEPT]
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
     kept = np.ones(len(rows), np.bool_)
-    kept[np.asarray(dead)] = False
+    kept[dead] = False
     left = rows.filter(pa.array(kept))
     return [data_files.write(unit.target, left, unit.schema, unit.configuration)] if len(left) else []
 

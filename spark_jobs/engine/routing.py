@@ -11,7 +11,7 @@ from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.merge import News
 from spark_jobs.downstream.merge import Work as MergeWork
 from spark_jobs.downstream.multi_source import PartTable
-from spark_jobs.lake.commit import ALTERING
+from spark_jobs.lake.commit import ALTERING, Head
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compact import Work
 from spark_jobs.silver.table_timeline import Rows
@@ -61,10 +61,10 @@ def why_not_merged(work: MergeWork) -> str | None:
     return None
 
 
-def why_downstream_by_sql(news: News) -> str | None:
+def why_downstream_by_sql(head: Head, news: News) -> str | None:
     """Why what is new of a table is merged by Spark SQL; None where the engine takes it."""
     if news.is_renewed or news.redone or news.is_loaded:
         return "windows were done again, or rows loaded"
-    if news.steps:
-        return "statements change the table"
+    if head.checkpoint and head.checkpoint.notes.get("left"):
+        return "a run ended amid a statement that changes it"
     return None

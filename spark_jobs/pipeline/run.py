@@ -240,9 +240,9 @@ def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table) -> 
     done = {}
     for unit in units:
         own = results[unit.unit.number]
-        errors = [one.error for one in own if one.error]
-        if errors:
-            log.info("%s; once more by Spark SQL, which finds where the table stops", errors[0])
+        why = silver_job.why_again(unit, own)
+        if why:
+            log.info("%s: %s; once more by Spark SQL", unit.work, why)
         else:
             done[unit.work.name] = unit, own
     return done
