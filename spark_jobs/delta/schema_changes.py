@@ -1,5 +1,263 @@
+"""ALTER TABLE as new metadata and a new protocol, which a commit then has.
+
+Put here: what Delta does to a table's columns and properties, in the words that silver/schema_evolution.py writes. Not
+here: which statements lead from some columns to others.
+
+Everything is done to values: a table's rows stay as they are. A statement that rewrites rows is refused.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
 from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.schema import TYPE_CHANGES, Column, TableSchema, assign_ids, column_of, decimal_of
+from spark_jobs.delta.snapshot import (
+    MAX_COLUMN_ID,
+    READER_FEATURES,
+    TYPE_WIDENING,
+    Metadata,
+    Protocol,
+    Snapshot,
+    required_features,
+    with_features,
+)
+from spark_jobs.errors import LakeError
+
+FIRST = ""
+"""In place of a column's name: before all columns."""
+
+_NAME = r"(`(?:[^`]|``)+`|[A-Za-z_]\w*)"
+_PLACE = rf"(?: (FIRST)| AFTER {_NAME})"
+_TEXT = r"'((?:[^'\\]|\\.)*)'"
+_PROPERTY = re.compile(rf"{_TEXT} = {_TEXT}(?:, )?")
+_FEATURE = "delta.feature."
+_STATS_COLUMNS = "delta.dataSkippingStatsColumns"
+_WIDER_INTEGERS = {
+    "byte": {"short", "integer", "long", "double"},
+    "short": {"integer", "long", "double"},
+    "integer": {"long", "double"},
+    "long": set[str](),
+}
+_DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
+"""Digits that a decimal has before the point at least, for each integer to be widened to it."""
+_WIDER = {"float": {"double"}, "date": {"timestamp_ntz"}}
 
 
-def apply(snapshot, steps):
-    raise SparkOnly(f"{steps[0]}: by Spark SQL")
+@dataclass(frozen=True)
+class Design:
+    """A table's metadata and protocol, and what the last change to them is called in the history."""
+
+    metadata: Metadata
+    protocol: Protocol
+    operation: str = "CHANGE COLUMN"
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> TableSchema:
+        return self.metadata.schema
+
+
+def design_of(snapshot: Snapshot) -> Design:
+    return Design(snapshot.metadata, snapshot.protocol)
+
+
+def apply(snapshot: Snapshot, statements: Iterable[str]) -> Snapshot:
+    """The snapshot with the metadata and the protocol that statements lead to; as ``altered``."""
+    design = altered(design_of(snapshot), statements)
+    return replace(snapshot, metadata=design.metadata, protocol=design.protocol)
+
+
+def altered(design: Design, statements: Iterable[str]) -> Design:
+    """The design after statements, each what stands after ``ALTER TABLE``.
+
+    Raises SparkOnly where one is not known here, or rewrites rows; LakeError where Delta refuses it.
+    """
+    for statement in statements:
+        design = _altered(design, statement)
+    return design
+
+
+def add_column(design: Design, name: str, ddl: str, after: str | None = None) -> Design:
+    """A new column, null in the rows that are there: after a column, ``FIRST``, or by default last."""
+    if any(column.name.casefold() == name.casefold() for column in design.schema.columns):
+        raise LakeError(f"a column {name} cannot be added, because the table has one")
+    column = column_of(name, ddl)
+    schema = _placed(design.schema, column, after)
+    entry: dict[str, Any] = {"column": column.to_json()}
+    if after is not None:
+        entry["position"] = _position(after)
+    return _changed(design, schema, "ADD COLUMNS", {"columns": [entry]})
+
+
+def drop_column(design: Design, name: str) -> Design:
+    """Without a column. Its cells stay in the files, and a new column of its name does not have them."""
+    _require_mapping(design, f"column {name} cannot be dropped")
+    gone = design.schema.column(name)
+    rest = tuple(column for column in design.schema.columns if column is not gone)
+    if not rest:
+        raise LakeError(f"column {name} cannot be dropped, because it is the table's last")
+    return _changed(design, TableSchema(rest), "DROP COLUMNS", {"columns": [name]})
+
+
+def rename_column(design: Design, name: str, new: str) -> Design:
+    _require_mapping(design, f"column {name} cannot be renamed")
+    column = design.schema.column(name)
+    if any(other is not column and other.name.casefold() == new.casefold() for other in design.schema.columns):
+        raise LakeError(f"column {name} cannot be renamed to {new}, because the table has such a column")
+    schema = _replaced(design.schema, column, replace(column, name=new))
+    return _changed(design, schema, "RENAME COLUMN", {"oldColumnPath": name, "newColumnPath": new})
+
+
+def move_column(design: Design, name: str, after: str) -> Design:
+    """A column in another place: after a column, or ``FIRST``."""
+    column = design.schema.column(name)
+    if after == name:
+        raise LakeError(f"column {name} cannot stand after itself")
+    rest = TableSchema(tuple(other for other in design.schema.columns if other is not column))
+    parameters = {"column": column.to_json(), "position": _position(after)}
+    return _changed(design, _placed(rest, column, after), "CHANGE COLUMN", parameters)
+
+
+def widen_column(design: Design, name: str, ddl: str) -> Design:
+    """A column of a wider type; cells that are there are read as such."""
+    column = design.schema.column(name)
+    wider = column_of(name, ddl).type
+    if wider == column.type:
+        return design
+    if design.metadata.configuration.get(TYPE_WIDENING, "false").lower() != "true":
+        raise LakeError(f"column {name} cannot become {ddl} without the table's property {TYPE_WIDENING}")
+    if not is_wider(column.type, wider):
+        raise LakeError(f"column {name} cannot become {ddl}, because it is {column.ddl}")
+    changes = [*column.metadata.get(TYPE_CHANGES, ()), {"toType": wider, "fromType": column.type}]
+    changed = replace(column, type=wider, metadata=dict(column.metadata) | {TYPE_CHANGES: changes})
+    parameters = {"column": replace(column, type=wider).to_json()}
+    return _changed(design, _replaced(design.schema, column, changed), "CHANGE COLUMN", parameters)
+
+
+def set_properties(design: Design, properties: Mapping[str, str]) -> Design:
+    """Properties set: type widening, and features that are to be supported. Raises SparkOnly for others."""
+    configuration = dict(design.metadata.configuration)
+    features = set()
+    for key, value in properties.items():
+        if key.startswith(_FEATURE) and value == "supported" and key.removeprefix(_FEATURE) in READER_FEATURES:
+            features.add(key.removeprefix(_FEATURE))
+        elif key == TYPE_WIDENING and value in ("true", "false"):
+            configuration[key] = value
+        else:
+            raise SparkOnly(f"the property {key} = {value} is set by Spark alone")
+    changed = _designed(design, design.schema, configuration, ("SET TBLPROPERTIES", {"properties": dict(properties)}))
+    return replace(changed, protocol=with_features(changed.protocol, features))
+
+
+def is_wider(old: object, new: object) -> bool:
+    """Whether Delta widens a type to another: all values of the old are values of the new."""
+    if not isinstance(old, str) or not isinstance(new, str):
+        return False
+    decimal, before = decimal_of(new), decimal_of(old)
+    if decimal:
+        digits, scale = decimal
+        if before:
+            return scale >= before[1] and digits - scale >= before[0] - before[1]
+        return old in _DIGITS and digits - scale >= _DIGITS[old]
+    return new in _WIDER_INTEGERS.get(old, ()) or new in _WIDER.get(old, ())
+
+
+def _changed(design: Design, schema: TableSchema, operation: str, parameters: Mapping[str, Any]) -> Design:
+    """The design with other columns, the ids and the features that they need."""
+    configuration = dict(design.metadata.configuration)
+    if design.metadata.column_mapping:
+        used = max(int(configuration.get(MAX_COLUMN_ID, "0")), design.schema.max_column_id)
+        schema, used = assign_ids(schema, used)
+        configuration[MAX_COLUMN_ID] = str(used)
+    return _designed(design, schema, configuration, (operation, parameters))
+
+
+def _designed(
+    design: Design, schema: TableSchema, configuration: Mapping[str, str], history: tuple[str, Mapping[str, Any]]
+) -> Design:
+    operation, parameters = history
+    metadata = design.metadata.with_schema(schema, configuration)
+    protocol = with_features(design.protocol, required_features(schema, configuration))
+    texts = {key: value if isinstance(value, str) else _json(value) for key, value in parameters.items()}
+    return Design(metadata, protocol, operation, texts)
+
+
+def _altered(design: Design, statement: str) -> Design:
+    if statement.startswith("UPDATE "):
+        raise SparkOnly(f"{statement.partition(' WHERE ')[0]} rewrites rows, which Spark alone does")
+    for pattern, change in _STATEMENTS:
+        match = pattern.fullmatch(statement)
+        if match:
+            return change(design, match)
+    raise SparkOnly(f"ALTER TABLE … {statement} is run by Spark alone")
+
+
+def _name(text: str) -> str:
+    return text[1:-1].replace("``", "`") if text.startswith("`") else text
+
+
+def _after(first: str | None, name: str | None) -> str | None:
+    if first:
+        return FIRST
+    return None if name is None else _name(name)
+
+
+def _moved(design: Design, match: re.Match[str]) -> Design:
+    after = _after(match[2], match[3])
+    assert after is not None  # the pattern has it
+    return move_column(design, _name(match[1]), after)
+
+
+def _set(design: Design, match: re.Match[str]) -> Design:
+    pairs = _PROPERTY.findall(match[1])
+    return set_properties(
+        design, {re.sub(r"\\(.)", r"\1", key): re.sub(r"\\(.)", r"\1", value) for key, value in pairs}
+    )
+
+
+_STATEMENTS: tuple[tuple[re.Pattern[str], Callable[[Design, re.Match[str]], Design]], ...] = (
+    (
+        re.compile(rf"ADD COLUMN \({_NAME} (.+?){_PLACE}?\)", re.DOTALL),
+        lambda design, match: add_column(design, _name(match[1]), match[2], _after(match[3], match[4])),
+    ),
+    (re.compile(rf"DROP COLUMN {_NAME}", re.DOTALL), lambda design, match: drop_column(design, _name(match[1]))),
+    (
+        re.compile(rf"RENAME COLUMN {_NAME} TO {_NAME}", re.DOTALL),
+        lambda design, match: rename_column(design, _name(match[1]), _name(match[2])),
+    ),
+    (
+        re.compile(rf"ALTER COLUMN {_NAME} TYPE (.+)", re.DOTALL),
+        lambda design, match: widen_column(design, _name(match[1]), match[2]),
+    ),
+    (re.compile(rf"ALTER COLUMN {_NAME}{_PLACE}", re.DOTALL), _moved),
+    (re.compile(rf"SET TBLPROPERTIES \(((?:{_PROPERTY.pattern})+)\)", re.DOTALL), _set),
+)
+
+
+def _require_mapping(design: Design, what: str) -> None:
+    if not design.metadata.column_mapping:
+        raise LakeError(f"{what} without column mapping, a feature of Delta that the table does not have")
+    if _STATS_COLUMNS in design.metadata.configuration:
+        raise SparkOnly(f"{what} but by Spark, because the table names columns in {_STATS_COLUMNS}")
+
+
+def _placed(schema: TableSchema, column: Column, after: str | None) -> TableSchema:
+    at = len(schema.columns)
+    if after is not None:
+        at = 0 if after == FIRST else schema.columns.index(schema.column(after)) + 1
+    return TableSchema((*schema.columns[:at], column, *schema.columns[at:]))
+
+
+def _replaced(schema: TableSchema, old: Column, new: Column) -> TableSchema:
+    return TableSchema(tuple(new if column is old else column for column in schema.columns))
+
+
+def _position(after: str) -> str:
+    return "FIRST" if after == FIRST else f"AFTER {after}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
