@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
+from spark_jobs.runtime import python_daemon
 from spark_jobs.runtime.jvm import attached, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
 from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java
@@ -69,6 +70,7 @@ _LOCAL = {
     # Tables are named by path; the catalog's folder is never used, but Spark makes it in the current one.
     "spark.sql.warehouse.dir": str(cache_dir() / "warehouse"),
     _JAVA_OPTIONS: JAVA_OPTIONS,
+    "spark.python.daemon.module": python_daemon.MODULE,
 }
 _LOOPBACK = ("SPARK_LOCAL_IP", "127.0.0.1")
 """Without it Spark looks its machine's own name up before all else, and ends where nothing knows that name: in a

@@ -87,3 +87,12 @@ class KernelCache(FunctionCache):
         # The folder is gone where a process with newer sources has removed it. Nobody would look for this code there.
         with suppress(FileNotFoundError):
             super().save_overload(sig, data)
+
+
+def load_all(compiled: Any) -> int:
+    """Loads what the cache of a kernel holds for this processor. Returns how many signatures that is."""
+    cache, codegen = compiled._cache, compiled.targetctx.codegen()  # noqa: SLF001 - nothing public lists a cache
+    found = [key for key in cache._cache_file._load_index() if key == cache._index_key(key[0], codegen)]  # noqa: SLF001
+    for signature, *_ in found:
+        compiled.compile(signature)
+    return len(found)

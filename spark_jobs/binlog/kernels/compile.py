@@ -11,7 +11,7 @@ import numba
 from numpy.typing import NDArray
 
 from spark_jobs.binlog.kernels import memory
-from spark_jobs.binlog.kernels.cache import KernelCache
+from spark_jobs.binlog.kernels.cache import KernelCache, load_all
 
 Array = NDArray[Any]
 
@@ -32,13 +32,22 @@ would count the references of each array that one function hands to another, by 
 map_characters; and all that a kernel is given outlives the call."""
 
 
+_kernels: list[Any] = []
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """The one decorator of every kernel."""
     if CHECKED:
         return memory.checked(function)
     compiled = numba.njit(**_OPTIONS)(function)
     compiled._cache = KernelCache(function)  # noqa: SLF001 - as numba's cache=True does, by another key
+    _kernels.append(compiled)
     return compiled
+
+
+def load_cached() -> int:
+    """Loads the machine code of every kernel that is cached on disk, before any is called. Returns how many were."""
+    return sum(load_all(kernel) for kernel in _kernels)
 
 
 def part(function: Callable[..., Any]) -> Any:

@@ -90,3 +90,19 @@ def test_the_hash_is_of_every_module_and_no_other_file(tree: Path) -> None:
         with (tree / "spark_jobs/binlog/kernels" / module).open("a") as source:
             source.write("\n")
     assert answer(started(tree, program)) != [sources_hash()]
+
+
+LOAD = """
+import numpy as np
+from spark_jobs.binlog.kernels.compile import load_cached
+loaded = load_cached()
+from spark_jobs.binlog.kernels import complete_events
+signatures = len(complete_events.overloads)
+complete_events(np.array([4], np.uint8))
+print(loaded, signatures, sum(complete_events.stats.cache_misses.values()))
+"""
+
+
+def test_what_is_cached_is_loaded_at_once_and_nothing_is_compiled_for_it(tree: Path) -> None:
+    assert answer(started(tree, LOAD)) == ["0", "0", "1"]
+    assert answer(started(tree, LOAD)) == ["1", "1", "0"]
