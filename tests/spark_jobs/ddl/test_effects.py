@@ -31,7 +31,8 @@ from spark_jobs.ddl.effects import (
 )
 from spark_jobs.errors import Unsupported
 from spark_jobs.log.position import Position
-from spark_jobs.schema.facts import Asked, Stated, TableVersion
+from spark_jobs.schema.facts import Asked, Fact, Stated, TableVersion
+from spark_jobs.schema.reverse_replay import back
 from spark_jobs.schema.tracker import Tracker, as_of
 
 T, U = TableName("shop", "t"), TableName("shop", "u")
@@ -269,6 +270,17 @@ def test_what_the_schema_history_makes_of_it(case: Case) -> None:
     now = history(case)[T]
     renamed = f"-> {name_of(now.renamed_to)}" if now.renamed_to else "dropped"
     assert (renamed if now.is_dropped else columns(now.definition)) == case.history
+
+
+@by_text
+def test_what_it_leads_back_to(case: Case) -> None:
+    after = [version.definition for version in history(case).values() if version.definition]
+    lacking = stated(replace(case, text="ALTER TABLE lacking ADD x INT"), 300)
+    facts: list[Fact] = [lacking, stated(case), Asked(at(900), tuple(after))]
+    way = back(facts, Tracker().follow(facts), at(4))
+    found = {one.definition.name: one.definition for one in way.facts if one.at == at(4)}
+    before = {name: found.get(name) or definition for name, definition in TABLES.items() if name in way.reached}
+    assert " ".join(f"{name_of(name)}({columns(one)})" for name, one in sorted(before.items())) == case.back
 
 
 @pytest.mark.parametrize(
