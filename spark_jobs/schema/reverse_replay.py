@@ -184,8 +184,8 @@ class _Back:
             self._settle(effect.table, said)
             self.ways[effect.table].since = said
         ways = {effect.was: self.ways[effect.table] for effect in named}
-        for effect in changes:
-            self.ways.pop(effect.table, None)
+        for change in changes:
+            self.ways.pop(change.table, None)
         self.ways |= {was: _called(way, was) for was, way in ways.items()}
 
     def _invert(self, name: TableName, said: Stated, found: Sequence[Operation]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
+from spark_jobs.bronze.scan import Said, Seen, Survey
 from spark_jobs.ddl.classify import judge
 from spark_jobs.ddl.effects import (
     AlterTable,
@@ -34,6 +35,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import Asked, Fact, Stated, TableVersion
 from spark_jobs.schema.reverse_replay import back
 from spark_jobs.schema.tracker import Tracker, as_of
+from spark_jobs.silver.rename_lineage import made_at
 
 T, U = TableName("shop", "t"), TableName("shop", "u")
 ID, V, A = Column("id", 3, nullable=False), Column("v", 3), Column("a", 3, nullable=False)
@@ -254,6 +256,14 @@ def stated(case: Case, offset: int = 500) -> Stated:
     return Stated(at(offset), judge(case.text, "shop", case.session), "shop", case.session, stop=at(offset + 10))
 
 
+def scanned(case: Case) -> Survey:
+    """The statement, and rows of t before it."""
+    seen = Seen(at(100), at(400), ((at(100), TABLES[T]),))
+    statement = judge(case.text, "shop", case.session)
+    logged = Said(at(500), statement, at(510), "shop", session=case.session)
+    return Survey({T: seen}, (logged,) if statement.effect.value != "none" else ())
+
+
 def columns(definition: TableDefinition | None) -> str:
     return ",".join(definition.column_names()) if definition else "?"
 
@@ -281,6 +291,11 @@ def test_what_it_leads_back_to(case: Case) -> None:
     found = {one.definition.name: one.definition for one in way.facts if one.at == at(4)}
     before = {name: found.get(name) or definition for name, definition in TABLES.items() if name in way.reached}
     assert " ".join(f"{name_of(name)}({columns(one)})" for name, one in sorted(before.items())) == case.back
+
+
+@by_text
+def test_whether_it_makes_the_table(case: Case) -> None:
+    assert (made_at(scanned(case), T, at(4)) is not None) == case.is_made
 
 
 @pytest.mark.parametrize(
