@@ -5,7 +5,6 @@ One pass over the index of its metadata columns answers for all tables of a sour
 """
 
 import logging
-import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,8 +26,7 @@ from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import SliceIndex, read_index, read_slices
 from spark_jobs.bronze.xa import NO_XA, Xa, committed, taking_effect
 from spark_jobs.ddl.classify import Effect, Statement, judge
-from spark_jobs.ddl.parse_alter import target
-from spark_jobs.ddl.renames import may_rename, renamed
+from spark_jobs.ddl.effects import CreateTable, CreateTemporary, Rename, TableEffect, effects, name_changes
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -89,7 +87,8 @@ class Survey:
 
         Of a statement that does not tell its tables, those that the range creates and that it may be about.
         """
-        made = [name for said in self.statements if said.statement.effect is Effect.CREATES for name in _made(said)]
+        creates = (said for said in self.statements if said.statement.effect is Effect.CREATES)
+        made = [effect.table for said in creates for effect in _effects(said) if isinstance(effect, CreateTable)]
         found: set[TableName] = set()
         for statement in (said.statement for said in self.statements if said.statement.writes_rows):
             if statement.writes is None:
@@ -132,11 +131,12 @@ def survey(slices: SliceIndex) -> Survey:
         if row["kind"] == "statement" and row["statement"] is not None:
             stop, database = replace(at, offset=row["stop"]), row["database"] or ""
             session = read_session(row["begin"])
-            said = judge(row["statement"], database, session)
-            temporary |= _temporary(row["statement"], database, session)
-            if said.effect is not Effect.NONE:
-                begun = replace(at, offset=row["transaction_start"])
-                statements.append(Said(at, said, stop, database, row["committed_at"], session, begun))
+            statement = judge(row["statement"], database, session)
+            begun = replace(at, offset=row["transaction_start"])
+            said = Said(at, statement, stop, database, row["committed_at"], session, begun)
+            temporary |= _temporary(said)
+            if statement.effect is not Effect.NONE:
+                statements.append(said)
 
     tables = {
         name: Seen(first, last, tuple(definitions.get(name, ())), size)
@@ -146,20 +146,19 @@ def survey(slices: SliceIndex) -> Survey:
     return Survey(tables, tuple(statements), has_xa, temporary=frozenset(temporary))
 
 
-_TEMPORARY = re.compile(r"\s*(CREATE(?:\s+OR\s+REPLACE)?\s+)TEMPORARY\s+(?=TABLE\b)", re.IGNORECASE)
+def _temporary(said: Said) -> set[tuple[str, str]]:
+    """The temporary table that a statement makes, in small letters."""
+    if not said.statement.verb.startswith("CREATE"):
+        return set()
+    made = (effect.table for effect in _effects(said) if isinstance(effect, CreateTemporary))
+    return {(name.schema.casefold(), name.table.casefold()) for name in made}
 
 
-def _temporary(text: str, database: str, session: Session) -> frozenset[tuple[str, str]]:
-    """The temporary table that a statement makes: only sessions in statement format log that."""
-    found = _TEMPORARY.match(text)
-    return (judge(found[1] + text[found.end() :], database, session).tables or frozenset()) if found else frozenset()
-
-
-def _made(said: Said) -> list[TableName]:
-    """The table that a CREATE TABLE makes; none where that cannot be read, which its course says."""
-    with suppress(DecodeError, IndexError):
-        return [target(said.statement.plain, said.database)]
-    return []
+def _effects(said: Said) -> tuple[TableEffect, ...]:
+    """What a statement does to tables; nothing where it cannot be read: its tables stop at it."""
+    with suppress(DecodeError):
+        return effects(said.statement, said.database, said.session)
+    return ()
 
 
 def look(
@@ -198,11 +197,10 @@ def _before(files: DataFiles, within: Range, xa: Xa) -> tuple[Said, ...]:
 def _with_new_names(xa: Xa, statements: Iterable[Said]) -> Xa:
     """Rows also by the names that statements gave to their tables before the commit: what these hold is not known."""
     for said in statements:
-        if may_rename(said.statement):
-            with suppress(DecodeError, IndexError):  # its tables' courses say so
-                for new, old in renamed(said.statement.plain, said.database).items():
-                    if old not in (None, new):
-                        xa = xa.also(new, old, said.position)
+        with suppress(DecodeError):  # its tables stop at it
+            for change in name_changes(said.statement, said.database, said.session):
+                if isinstance(change, Rename):
+                    xa = xa.also(change.table, change.was, said.position)
     return xa
 
 

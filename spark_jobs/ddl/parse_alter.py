@@ -72,7 +72,7 @@ def operations(text: str) -> list[Operation]:
 @readable
 def new_name(text: str) -> RenameTable | None:
     """The name that an ALTER TABLE gives its table, whatever else it does; None where it gives none."""
-    for part in parts(_after_name(words_of(text))):
+    for part in parts(after_name(words_of(text))):
         found = _rename(part[1:], "RENAME") if part[0].among("RENAME") and len(part) > 1 else []
         if found and isinstance(found[0], RenameTable):
             return found[0]
@@ -210,6 +210,14 @@ def enclosed(words: Sequence[Word]) -> list[Word]:
     return list(words[1:])
 
 
+@readable
+def is_if_missing(text: str) -> bool:
+    """Whether IF NOT EXISTS stands before the name in a CREATE TABLE."""
+    words = words_of(text)
+    at = _name_at(words)
+    return [word.text.upper() for word in words[at - 3 : at]] == ["IF", "NOT", "EXISTS"]
+
+
 def _name_at(words: Sequence[Word]) -> int:
     at = next((k for k, word in enumerate(words) if word.among("TABLE", "TABLES")), 0) + 1  # TRUNCATE may lack it
     ahead = [word.text.upper() for word in words[at : at + 3]]
@@ -219,12 +227,15 @@ def _name_at(words: Sequence[Word]) -> int:
 def _behind_name(words: list[Word]) -> list[Word]:
     if any(word.among("IGNORE") for word in words[: _name_at(words)]):
         raise Unsupported("IGNORE drops rows that the log does not name")
-    return _after_name(words)
+    return after_name(words)
 
 
-def _after_name(words: list[Word]) -> list[Word]:
+def after_name(words: list[Word]) -> list[Word]:
+    """What stands after the name of the statement's table, and after MariaDB's WAIT n or NOWAIT."""
     at = _name_at(words)
     at += 3 if len(words) > at + 1 and words[at + 1].among(".") else 1
+    if len(words) > at:
+        at += 2 if words[at].among("WAIT") else words[at].among("NOWAIT")
     return [word for word in words[at:] if not word.among(";")]
 
 
@@ -339,6 +350,8 @@ def _default(rest: list[Word], _: str) -> list[Operation]:
 
 
 def _convert(rest: list[Word], _: str) -> list[Operation]:
+    if rest[0].among("PARTITION", "TABLE"):
+        raise Unsupported(f"CONVERT {rest[0].text} moves rows that the log does not name")
     return [Convert(rest[-1].text.lower())]
 
 
@@ -352,9 +365,28 @@ def _placed(words: list[Word]) -> tuple[list[Word], str | None]:
 
 
 @readable
+def storage_action(text: str, database: str) -> tuple[str, TableName | None] | None:
+    """What an ALTER TABLE does to a partition or a tablespace, and the table that rows come from or go to.
+
+    None where it does nothing of the kind: such an action stands alone, with options of how it is carried out at most.
+    Raises Unsupported.
+    """
+    clauses = (part for part in parts(after_name(words_of(text))) if not part[0].among("ALGORITHM", "LOCK"))
+    part = next(clauses, [])
+    action = " ".join(word.text.upper() for word in part[:2])
+    if action not in _OF_STORAGE:
+        return None
+    at = next((k for k, word in enumerate(part) if word.among("TABLE")), None)
+    if at is None:
+        return action, None
+    schema, table = qualified(part[at + 1 :])
+    return action, TableName(database if schema is None else schema, table)
+
+
+@readable
 def keeps_columns(text: str) -> bool:
     """Whether an ALTER TABLE is about rows alone: of a partition, or a tablespace. Raises Unsupported."""
-    heads = [" ".join(word.text.upper() for word in part[:2]) for part in parts(_after_name(words_of(text)))]
+    heads = [" ".join(word.text.upper() for word in part[:2]) for part in parts(after_name(words_of(text)))]
     return bool(heads) and set(heads) <= _OF_ROWS
 
 
@@ -362,6 +394,35 @@ _OF_ROWS = {
     *("DROP PARTITION", "TRUNCATE PARTITION", "EXCHANGE PARTITION", "DISCARD PARTITION", "IMPORT PARTITION"),
     *("DISCARD TABLESPACE", "IMPORT TABLESPACE", "CONVERT PARTITION"),
 }
+
+
+_OF_STORAGE = {
+    *("DROP PARTITION", "TRUNCATE PARTITION", "EXCHANGE PARTITION", "DISCARD PARTITION", "IMPORT PARTITION"),
+    *("DISCARD TABLESPACE", "IMPORT TABLESPACE", "CONVERT PARTITION", "CONVERT TABLE"),
+}
+
+
+@readable
+def index_changes(text: str, database: str) -> tuple[TableName, tuple[AddUnique | DropIndex, ...]]:
+    """The table of a CREATE INDEX or DROP INDEX, and what that does; nothing for an index that is not unique.
+
+    Raises Unsupported where it cannot be read.
+    """
+    words = words_of(text)
+    on = next((k for k, word in enumerate(words) if word.among("ON")), len(words) - 1)
+    if not words[on + 1 :]:
+        raise Unsupported("it names no table")
+    schema, table = qualified(words[on + 1 :])
+    at = next(k for k, word in enumerate(words) if word.among("INDEX")) + 1
+    if words[at].among("IF"):
+        at += 3 if words[at + 1].among("NOT") else 2
+    name, heads = words[at].text, words[:at]
+    changes = list[AddUnique | DropIndex]()
+    if any(word.among("DROP", "REPLACE") for word in heads):
+        changes.append(DropIndex(name))
+    if any(word.among("UNIQUE") for word in heads):
+        changes.append(AddUnique(name, _unique([Word("UNIQUE", "word"), *words[on + 1 :]]).columns))
+    return TableName(database if schema is None else schema, table), tuple(changes)
 
 
 @readable

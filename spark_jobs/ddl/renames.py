@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from spark_jobs.binlog import TableName
 from spark_jobs.ddl.classify import Statement
 from spark_jobs.ddl.columns import Word, words_of
-from spark_jobs.ddl.parse_alter import new_name, parts, qualified, target
+from spark_jobs.ddl.parse_alter import after_name, new_name, parts, qualified, target
 from spark_jobs.ddl.unreadable_types import readable
 from spark_jobs.errors import Unsupported
 
@@ -41,11 +41,11 @@ def may_rename(statement: Statement) -> bool:
 def like(text: str, database: str) -> TableName | None:
     """The table whose columns and keys a CREATE TABLE … LIKE takes; None for another statement. Raises Unsupported."""
     words = words_of(text)
-    at = next((k for k, word in enumerate(words) if word.among("LIKE")), None)
-    # Behind the names, and in parentheses at most: elsewhere the word is part of an expression.
-    if at is None or not words[0].among("CREATE") or any(word.among("(") for word in words[: at - 1]):
+    if not words[0].among("CREATE"):
         return None
-    return _name(words[at + 1 :], database)
+    rest = after_name(words)  # elsewhere the word is part of an expression
+    at = 1 if rest and rest[0].among("(") else 0
+    return _name(rest[at + 1 :], database) if len(rest) > at and rest[at].among("LIKE") else None
 
 
 def _pairs(text: str, database: str) -> Iterator[tuple[TableName, TableName]]:

@@ -9,16 +9,26 @@ Put here: the way back. Not here: inverting one statement (ddl/inverse.py), and 
 something (tracker.py).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.ddl.classify import Effect
-from spark_jobs.ddl.columns import require_plain
+from spark_jobs.ddl.effects import (
+    AlterTable,
+    ChangeIndex,
+    ChangeStorage,
+    CreateTable,
+    DropSchema,
+    DropTable,
+    FreeName,
+    Rename,
+    TruncateTable,
+    UnknownChange,
+    effects,
+)
 from spark_jobs.ddl.inverse import Earlier, inverted, settled, told
-from spark_jobs.ddl.operations import Operation, RenameTable
-from spark_jobs.ddl.parse_alter import dropped, index_made, keeps_columns, operations, target
-from spark_jobs.ddl.renames import may_rename, renamed
+from spark_jobs.ddl.operations import Operation
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import Asked, Fact, Inverted, Logged, Stated, TableVersion, in_order
@@ -119,21 +129,28 @@ class _Back:
         self.found += [Inverted(begin, one) for name, one in reached if one and not self.ways[name].is_maybe_made]
         return Back(tuple(self.found), frozenset(name for name, way in self.ways.items() if not way.is_maybe_made))
 
-    def _stated(self, said: Stated) -> Sequence[TableName]:
-        """The tables that a statement is about. Raises DecodeError, IndexError where it cannot be read."""
-        statement, verb, plain = said.statement, said.statement.verb.split()[0], said.statement.plain
-        if statement.schemas:
-            return self._ended_by([way for way in self.ways if way.schema.casefold() in statement.schemas])
-        if statement.effect is Effect.INDEXES or "INDEX" in statement.verb:
-            name, one = index_made(plain, said.database)
-            return self.over(said, name, [one] if one else [])
-        if verb == "DROP":
-            return self._ended_by(dropped(plain, said.database))
-        if verb == "RENAME":
-            return self._renamed(said)
-        if verb not in _OF_ONE:
-            raise Unsupported("it is not known what it does")
-        return _OF_ONE[verb](self, said, target(plain, said.database))
+    def _stated(self, said: Stated) -> list[TableName]:
+        """The tables that a statement is about. Raises Unsupported where it cannot be read."""
+        every = effects(said.statement, said.database, said.session)
+        self._rename(said, [effect for effect in every if isinstance(effect, Rename | FreeName)])
+        names = list[TableName]()
+        for effect in every:
+            match effect:
+                case DropSchema(schema):
+                    gone = [name for name in self.ways if name.schema.casefold() == schema.casefold()]
+                    names += self._ended_by(gone)
+                case DropTable(name):
+                    names += self._ended_by([name])
+                case CreateTable():
+                    self._created(said, effect)
+                case AlterTable() | ChangeIndex() | ChangeStorage() | TruncateTable():
+                    self._altered(said, effect)
+                case UnknownChange():
+                    raise Unsupported("it is not known what it does")
+                case _:
+                    pass  # names, which are led back before what else the statement does
+            names += effect.tables
+        return names
 
     def _ended_by(self, names: Sequence[TableName]) -> Sequence[TableName]:
         """Of tables that are not there behind a statement there is nothing to tell."""
@@ -141,52 +158,35 @@ class _Back:
             self.ways.pop(name, None)
         return names
 
-    def created(self, said: Stated, name: TableName) -> Sequence[TableName]:
+    def _created(self, said: Stated, effect: CreateTable) -> None:
         """One that is made if it is not there may have been as it is: rows before it tell."""
-        is_maybe = "IF NOT EXISTS" in " ".join(said.statement.plain.upper().split())
-        if name in self.ways:
-            self._settle(name, said)
-            self.ways[name].is_maybe_made = is_maybe
-        if not is_maybe:
-            self.ways.pop(name, None)
-        return [name]
+        if effect.table in self.ways:
+            self._settle(effect.table, said)
+            self.ways[effect.table].is_maybe_made = effect.if_missing
+        if not effect.if_missing:
+            self.ways.pop(effect.table, None)
 
-    def altered(self, said: Stated, name: TableName) -> Sequence[TableName]:
-        names = renamed(said.statement.plain, said.database) if may_rename(said.statement) else {}
-        new = next((one for one, was in names.items() if was == name), name)
-        if new not in self.ways:
-            return [name, new]
-        self._settle(new, said)
-        if new != name:
-            self.ways[name] = _called(self.ways.pop(new), name)
-        try:
-            require_plain(said.statement.text, said.session)
-            is_of_rows = keeps_columns(said.statement.plain)
-            found = [] if is_of_rows else operations(said.statement.plain)
-            self._invert(name, said, [one for one in found if not isinstance(one, RenameTable)])
-        except DecodeError as error:
-            self._end(name, _not_before(said, str(error)))
-        return [name, new]
-
-    def over(self, said: Stated, name: TableName, found: Sequence[Operation] = ()) -> Sequence[TableName]:
+    def _altered(self, said: Stated, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> None:
+        """A table by the name that it has before the statement."""
+        name = effect.table
         if name in self.ways:
-            self._settle(name, said)
+            if self.ways[name].since is not said:  # otherwise its new name was led back already
+                self._settle(name, said)
             try:
-                self._invert(name, said, found)
+                self._invert(name, said, effect.operations)
             except DecodeError as error:
                 self._end(name, _not_before(said, str(error)))
-        return [name]
 
-    def _renamed(self, said: Stated) -> Sequence[TableName]:
-        names = renamed(said.statement.plain, said.database)
-        ways = {was: (new, self.ways[new]) for new, was in names.items() if was is not None and new in self.ways}
-        for new, way in ways.values():
-            self._settle(new, said)
-            way.since = said
-        for new in names:
-            self.ways.pop(new, None)
-        self.ways |= {was: _called(way, was) for was, (_, way) in ways.items()}
-        return list(names)
+    def _rename(self, said: Stated, changes: Sequence[Rename | FreeName]) -> None:
+        """Gives tables the names that they have before a statement."""
+        named = [effect for effect in changes if isinstance(effect, Rename) and effect.table in self.ways]
+        for effect in named:
+            self._settle(effect.table, said)
+            self.ways[effect.table].since = said
+        ways = {effect.was: self.ways[effect.table] for effect in named}
+        for change in changes:
+            self.ways.pop(change.table, None)
+        self.ways |= {was: _called(way, was) for was, way in ways.items()}
 
     def _invert(self, name: TableName, said: Stated, found: Sequence[Operation]) -> None:
         """Raises DecodeError."""
@@ -213,14 +213,6 @@ class _Back:
             self._settle(name, said)
             meant = f"it names {typed[str(name)]}; whether that is {name} is not in the log"
             self._end(name, _not_before(said, meant))
-
-
-_OF_ONE: dict[str, Callable[[_Back, Stated, TableName], Sequence[TableName]]] = {
-    "CREATE": _Back.created,
-    "ALTER": _Back.altered,
-    "TRUNCATE": _Back.over,
-}
-"""What statements about one table do, by their verb."""
 
 
 def _called(way: _Way, name: TableName) -> _Way:

@@ -9,20 +9,31 @@ Put here: what follows from what was told, in order. Not here: reading it off br
 (history.py); which rows the lake has (silver/table_timeline.py).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS
 from spark_jobs.ddl.alter import altered
 from spark_jobs.ddl.classify import Effect, Statement
-from spark_jobs.ddl.columns import require_plain, words_of
 from spark_jobs.ddl.definitions import as_logged, defaults, fitted, listed, with_defaults, with_names, without_defaults
 from spark_jobs.ddl.diff import differences, unknown_types, with_timestamps_of
+from spark_jobs.ddl.effects import (
+    AlterTable,
+    ChangeIndex,
+    ChangeStorage,
+    CreateTable,
+    CreateTemporary,
+    DropSchema,
+    DropTable,
+    FreeName,
+    Rename,
+    TableEffect,
+    TruncateTable,
+    UnknownChange,
+    effects,
+)
 from spark_jobs.ddl.labels import with_labels
-from spark_jobs.ddl.operations import RenameTable
-from spark_jobs.ddl.parse_alter import created, dropped, index_made, keeps_columns, operations, target
-from spark_jobs.ddl.renames import like, may_rename, renamed
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import Asked, Fact, Inverted, Logged, Stated, TableVersion, in_order
@@ -111,101 +122,77 @@ class Tracker:
             )
 
     def _changed(self, said: Stated) -> Iterator[TableVersion]:
-        """Raises DecodeError, IndexError where the statement cannot be read."""
-        statement, verb = said.statement, said.statement.verb.split()[0]
-        if statement.schemas:
-            yield from self._dropped_schema(said)
-        elif statement.effect is Effect.INDEXES or "INDEX" in statement.verb:
-            name, one = index_made(statement.plain, said.database)
-            yield self._moved(said, name, lambda before: altered(before, [one] if one else []))
-        elif verb == "CREATE":
-            yield from self._created(said)
-        elif verb == "DROP":
-            for name in dropped(statement.plain, said.database):
-                if self._is_there(name) or name not in self._now:
-                    yield _of(said, name, is_dropped=True)
-        elif verb == "TRUNCATE":
-            yield self._moved(said, target(statement.plain, said.database), lambda before: before)
-        elif verb == "ALTER":
-            yield from self._altered(said)
-        elif verb == "RENAME":
-            yield from self._renamed(said)
-        else:
-            raise Unsupported("it is not known what it does")
+        """The tables after a statement. Raises Unsupported where it cannot be read."""
+        versions: dict[TableName, TableVersion] = {}
+        for effect in effects(said.statement, said.database, said.session):
+            # A new name that an ALTER gives comes after what its other clauses do to the table.
+            versions |= {version.name: version for version in self._after(said, effect, versions)}
+        yield from versions.values()
 
-    def _dropped_schema(self, said: Stated) -> Iterator[TableVersion]:
-        spelled = {word.text for word in words_of(said.statement.plain)}
+    def _after(
+        self, said: Stated, effect: TableEffect, versions: Mapping[TableName, TableVersion]
+    ) -> list[TableVersion]:
+        """The tables after one effect of a statement. versions: those after the effects before it."""
+        match effect:
+            case DropSchema(schema):
+                return list(self._schema_dropped(said, schema))
+            case CreateTable():
+                return self._created(said, effect)
+            case AlterTable() | ChangeIndex() | ChangeStorage() | TruncateTable():
+                return [self._altered(said, effect)]
+            case DropTable(name):
+                is_there = self._is_there(name) or name not in self._now
+                return [_of(said, name, is_dropped=True)] if is_there else []
+            case Rename(_, was):
+                changed = versions.get(was) if said.statement.verb.startswith("ALTER") else None
+                return [self._renamed(said, effect, changed)]
+            case FreeName(name, became):
+                return [_of(said, name, is_dropped=True, renamed_to=became)]
+            case UnknownChange() | CreateTemporary():
+                raise Unsupported("it is not known what it does")
+
+    def _schema_dropped(self, said: Stated, schema: str) -> Iterator[TableVersion]:
         for name in [one for one in self._now if self._is_there(one)]:
-            if name.schema in spelled:
+            if name.schema == schema:
                 yield _of(said, name, is_dropped=True)
-            elif name.schema.casefold() in said.statement.schemas:
+            elif name.schema.casefold() == schema.casefold():
                 yield _of(said, name, note=f"whether its schema is {name.schema} is not in the log")
 
-    def _created(self, said: Stated) -> Iterator[TableVersion]:
-        text, name = said.statement.plain, target(said.statement.plain, said.database)
-        is_maybe = "IF NOT EXISTS" in " ".join(text.upper().split())
-        if is_maybe and self._is_there(name):
-            return
-        note = (
-            "made only if it was not there, which the log does not tell" if is_maybe and name not in self._now else None
-        )
-        other = like(text, said.database)
+    def _created(self, said: Stated, effect: CreateTable) -> list[TableVersion]:
+        name, other = effect.table, effect.like
+        if effect.if_missing and self._is_there(name):
+            return []
+        is_unsure = effect.if_missing and name not in self._now
+        note = "made only if it was not there, which the log does not tell" if is_unsure else None
         if other:
             known = self._known(other)
             why = note if known else f"the columns of {other} were not known"
-            yield _of(said, name, definition=known and replace(known, name=name), note=why)
-            return
+            return [_of(said, name, definition=known and replace(known, name=name), note=why)]
         try:
-            require_plain(text, said.session)
-            definition = created(name, text)
-        except (DecodeError, IndexError, ValueError) as error:
-            yield _of(said, name, note=f"not read: {error}")
-        else:
-            yield _of(said, name, definition=definition, note=note if definition else "its columns come from a query")
+            definition = effect.definition
+        except Unsupported as error:
+            return [_of(said, name, note=f"not read: {error}")]
+        return [_of(said, name, definition=definition, note=note if definition else "its columns come from a query")]
 
-    def _altered(self, said: Stated) -> Iterator[TableVersion]:
-        name = target(said.statement.plain, said.database)
-        behind = self._moved(said, name, lambda before: self._behind(said, before))
-        names = renamed(said.statement.plain, said.database) if may_rename(said.statement) else {}
-        new = next((one for one, was in names.items() if was == name and one != name), None)
-        if new is None:
-            yield behind
-            return
-        definition = behind.definition and replace(behind.definition, name=new)
-        yield replace(behind, name=new, definition=definition, renamed_from=name)
-        yield _of(said, name, is_dropped=True, renamed_to=new)
+    def _renamed(self, said: Stated, effect: Rename, changed: TableVersion | None) -> TableVersion:
+        """A table under its new name. changed: the table after the other clauses of an ALTER."""
+        name, was = effect.table, effect.was
+        if changed:
+            definition = changed.definition and replace(changed.definition, name=name)
+            return replace(changed, name=name, definition=definition, renamed_from=was, renamed_to=effect.displaced)
+        known = self._known(was)
+        note = None if known else f"the columns of {was} were not known"
+        definition = known and replace(known, name=name)
+        return _of(said, name, definition=definition, note=note, renamed_from=was, renamed_to=effect.displaced)
 
-    @staticmethod
-    def _behind(said: Stated, before: TableDefinition) -> TableDefinition:
-        """Raises DecodeError."""
-        require_plain(said.statement.text, said.session)
-        if keeps_columns(said.statement.plain):
-            return before
-        found = [operation for operation in operations(said.statement.plain) if not isinstance(operation, RenameTable)]
-        return altered(before, found)
-
-    def _renamed(self, said: Stated) -> Iterator[TableVersion]:
-        names = renamed(said.statement.plain, said.database)
-        gave = {was: new for new, was in names.items() if was is not None}
-        for name, was in names.items():
-            if was == name:
-                continue
-            if was is None:
-                yield _of(said, name, is_dropped=True, renamed_to=gave.get(name))
-                continue
-            known = self._known(was)
-            note = None if known else f"the columns of {was} were not known"
-            definition = known and replace(known, name=name)
-            yield _of(said, name, definition=definition, note=note, renamed_from=was, renamed_to=gave.get(name))
-
-    def _moved(self, said: Stated, name: TableName, how: Callable[[TableDefinition], TableDefinition]) -> TableVersion:
-        before = self._known(name)
+    def _altered(self, said: Stated, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> TableVersion:
+        before = self._known(effect.table)
         if before is None:
-            return _of(said, name, note="its columns were not known before it")
+            return _of(said, effect.table, note="its columns were not known before it")
         try:
-            return _of(said, name, definition=how(before))
+            return _of(said, effect.table, definition=altered(before, effect.operations))
         except (DecodeError, IndexError, ValueError) as error:
-            return _of(said, name, note=f"not followed: {error}")
+            return _of(said, effect.table, note=f"not followed: {error}")
 
     def _logged(self, fact: Logged) -> list[TableVersion]:
         try:

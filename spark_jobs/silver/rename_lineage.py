@@ -8,7 +8,8 @@ Put here: where such rows are. Not here: taking them out of there (compact.py), 
 the new name (table_timeline.py).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,8 +18,7 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import Said, Survey, look, survey
 from spark_jobs.config.filters import Filters
-from spark_jobs.ddl.parse_alter import dropped, target
-from spark_jobs.ddl.renames import may_rename, renamed
+from spark_jobs.ddl.effects import CreateTable, DropSchema, DropTable, FreeName, Rename, effects, name_changes
 from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
 from spark_jobs.lake.commit import ALTERING
 from spark_jobs.lake.layout import Lake
@@ -143,14 +143,13 @@ def _base(table: Table, version: int, standing: Standing) -> Base | None:
 
 
 def _makes(said: Said, name: TableName) -> bool:
-    text = said.statement.plain
-    try:
-        if said.statement.verb.startswith("CREATE"):
-            is_maybe = "IF NOT EXISTS" in " ".join(text.upper().split())
-            return not is_maybe and target(text, said.database) == name
-        return may_rename(said.statement) and renamed(text, said.database).get(name, name) not in (None, name)
-    except (DecodeError, IndexError):
-        return False  # where it may be about the table, the table's course says so
+    """Whether a statement makes a table, or gives it its name. Where it cannot be read, the table stops at it."""
+    with suppress(DecodeError):
+        for effect in effects(said.statement, said.database, said.session):
+            match effect:
+                case CreateTable(table, if_missing=False) | Rename(table) if table == name:
+                    return True
+    return False
 
 
 def made_at(found: Survey, name: TableName, since: Position) -> Position | None:
@@ -165,24 +164,20 @@ def made_at(found: Survey, name: TableName, since: Position) -> Position | None:
 
 
 def _ends(said: Said, name: TableName) -> bool:
-    text = said.statement.plain
-    try:
-        if said.statement.verb.startswith("DROP"):
-            return bool(said.statement.schemas) or name in dropped(text, said.database)
-        return may_rename(said.statement) and renamed(text, said.database).get(name, name) is None
-    except (DecodeError, IndexError):
-        return False
+    """Whether no table has a name after a statement. Where it cannot be read, the table stops at it."""
+    with suppress(DecodeError):
+        for effect in effects(said.statement, said.database, said.session):
+            match effect:
+                case DropSchema():
+                    return True
+                case DropTable(table) | FreeName(table) if table == name:
+                    return True
+    return False
 
 
 def given(found: Survey) -> Iterator[TableName]:
     """The names that statements give to tables, as far as they can be read."""
     for said in found.statements:
-        if may_rename(said.statement):
-            yield from _given(said)
-
-
-def _given(said: Said) -> Iterable[TableName]:
-    try:
-        return [new for new, old in renamed(said.statement.plain, said.database).items() if old not in (None, new)]
-    except (DecodeError, IndexError):
-        return []  # its tables' courses say so
+        with suppress(DecodeError):  # its tables stop at it
+            changes = name_changes(said.statement, said.database, said.session)
+            yield from [change.table for change in changes if isinstance(change, Rename)]
