@@ -24,7 +24,7 @@ from spark_jobs.bronze.table import Held, HeldFile
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.errors import ConfigError, LostRace, about
-from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position
@@ -33,8 +33,6 @@ from spark_jobs.silver.rename_lineage import made_at
 
 log = logging.getLogger(__name__)
 
-GC = "gc"
-"""Kind of a bronze commit that removed files; its note ``oldest`` says where bronze begins since."""
 XA = "xa"
 SILVER = "silver"
 CLOCK = "clock"
@@ -211,7 +209,7 @@ class _Work:
             done += len(files)
             oldest = planned.oldest_after(done)
             notes = planned.checkpoint.notes | {"oldest": str(oldest), "removed_to": str(files[-1].end)}
-            checkpoint = Checkpoint(planned.checkpoint.position, new_batch(), GC, notes)
+            checkpoint = Checkpoint(planned.checkpoint.position, new_batch(), CommitKind.GC, notes)
             head = self._delete_before(oldest, head, checkpoint)
             log.info("%s: removed %s to %s", self.source, files[0].file, files[-1].file)
             yield files

@@ -21,7 +21,7 @@ from rich.filesize import decimal
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
-from spark_jobs.lake.commit import MAINTENANCE, Checkpoint
+from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.operations.status import SourceStatus, status
@@ -146,7 +146,7 @@ def commits(table: Table, metrics: Sequence[str]) -> list[Commit]:
     found = []
     for one in table.history(_LATEST):
         checkpoint = Checkpoint.from_json(one.get("userMetadata"))
-        if checkpoint is None or checkpoint.kind == MAINTENANCE:
+        if checkpoint is None or checkpoint.kind == CommitKind.MAINTENANCE:
             continue
         counts = one.get("operationMetrics", {})
         counts = json.loads(counts) if isinstance(counts, str) else counts

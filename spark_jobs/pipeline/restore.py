@@ -28,7 +28,7 @@ from spark_jobs.bronze.seek import Places
 from spark_jobs.bronze.table import Held
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
-from spark_jobs.lake.commit import Checkpoint, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.gtid import Gtids, MysqlGtids, union
 from spark_jobs.log.location import Place, parse_place
@@ -43,8 +43,6 @@ from spark_jobs.source.seek import Search, covered, find_place
 
 log = logging.getLogger(__name__)
 
-RESTORED = "restored"
-"""Kind of a bronze commit that put files before its oldest one."""
 _SEAM = 1 << 20
 """Bytes that are compared where an origin has the file that bronze begins in; about a slice."""
 _FLAGS = FIRST_EVENT + 17
@@ -372,7 +370,9 @@ def land(spark: SparkSession, held: Held, pieces: Sequence[Piece], redact: Redac
         reading = piece.origin.source.reading()
         slices = slices_of(spark, name, oldest.stretch, piece.parts, piece.uuid, reading, redact=redact)
         notes = head.checkpoint.notes | {"oldest": str(piece.first)} | _index(head.checkpoint, piece)
-        head = append(held.table, slices, head, Checkpoint(head.checkpoint.position, new_batch(), RESTORED, notes))
+        head = append(
+            held.table, slices, head, Checkpoint(head.checkpoint.position, new_batch(), CommitKind.RESTORED, notes)
+        )
         files = len({part.file for part in piece.parts})
         done.append(Fetched(name, Range(piece.first, oldest), files, piece.bytes, piece.origin.called))
     return done

@@ -49,7 +49,7 @@ from spark_jobs.errors import (
     TableStopped,
     about,
 )
-from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Checkpoint, Head
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
@@ -733,7 +733,7 @@ class Delivery:
         known = int(head.checkpoint.notes["silver_version"]) if head and head.checkpoint else -1
         merged: Merged | None = None
         for version, checkpoint in reversed(origin.since(known)):
-            if version >= pinned.version or checkpoint.kind in (ALTERING, MAINTENANCE):
+            if version >= pinned.version or checkpoint.kind in (CommitKind.ALTERING, CommitKind.MAINTENANCE):
                 continue
             try:
                 merged = self._merged(origin, Head(version, pinned.counter, checkpoint), into) or merged
