@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.bronze.commit import stretches
+from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.downstream.multi_source import SharedPart, view
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.lake.commit import CommitKind, Head, new_batch

@@ -10,7 +10,7 @@ nothing. Positions stay what they are; the last file always stays.
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.prepared_xa import undecided
 from spark_jobs.bronze.scan import survey
 from spark_jobs.bronze.table import Held, HeldFile
@@ -94,7 +95,7 @@ class _Plan:
     """The files that may go upon a head, and those that stay."""
 
     head: Head
-    checkpoint: Checkpoint
+    commit: BronzeCommit
     going: tuple[HeldFile, ...]
     staying: tuple[HeldFile, ...]
     kept_for: Reader | None
@@ -102,7 +103,7 @@ class _Plan:
     def oldest_after(self, count: int) -> Position:
         """Where bronze begins once the first so many files are gone."""
         if not count:
-            return bronze.oldest(self.checkpoint)
+            return bronze.oldest(self.commit)
         first = [*self.going, *self.staying][count]
         return Position(first.file, max(first.start, FIRST_EVENT), first.stretch)
 
@@ -208,9 +209,10 @@ class _Work:
         for files in _batches(planned.going):
             done += len(files)
             oldest = planned.oldest_after(done)
-            notes = planned.checkpoint.notes | {"oldest": str(oldest), "removed_to": str(files[-1].end)}
-            checkpoint = Checkpoint(planned.checkpoint.position, new_batch(), CommitKind.GC, notes)
-            head = self._delete_before(oldest, head, checkpoint)
+            commit = replace(
+                planned.commit, batch=new_batch(), kind=CommitKind.GC, oldest=oldest, removed_to=files[-1].end
+            )
+            head = self._delete_before(oldest, head, commit)
             log.info("%s: removed %s to %s", self.source, files[0].file, files[-1].file)
             yield files
 

@@ -8,7 +8,7 @@ Delta has forgotten (30 days by its default) is not on the page.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from pathlib import Path
 import jinja2
 from rich.filesize import decimal
 
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
@@ -119,10 +120,11 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
     silver = _of_all([lake.silver(name, *one) for one in names], _SILVER)
     targets = dict.fromkeys(into.name for one in names for into in pipeline.routing.of(name, *one))
     merged = _of_all([lake.downstream(*target) for target in targets], _DOWNSTREAM)
+    margins = _sizes(bronze, lambda commit: commit.margin_bytes)
     charts = [
         Chart.of("Time between runs that found something new", _gaps(bronze), "minutes"),
-        Chart.of("Log taken into bronze", _notes(bronze, "bytes"), "bytes"),
-        Chart.of("Log that the source still had before what was read", _notes(bronze, "margin_bytes"), "bytes"),
+        Chart.of("Log taken into bronze", _sizes(bronze, lambda commit: commit.log_bytes), "bytes"),
+        Chart.of("Log that the source still had before what was read", margins, "bytes"),
         Chart.of("Keys changed in silver", _rows(silver), "rows"),
         Chart.of("Rows merged downstream", _rows(merged), "rows"),
     ]
@@ -166,8 +168,9 @@ def _gaps(found: Sequence[Commit]) -> list[tuple[datetime, float]]:
     return [(after.at, round((after.at - before.at).total_seconds() / 60, 1)) for before, after in pairwise(found)]
 
 
-def _notes(found: Sequence[Commit], key: str) -> list[tuple[datetime, float]]:
-    return [(one.at, one.checkpoint.notes[key]) for one in found if one.checkpoint.notes.get(key) is not None]
+def _sizes(found: Sequence[Commit], size: Callable[[BronzeCommit], int | None]) -> list[tuple[datetime, float]]:
+    sizes = ((one.at, size(BronzeCommit.of(one.checkpoint))) for one in found)
+    return [(at, bytes_) for at, bytes_ in sizes if bytes_ is not None]
 
 
 def _rows(found: Sequence[Commit]) -> list[tuple[datetime, float]]:

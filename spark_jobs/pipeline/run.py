@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import is_inside
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.extract import Extracted, extract
-from spark_jobs.bronze.log_index import stretches
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.scan import Survey, look, survey
 from spark_jobs.config import known_tables as seen

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName, read_session, read_session_variables
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.log_index import stretches
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.scan import definitions_in, notable
 from spark_jobs.bronze.table import Held
 from spark_jobs.config.model import SchemaDump
