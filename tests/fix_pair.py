@@ -13,8 +13,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.gtid_state import held_gtids
-from spark_jobs.bronze.log_index import stretches
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer

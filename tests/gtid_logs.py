@@ -97,7 +97,7 @@ def land(table: Table, source: Source, start: str = "earliest") -> Onward:
     task = slicing_task("shop", planned.stretch.number, planned.parts, planned.uuid, source.reading())
     ids = pa.RecordBatch.from_pydict({"id": pa.array(range(len(planned.parts)), pa.int64())})
     rows = pa.Table.from_batches(task(iter([ids])), schema=bronze.ARROW)
-    said = {"userMetadata": planned.checkpoint().upon(head).to_json()}
+    said = {"userMetadata": planned.commit().upon(head).to_json()}
     counter = Transaction("stratalog", head.counter + 1)
     deltalake.write_deltalake(
         table.path,

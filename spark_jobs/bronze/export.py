@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog.events.scanner import TableMaps, open_slice
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.log_index import NOTE, Stretch, stretches
+from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.table import HeldFile
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
 from spark_jobs.lake.commit import Checkpoint
@@ -52,8 +53,7 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
     with about(source):
         _say_gone(source, head.checkpoint)
         _make(folder)
-        is_indexed = NOTE in head.checkpoint.notes
-        index = {stretch.number: stretch for stretch in stretches(head.checkpoint)} if is_indexed else {}
+        index = {stretch.number: stretch for stretch in BronzeCommit.of(head.checkpoint).stretches}
         for held in bronze.files(table, head.version):
             yield from _written(spark, table, head.version, held, folder, index.get(held.stretch))
 

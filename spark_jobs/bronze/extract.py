@@ -10,9 +10,8 @@ file or dump connection and must end exactly where the driver said, at the end o
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -20,7 +19,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import Slicer
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.log_index import NOTE, Stretch, to_notes
+from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.resume import beginning, onward
 from spark_jobs.errors import DecodeError, about
@@ -50,7 +50,6 @@ class Extracted:
     committed_at: datetime | None = None
     gtid: str | None = None
     seconds: float = 0.0
-    notes: dict[str, Any] = field(default_factory=dict)
     margin: Margin | None = None
     """What the source still had of its log before ``range``."""
     stretch: Stretch | None = None
@@ -84,10 +83,18 @@ class Plan:
         """Whether the end lies in a stretch that the head knows nothing of."""
         return self.range.stop.stretch > self.range.start.stretch
 
-    def checkpoint(self) -> Checkpoint:
-        said = {"start": str(self.range.start), "begin": str(self.begin), "uuid": self.uuid}
-        told = {"bytes": _size(self)} | ({"margin_bytes": self.margin.bytes} if self.margin else {})
-        return Checkpoint(self.range.stop, new_batch(), notes=said | told | {NOTE: to_notes(self.stretches)})
+    def commit(self) -> BronzeCommit:
+        """What the commit says that has all of it."""
+        return BronzeCommit(
+            self.range.stop,
+            new_batch(),
+            start=self.range.start,
+            begin=self.begin,
+            server_uuid=self.uuid,
+            log_bytes=_size(self),
+            margin_bytes=self.margin.bytes if self.margin else None,
+            stretches=without_old_gtids(self.stretches),
+        )
 
 
 def extract(
@@ -145,7 +152,7 @@ def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, beg
     slices = slices_of(spark, source, stretch, planned.parts, planned.uuid, reading, redact=planned.redact)
     wanted = _SUMS | (_REDACTED_SUMS if planned.redact else {})
     slices = slices.observe(seen, *(F.expr(sql).alias(name) for name, sql in wanted.items()))
-    head = append(table, slices, planned.head, planned.checkpoint())
+    head = append(table, slices, planned.head, planned.commit())
     sums = seen.get
     return Extracted(
         source=planned.source,
@@ -205,7 +212,7 @@ def _settled(spark: SparkSession, table: Table, planned: Plan) -> Extracted:
     """
     head = planned.head
     if head.checkpoint is None or planned.opens:
-        head = table.append(spark.createDataFrame([], bronze.DDL), head, planned.checkpoint())
+        head = table.append(spark.createDataFrame([], bronze.DDL), head, planned.commit())
     return Extracted(planned.source, planned.range, head, stretch=planned.stretch)
 
 

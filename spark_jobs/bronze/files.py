@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.log_index import stretches
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.errors import ConfigError
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table

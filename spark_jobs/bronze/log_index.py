@@ -3,20 +3,17 @@
 A stretch is one uninterrupted run of one server's file numbers. Another server, or numbers that began again, open the
 next one. The index stands in bronze's own commits, so that it moves with the position that needs it.
 
-Put here: what is kept of a stretch, and its place in a commit. Not here: when one is opened (resume.py).
+Put here: what is kept of a stretch. Not here: the commits that hold the index (commit.py), or when a stretch is opened
+(resume.py).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.log.gtid import Gtids, MysqlGtids, parse_gtids
 from spark_jobs.log.position import Position, file_number
 from spark_jobs.source.protocol import Part
-
-NOTE = "stretches"
-"""The index's key in a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +65,7 @@ class Stretch:
         return not before and file not in {part.file for part in self.passed_over}
 
 
-def stretches(checkpoint: Checkpoint) -> tuple[Stretch, ...]:
-    """The stretches of a bronze table, in order; one without an index has one."""
-    noted = checkpoint.notes.get(NOTE)
-    if noted:
-        return tuple(map(Stretch.from_note, noted))
-    begin = checkpoint.notes.get("begin")
-    return (Stretch(1, Position.parse(begin) if begin else checkpoint.position, uuid=checkpoint.notes.get("uuid")),)
-
-
-def to_notes(found: Sequence[Stretch]) -> list[dict[str, Any]]:
-    """As they stand in a commit: of those that are over, nobody asks for the transactions before them."""
-    *over, last = found
-    return [*(replace(one, gtids=None).to_note() for one in over), last.to_note()]
+def without_old_gtids(index: Sequence[Stretch]) -> tuple[Stretch, ...]:
+    """The index as it is stored: of stretches that are over, nobody asks for the transactions before them."""
+    *over, last = index
+    return (*(replace(one, gtids=None) for one in over), last)

@@ -11,8 +11,9 @@ import enum
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.gtid_state import ends_file, held_gtids
-from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.errors import AnotherLog, SourceError, about
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import FormatDescription
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.bronze.commit import stretches
+from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.table import Held
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.lake.layout import Lake

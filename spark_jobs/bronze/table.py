@@ -19,8 +19,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.binlog import SLICE_SCHEMA
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.data_files import DataFiles
-from spark_jobs.bronze.log_index import stretches
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import ranges as flat
 from spark_jobs.lake.commit import Checkpoint, Head
@@ -94,7 +94,7 @@ class Held:
     source: str
     table: Table
     head: Head
-    checkpoint: Checkpoint
+    checkpoint: BronzeCommit
 
     @classmethod
     def of(cls, lake: Lake, source: str) -> "Held":
@@ -109,7 +109,8 @@ class Held:
         """As it is now; None where bronze is empty."""
         table = lake.bronze(source)
         head = table.head()
-        return None if head is None or head.checkpoint is None else cls(source, table, head, head.checkpoint)
+        commit = BronzeCommit.of_head(head)
+        return None if head is None or commit is None else cls(source, table, head, commit)
 
     @property
     def version(self) -> int:
@@ -119,13 +120,16 @@ class Held:
 
 def begin(checkpoint: Checkpoint) -> Position:
     """Where the first extraction began."""
-    return Position.parse(checkpoint.notes["begin"])
+    first = BronzeCommit.of(checkpoint).begin
+    assert first is not None
+    return first
 
 
 def earliest(checkpoint: Checkpoint) -> Position:
     """As far back as bronze ever held the log: where the first extraction began, or before that what was brought."""
-    first = stretches(checkpoint)[0].begin
-    return min(first, begin(checkpoint)) if "begin" in checkpoint.notes else first
+    commit = BronzeCommit.of(checkpoint)
+    first = commit.log_index[0].begin
+    return min(first, commit.begin) if commit.begin else first
 
 
 def oldest(checkpoint: Checkpoint) -> Position:
@@ -133,8 +137,7 @@ def oldest(checkpoint: Checkpoint) -> Position:
 
     That is where the first extraction did, or later since gc removed files, or earlier since files were brought.
     """
-    said = checkpoint.notes.get("oldest")
-    return Position.parse(said) if said else begin(checkpoint)
+    return BronzeCommit.of(checkpoint).oldest or begin(checkpoint)
 
 
 def complete_from(checkpoint: Checkpoint) -> Position:
@@ -142,13 +145,13 @@ def complete_from(checkpoint: Checkpoint) -> Position:
 
     Nothing lies between the two. Where the log was read up to the very end of a file, what came next counts from there.
     """
-    said = checkpoint.notes.get("removed_to")
-    return min(oldest(checkpoint), Position.parse(said)) if said else oldest(checkpoint)
+    removed_to = BronzeCommit.of(checkpoint).removed_to
+    return min(oldest(checkpoint), removed_to) if removed_to else oldest(checkpoint)
 
 
 def removed(checkpoint: Checkpoint) -> Range | None:
     """The part of the log that gc has removed; None where it has not removed any."""
-    if "oldest" not in checkpoint.notes:
+    if BronzeCommit.of(checkpoint).oldest is None:
         return None
     first, now = earliest(checkpoint), oldest(checkpoint)
     return Range(first, now) if first < now else None

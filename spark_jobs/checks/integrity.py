@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.files import BinlogFile
-from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.lake.commit import Checkpoint, Head

@@ -262,7 +262,7 @@ def schema(
 
 def position_of(pipeline: Pipeline, source: str, place: str | None) -> "Position | None":
     """Where a place lies in bronze; Spark is started for those that are no position of a log in one stretch."""
-    from spark_jobs.bronze.log_index import stretches
+    from spark_jobs.bronze.commit import stretches
     from spark_jobs.bronze.seek import Places
     from spark_jobs.bronze.table import Held
     from spark_jobs.lake.layout import lake_of

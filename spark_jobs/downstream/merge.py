@@ -42,7 +42,7 @@ from pyspark.sql import functions as F
 from spark_jobs.binlog import TableName
 from spark_jobs.downstream.multi_source import MARKS, PARTS, PartTable, marked
 from spark_jobs.errors import TableStopped, about
-from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.runtime.spark_session import session_over
@@ -55,8 +55,6 @@ from spark_jobs.text.sql import identifier, literal, with_rows
 
 log = logging.getLogger(__name__)
 
-REDO = "redo"
-"""Kind of a silver commit that replaced windows; its notes name them as ``ranges``."""
 
 ADDED = {"_position": silver.CHANGE_PLACE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
 
@@ -250,7 +248,7 @@ def _prepared(spark: SparkSession, work: Work) -> tuple[Head, "News"]:
 
 def require_settled(work: Work) -> None:
     """Raises TableStopped where a run ended amid a change of silver's columns."""
-    if work.pinned.checkpoint and work.pinned.checkpoint.kind == ALTERING:
+    if work.pinned.checkpoint and work.pinned.checkpoint.kind == CommitKind.ALTERING:
         raise TableStopped(f"{work.origin.path} is between two sets of columns, where a run ended; compact it first")
 
 
@@ -325,20 +323,21 @@ def news_of(work: Work, head: Head) -> News:
     """What silver has up to its pinned head, and the target at its own has not."""
     merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else -1
     new = [(version, one) for version, one in work.origin.since(merged) if version <= work.pinned.version]
-    found = [checkpoint for _, checkpoint in new if checkpoint.kind not in (ALTERING, MAINTENANCE)]
+    found = [one for _, one in new if one.kind not in (CommitKind.ALTERING, CommitKind.MAINTENANCE)]
     altered = int(head.checkpoint.notes.get("altered", merged)) if head.checkpoint else work.pinned.version
-    changes = [one for version, one in reversed(new) if version > altered and one.kind == silver.CHANGE]
-    redone = [] if merged < 0 else [pair for one in found if one.kind == REDO for pair in one.notes["ranges"]]
+    changes = [one for version, one in reversed(new) if version > altered and one.kind == CommitKind.CHANGE]
+    replaced = [] if merged < 0 else [one for one in found if one.kind == CommitKind.REDO]
+    redone = [pair for one in replaced for pair in one.notes["ranges"]]
     again = () if merged < 0 else work.again
     here, there, floor = head.position, work.pinned.position, silver.folded(work.pinned)
     is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
     is_renewed = merged >= 0 and (is_folded_since or any(one.notes.get(silver.RENEWED) for one in found))
     return News(
-        windows=sum(one.kind != silver.CHANGE or silver.CARRIED in one.notes for one in found),
+        windows=sum(one.kind != CommitKind.CHANGE or silver.CARRIED in one.notes for one in found),
         steps=[step for change in changes for step in change.notes["steps"]],
         redone=[*(Range(Position.parse(start), Position.parse(stop)) for start, stop in redone), *again],
         size=sum(one.notes["log_bytes"] for one in found),
-        is_loaded=any(one.kind == silver.LOAD for one in found),
+        is_loaded=any(one.kind == CommitKind.LOAD for one in found),
         is_renewed=is_renewed,
         waits=is_renewed and here is not None and there is not None and there < here,
     )

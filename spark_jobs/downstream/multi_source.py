@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.silver.partial_rows import UNSEEN
@@ -28,8 +28,6 @@ PARTS = "parts"
 KEYS = "keys"
 """Note of a commit of a table of several: ``SHARED`` where equal keys of its parts are one row; absent otherwise."""
 SHARED = "shared"
-WIDENED = "widened"
-"""Kind of a commit that changes the columns of a table of several, and no row and no position."""
 
 _SHAPES = "shapes"
 _KEY = "key"
@@ -170,7 +168,7 @@ class PartTable(Table):
                 )
             if head.whole is None:
                 raise TableStopped(f"{self.path} is a table that no run has made; move it away")
-            said = replace(head.whole, batch=new_batch(), kind=WIDENED)
+            said = replace(head.whole, batch=new_batch(), kind=CommitKind.WIDENED)
             head = self.alter(spark, head, said, action)
         return head
 
@@ -183,7 +181,7 @@ class PartTable(Table):
         )
 
     def _said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
-        if checkpoint.kind == WIDENED:
+        if checkpoint.kind == CommitKind.WIDENED:
             return checkpoint
         notes = checkpoint.notes
         told = notes["silver_version"], notes[_COMPLETE], notes["columns"], notes.get(UNSEEN, 0)

@@ -90,7 +90,8 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
         return "its columns are others than silver's"
     floor = work.floor
     merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else -1
-    new = added_since(work.origin.path, merged, work.pinned.version) if merged >= 0 else {file.path for file in origin.files}
+    every = {file.path for file in origin.files}
+    new = added_since(work.origin.path, merged, work.pinned.version) if merged >= 0 else every
     if new is None:
         return "the log of silver does not have all commits any more that the target has not got"
     unit = DownstreamUnit(
@@ -198,8 +199,8 @@ def _marked(
     if not numbers:
         return []
     vectors = []
-    for path, rows in numbers.items():
-        vector = BitMap64(np.concatenate(rows).astype(np.uint64))
+    for path, parts in numbers.items():
+        vector = BitMap64(np.concatenate(parts).astype(np.uint64))
         present = files[path].deletion_vector
         vectors.append(vector if present is None else vector | deletion_vectors.read(snapshot.path, present))
     written = deletion_vectors.write(snapshot.path, vectors, snapshot.configuration)

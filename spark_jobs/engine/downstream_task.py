@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import StructType, TableSchema
 from spark_jobs.delta.snapshot import DataFile
@@ -95,15 +94,16 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     emptied = 0 if unit.part else sum(map(len, dead.values()))
     there = np.zeros(len(rows), np.bool_)
     lost = np.zeros(len(rows), np.bool_)
-    for hit in hits(unit.target, unit.files, unit.schema, Keys(rows, unit.columns.key)) if len(rows) else ():
-        hit = _without(hit, dead.get(hit.file.path))
+    every = hits(unit.target, unit.files, unit.schema, Keys(rows, unit.columns.key)) if len(rows) else ()
+    for located in every:
+        hit = _without(located, dead.get(located.file.path))
         later = _later(unit, hit, rows)
         lost[hit.wanted[later]] = True
         there[hit.wanted] = True
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~later]])
     gone = pc.equal(rows.column("_op"), "delete").to_numpy()
     images = rows.filter(pa.array(~gone & ~lost)).select([*unit.columns.types, *_KEPT])
-    added = [data_files.write(unit.target, _sorted(images, unit.columns.key), unit.schema, unit.configuration)] if len(images) else []
+    added = _written(unit, _sorted(images, unit.columns.key))
     removed: list[str] = []
     if unit.rewrites:
         for file in unit.files:
@@ -206,7 +206,8 @@ def _at_or_after(places: pa.ChunkedArray, position: Position) -> pa.Array:
     """Which positions, stored as structures, are not before one."""
     stretch, number, offset = (pc.struct_field(places, name) for name in _ORDER[:3])
     begin = position.order
-    in_file = pc.or_(pc.greater(number, begin[1]), pc.and_(pc.equal(number, begin[1]), pc.greater_equal(offset, begin[2])))
+    here = pc.and_(pc.equal(number, begin[1]), pc.greater_equal(offset, begin[2]))
+    in_file = pc.or_(pc.greater(number, begin[1]), here)
     return pc.or_(pc.greater(stretch, begin[0]), pc.and_(pc.equal(stretch, begin[0]), in_file))
 
 
@@ -247,7 +248,9 @@ def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Numbers) -> list[Data
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
     kept = np.ones(len(rows), np.bool_)
     kept[dead] = False
-    left = rows.filter(pa.array(kept))
-    return [data_files.write(unit.target, left, unit.schema, unit.configuration)] if len(left) else []
+    return _written(unit, rows.filter(pa.array(kept)))
 
 
+def _written(unit: DownstreamUnit, rows: pa.Table) -> list[DataFile]:
+    """Rows of the target as a data file; none where there are none."""
+    return [data_files.write(unit.target, rows, unit.schema, unit.configuration)] if len(rows) else []

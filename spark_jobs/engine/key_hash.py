@@ -49,7 +49,7 @@ def _words_of(values: pa.Array) -> Hashes:
     if pa.types.is_null(values.type):
         return np.full(len(values), _NULL)
     if pa.types.is_boolean(values.type):
-        return values.fill_null(False).cast(pa.uint8()).to_numpy(zero_copy_only=False).astype(np.uint64)
+        return np.asarray(values.fill_null(False).cast(pa.uint8()), np.uint64)
     width = values.type.bit_width // 8
     buffer = values.buffers()[1]
     held = np.frombuffer(buffer, np.uint8, len(values) * width, values.offset * width)

@@ -92,9 +92,7 @@ class _Bounds:
     def __init__(self, values: pa.Array) -> None:
         self.has_null = bool(values.null_count)
         kind = values.type
-        self.is_comparable = bool(
-            pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind)
-        )
+        self.is_comparable = bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind))
         present = values.drop_null()
         self.values: list[Any] | NDArray[Any] = []
         if self.is_comparable:
@@ -114,7 +112,7 @@ def _equal(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
     """Value by value; NULL is a value."""
     both_null = pc.and_(pc.is_null(one), pc.is_null(other))
     same = pc.or_(pc.fill_null(pc.equal(one, other), False), both_null)
-    return same.to_numpy(zero_copy_only=False)
+    return np.asarray(same, np.bool_)
 
 
 def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) -> Iterator[Hit]:

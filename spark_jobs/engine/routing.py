@@ -11,7 +11,7 @@ from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.merge import News
 from spark_jobs.downstream.merge import Work as MergeWork
 from spark_jobs.downstream.multi_source import PartTable
-from spark_jobs.lake.commit import ALTERING, Head
+from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compact import Work
 from spark_jobs.silver.table_timeline import Rows
@@ -23,20 +23,22 @@ ENGINE = "engine"
 
 def why_silver_by_sql(work: Work) -> str | None:
     """Why a table's windows are compacted by Spark SQL; None where the engine takes them."""
-    if work.reset or work.again or work.carried:
-        return "the table is begun anew"
-    if not work.steps or (work.head is None and not isinstance(work.steps[0], Rows)):
-        return "it begins with a statement"
     kind = work.head.checkpoint.kind if work.head and work.head.checkpoint else ""
-    if kind == ALTERING or "turn" in work.before:
-        return "a run ended amid a statement that changes it"
-    if work.has_partial or silver.ABSENT in work.table.columns():
-        return "row images leave columns out"
-    if work.filters.judges_rows:
-        return "a filter judges its rows"
-    if work.filters.skips and len(work.window.xa.of(work.name).held):
-        return "XA transactions, and events that are skipped"
+    reasons = {
+        "the table is begun anew": work.reset or work.again or work.carried or not work.steps,
+        "it begins with a statement": work.head is None and work.steps and not isinstance(work.steps[0], Rows),
+        "a run ended amid a statement that changes it": kind == CommitKind.ALTERING,
+        "row images leave columns out": work.has_partial or silver.ABSENT in work.table.columns(),
+        "a filter judges its rows": work.filters.judges_rows,
+        "XA transactions, and events that are skipped": work.filters.skips and len(work.window.xa.of(work.name).held),
+    }
+    return next((reason for reason, applies in reasons.items() if applies), None) or _why_its_columns(work)
+
+
+def _why_its_columns(work: Work) -> str | None:
     for step in work.steps:
+        if step.standing.definition is None:
+            return "nothing tells its columns"
         shape = work.shape(step.standing.definition, step.standing.kept)
         if shape.columns.is_bag:
             return "it has no key"

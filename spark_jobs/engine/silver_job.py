@@ -16,15 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.binlog import TableDefinition
+from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.delta import commits, data_files, schema_changes
 from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.engine import routing, silver_task, spark_job
 from spark_jobs.engine.silver_task import SilverTask, SilverUnit, SilverWindow, Written
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import APPLICATION, Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.silver import schema_evolution
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compact import Compacted, Work, by_rule, reshaping, total, turn_notes
@@ -109,7 +109,13 @@ def _prepared(number: int, work: Work, index: SliceIndex) -> Prepared | str:
     except (TableStopped, SparkOnly, BySparkSql) as error:
         return str(error)
     windows = tuple(
-        SilverWindow(_definition(stage), stage.columns, (stage.step.range,), stage.design.schema, stage.design.configuration)
+        SilverWindow(
+            definition=_definition(stage),
+            columns=stage.columns,
+            ranges=(stage.step.range,),
+            schema=stage.design.schema,
+            configuration=stage.design.configuration,
+        )
         for stage in stages
         if stage.window is not None
     )
@@ -178,7 +184,9 @@ def tasks_of(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[list[S
     weight = sum(unit.bytes + _UNIT_BYTES for unit in units)
     target = min(_TASK_BYTES, max(_LEAST_TASK_BYTES, weight // (2 * slots)))
     chunks = _chunks([unit for unit in units if not unit.is_ordered], target)
-    chunks += [[Part(unit.unit.number, at, table) for at, table in enumerate(unit.slices)] for unit in units if unit.is_ordered]
+    for unit in units:
+        if unit.is_ordered:
+            chunks.append([Part(unit.unit.number, at, table) for at, table in enumerate(unit.slices)])
     homes: dict[int, set[int]] = defaultdict(set)
     for at, chunk in enumerate(chunks):
         for part in chunk:
@@ -305,7 +313,7 @@ def _checkpoint(work: Work, stage: Stage) -> tuple[Checkpoint, dict[str, int]]:
         said = work.notes(step.range.start, step.standing, stage.columns, left_out)
         return Checkpoint(step.range.stop, new_batch(), notes=said), left_out
     said = turn_notes(work, step, stage.columns, stage.steps)
-    return Checkpoint(step.range.stop, new_batch(), silver.CHANGE, said), by_rule(step)
+    return Checkpoint(step.range.stop, new_batch(), CommitKind.CHANGE, said), by_rule(step)
 
 
 def _markers(stage: Stage, work: Work) -> list[DataFile]:
@@ -343,9 +351,7 @@ def _committed(
     return replace(snapshot, version=version), Head(version, head.counter + 1, checkpoint)
 
 
-def _summary(
-    work: Work, step: Step, head: Head, written: Sequence[Written], left_out: Mapping[str, int]
-) -> Compacted:
+def _summary(work: Work, step: Step, head: Head, written: Sequence[Written], left_out: Mapping[str, int]) -> Compacted:
     newest = max((one.newest_us for one in written if one.newest_us is not None), default=None)
     return Compacted(
         source=work.source,

@@ -127,7 +127,8 @@ def _slices(bronze: str, slices: pa.Table) -> Iterator[pa.RecordBatch]:
         size = len(payload[0].as_buffer())
         if (place["offset"], place["bytes"]) != (0, size):
             whole = payload[0].as_buffer().slice(place["offset"], place["bytes"])
-            payload = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(np.array([0, len(whole)], np.int32)), whole])
+            offsets = pa.py_buffer(np.array([0, len(whole)], np.int32))
+            payload = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, whole])
         yield cells.slice(at, 1).append_column("context", context).append_column("payload", payload)
 
 

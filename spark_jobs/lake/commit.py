@@ -1,59 +1,183 @@
-"""What a commit says of itself in its metadata.
+"""What a commit says of itself in its metadata: one JSON object under the application's name.
 
-Put here: the metadata's shape, kinds of commits. Not here: committing (table.py), or what a layer's notes mean.
+Put here: how such an object is written and read, what commits of all tables say, kinds of commits. Not here:
+committing (table.py), or what a layer's commits say besides (the commit.py of each layer).
+
+A layer's commit is a dataclass whose fields name their members of the object. A table's head is read without knowing
+whose it is: it has all members that ``Checkpoint`` does not name in ``notes``, and a layer reads its own out of it:
+``SilverCommit.of(head.checkpoint)``. Members that nobody names are carried on.
 """
 
 import json
 import uuid
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Self
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.log.position import Position
+from spark_jobs.log.position import Position, Range
 from spark_jobs.text.sql import identifier
 
 APPLICATION = "stratalog"
-MAINTENANCE = "maintenance"
-"""Kind of a commit that changes how rows are stored and no row."""
-ALTERING = "altering"
-"""Kind of a commit that leaves a table between two sets of columns, and of maintenance upon one."""
 _STANDING = ("oldest", "removed_to", "uuid", "stretches", "folded")
-"""Notes that stay true of a table until a commit says otherwise."""
+"""Members that stay true of a table until a commit says otherwise."""
+
+
+class CommitKind(StrEnum):
+    """What a commit did to a table."""
+
+    LIVE = "live"
+    """It added what the next part of the log has."""
+    MAINTENANCE = "maintenance"
+    """It changed how rows are stored, and no row."""
+    ALTERING = "altering"
+    """It left the table between two sets of columns; so does maintenance upon such a commit."""
+    WIDENED = "widened"
+    """It changed the columns of a downstream table of several source tables, and no row and no position."""
+    GC = "gc"
+    """It removed files of the log from bronze."""
+    RESTORED = "restored"
+    """It put files of the log before those that bronze has."""
+    CHANGE = "change"
+    """It moved a silver table over a statement; it says which steps changed the columns."""
+    LOAD = "load"
+    """It added rows that an initial load read from the server."""
+    RESET = "reset"
+    """It left a silver table without a row, because its log, compacted again, has none."""
+    REDO = "redo"
+    """It replaced windows of a silver table; it says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonForm:
+    """How values of a type that JSON does not have stand in it; null is None in every form."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+AS_IS = JsonForm(lambda value: value, lambda value: value)
+POSITION = JsonForm(str, Position.parse)
+LIST = JsonForm(list, tuple)
+"""A tuple of values that JSON has."""
+
+
+def list_of(form: JsonForm) -> JsonForm:
+    """A tuple of values of one form."""
+    return JsonForm(lambda values: [*map(form.write, values)], lambda values: tuple(map(form.read, values)))
+
+
+RANGES = list_of(JsonForm(lambda one: [str(one.start), str(one.stop)], lambda pair: Range(*map(Position.parse, pair))))
+
+
+def object_of(kind: type[Any]) -> JsonForm:
+    """A dataclass whose fields name their members, as an object of its own."""
+    return JsonForm(_to_members, lambda members: kind(**_values(kind, members)))
+
+
+def member(name: str, form: JsonForm = AS_IS, *, is_always: bool = False) -> dict[str, Any]:
+    """The ``metadata`` of a field: the JSON member that it is.
+
+    Args:
+        name: the member's key.
+        form: how its value stands there.
+        is_always: whether it is written too where it has its default; readers of earlier versions ask for it.
+    """
+    return {_MEMBER: _Member(name, form, is_always)}
+
+
+_MEMBER = "member"
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """The member of a JSON object that a field is."""
+
+    key: str
+    form: JsonForm
+    is_always: bool
+
+
+def _members_of(kind: type[Any]) -> Iterator[tuple[Field[Any], _Member]]:
+    return ((one, one.metadata[_MEMBER]) for one in fields(kind) if _MEMBER in one.metadata)
+
+
+def _to_members(value: Any) -> dict[str, Any]:
+    """The members that a dataclass has, as JSON has them."""
+    written: dict[str, Any] = {}
+    for one, own in _members_of(type(value)):
+        cell = getattr(value, one.name)
+        default = one.default_factory() if callable(one.default_factory) else one.default
+        if own.is_always or cell != default:
+            written[own.key] = None if cell is None else own.form.write(cell)
+    return written
+
+
+def _values(kind: type[Any], members: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a dataclass's fields, by name, as far as JSON has members for them."""
+    cells = ((one.name, own.form, members[own.key]) for one, own in _members_of(kind) if own.key in members)
+    return {name: None if cell is None else form.read(cell) for name, form, cell in cells}
+
+
+def _kind(text: str) -> CommitKind | str:
+    return CommitKind(text) if text in {*CommitKind} else text
+
+
+_KIND = JsonForm(str, _kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a commit of ours says of itself, in its metadata: one JSON object under the application's name."""
+    """What every commit of ours says: up to where its table is complete, and which commit it is."""
 
-    position: Position
-    batch: str
-    kind: str = "live"
+    position: Position = field(metadata=member("position", POSITION))
+    batch: str = field(metadata=member("batch"))
+    """The id by which its writer finds it again."""
+    kind: CommitKind | str = field(default=CommitKind.LIVE, metadata=member("kind", _KIND, is_always=True))
+    """A later version's kind stays text."""
     notes: dict[str, Any] = field(default_factory=dict)
+    """Members that the class does not name, as they are stored."""
 
-    def upon(self, head: "Head") -> "Checkpoint":
-        """This one, with those notes of the head that stand until a commit says otherwise."""
-        before = head.checkpoint.notes if head.checkpoint else {}
-        kept = {key: before[key] for key in _STANDING if key in before and self.notes.get(key) is None}
-        return replace(self, notes=self.notes | kept)
+    @classmethod
+    def of(cls, checkpoint: "Checkpoint") -> Self:
+        """The same commit as a layer reads it."""
+        return checkpoint if isinstance(checkpoint, cls) else cls.from_members(checkpoint.members())
+
+    @classmethod
+    def of_head(cls, head: "Head | None") -> Self | None:
+        """The newest commit of a table; None where there is no table, or none of ours in it."""
+        return cls.of(head.checkpoint) if head and head.checkpoint else None
+
+    def upon(self, head: "Head") -> Self:
+        """This one, with those members of the head that stand until a commit says otherwise."""
+        said, before = self.members(), head.checkpoint.members() if head.checkpoint else {}
+        kept = {key: before[key] for key in _STANDING if key in before and said.get(key) is None}
+        return self.from_members(said | kept) if kept else self
+
+    def members(self) -> dict[str, Any]:
+        """The members of its JSON object."""
+        return _to_members(self) | self.notes
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, Any]) -> Self:
+        named = {own.key for _, own in _members_of(cls)}
+        return cls(**_values(cls, members), notes={key: value for key, value in members.items() if key not in named})
 
     def to_json(self) -> str:
         """Spark replaces ``${…}`` in the value of a setting, whatever it reads statements like; names may have it."""
-        said = {"position": str(self.position), "batch": self.batch, "kind": self.kind} | self.notes
-        return json.dumps({APPLICATION: said}).replace("${", "\\u0024{")
+        return json.dumps({APPLICATION: self.members()}).replace("${", "\\u0024{")
 
     @classmethod
-    def from_json(cls, text: str | None) -> "Checkpoint | None":
+    def from_json(cls, text: str | None) -> Self | None:
         """None for the commit of somebody else (an OPTIMIZE by hand, a CREATE)."""
         try:
             found = json.loads(text or "null")
         except ValueError:  # metadata is free text; whoever wrote this one is not us
             return None
-        said = found.get(APPLICATION) if isinstance(found, dict) else None
-        if not said:
-            return None
-        notes = {key: value for key, value in said.items() if key not in ("position", "batch", "kind")}
-        return cls(Position.parse(said["position"]), said["batch"], said["kind"], notes)
+        members = found.get(APPLICATION) if isinstance(found, dict) else None
+        return cls.from_members(members) if members else None
 
 
 def new_batch() -> str:

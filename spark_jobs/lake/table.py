@@ -24,7 +24,7 @@ from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.lake.commit import ALTERING, APPLICATION, MAINTENANCE, Checkpoint, Design, Head, new_batch
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Design, Head, new_batch
 from spark_jobs.runtime.engine_errors import of_delta, translated
 from spark_jobs.runtime.spark_session import own_session
 from spark_jobs.text.sql import delta
@@ -317,7 +317,7 @@ def _checkpoints(opened: deltalake.DeltaTable, limit: int | None) -> Iterator[tu
 
 def _upkept(kind: str) -> str:
     """The kind of a commit of maintenance upon one of a kind."""
-    return ALTERING if kind == ALTERING else MAINTENANCE
+    return CommitKind.ALTERING if kind == CommitKind.ALTERING else CommitKind.MAINTENANCE
 
 
 def object_store(path: str) -> str:

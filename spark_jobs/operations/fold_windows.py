@@ -18,10 +18,11 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.bronze.commit import stretches
+from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.downstream.multi_source import SharedPart, view
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Head, new_batch
+from spark_jobs.lake.commit import CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -71,7 +72,7 @@ def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
         return "it is reset, and the next run does it over"
     if found and found.is_open:
         return "it is being loaded"
-    if head.checkpoint is None or head.checkpoint.kind == ALTERING:
+    if head.checkpoint is None or head.checkpoint.kind == CommitKind.ALTERING:
         return "it is between two sets of columns, where a run ended"
     merged = [view(Table(one.path, lake.plain), (entry.source, *entry.name)) for one in entry.into]
     if any(isinstance(one, SharedPart) for one in merged):
@@ -86,7 +87,7 @@ def _is_merged(lake: Lake, entry: Entry, head: Head, table: Table) -> bool:
     if merged is None or merged.checkpoint is None:
         return False
     since = lake.silver(entry.source, *entry.name).since(int(merged.checkpoint.notes["silver_version"]))
-    return all(one.kind == MAINTENANCE for version, one in since if version <= head.version)
+    return all(one.kind == CommitKind.MAINTENANCE for version, one in since if version <= head.version)
 
 
 def fold(spark: SparkSession, lake: Lake, entry: Entry) -> Folded | None:
@@ -108,7 +109,7 @@ def fold(spark: SparkSession, lake: Lake, entry: Entry) -> Folded | None:
     session = session_over(spark, sum(table.files()))
     rows = folded(_below(session, table, head, found.floor), silver.stored_columns(table, head), found.emptied)
     notes = head.checkpoint.notes | {silver.FOLDED: str(found.floor)}
-    checkpoint = replace(head.checkpoint, batch=new_batch(), kind=MAINTENANCE, notes=notes)
+    checkpoint = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE, notes=notes)
     landed = table.replace(rows, _condition(found.floor), head, checkpoint)
     after = _below(session, table, landed, found.floor).count()
     name = TableName(*entry.name)

@@ -10,7 +10,7 @@ nothing. Positions stay what they are; the last file always stays.
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.prepared_xa import undecided
 from spark_jobs.bronze.scan import survey
@@ -25,7 +26,7 @@ from spark_jobs.bronze.table import Held, HeldFile
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.errors import ConfigError, LostRace, about
-from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position
@@ -34,8 +35,6 @@ from spark_jobs.silver.rename_lineage import made_at
 
 log = logging.getLogger(__name__)
 
-GC = "gc"
-"""Kind of a bronze commit that removed files; its note ``oldest`` says where bronze begins since."""
 XA = "xa"
 SILVER = "silver"
 CLOCK = "clock"
@@ -97,7 +96,7 @@ class _Plan:
     """The files that may go upon a head, and those that stay."""
 
     head: Head
-    checkpoint: Checkpoint
+    commit: BronzeCommit
     going: tuple[HeldFile, ...]
     staying: tuple[HeldFile, ...]
     kept_for: Reader | None
@@ -105,7 +104,7 @@ class _Plan:
     def oldest_after(self, count: int) -> Position:
         """Where bronze begins once the first so many files are gone."""
         if not count:
-            return bronze.oldest(self.checkpoint)
+            return bronze.oldest(self.commit)
         first = [*self.going, *self.staying][count]
         return Position(first.file, max(first.start, FIRST_EVENT), first.stretch)
 
@@ -211,9 +210,10 @@ class _Work:
         for files in _batches(planned.going):
             done += len(files)
             oldest = planned.oldest_after(done)
-            notes = planned.checkpoint.notes | {"oldest": str(oldest), "removed_to": str(files[-1].end)}
-            checkpoint = Checkpoint(planned.checkpoint.position, new_batch(), GC, notes)
-            head = self._delete_before(oldest, head, checkpoint)
+            commit = replace(
+                planned.commit, batch=new_batch(), kind=CommitKind.GC, oldest=oldest, removed_to=files[-1].end
+            )
+            head = self._delete_before(oldest, head, commit)
             log.info("%s: removed %s to %s", self.source, files[0].file, files[-1].file)
             yield files
 

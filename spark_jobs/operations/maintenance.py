@@ -26,7 +26,7 @@ from spark_jobs.downstream import publication as published
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import JvmEnded, StratalogError
-from spark_jobs.lake.commit import MAINTENANCE, Head
+from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
@@ -165,7 +165,7 @@ def _maintained(
 
 def _after(table: Table, version: int) -> int:
     """The newest version that has the rows of an earlier one: where no commit but maintenance's came since."""
-    ours = [found for found, said in table.since(version) if said.kind == MAINTENANCE]
+    ours = [found for found, said in table.since(version) if said.kind == CommitKind.MAINTENANCE]
     newest = max(ours, default=version)
     return newest if len(ours) == newest - version else version
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import EventAt, TableName, events_of
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.log_index import stretches
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.table import Held
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.classify import Effect, Statement, judge

@@ -8,7 +8,7 @@ Delta has forgotten (30 days by its default) is not on the page.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,10 +18,11 @@ from pathlib import Path
 import jinja2
 from rich.filesize import decimal
 
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
-from spark_jobs.lake.commit import MAINTENANCE, Checkpoint
+from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.operations.status import SourceStatus, status
@@ -119,10 +120,11 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
     silver = _of_all([lake.silver(name, *one) for one in names], _SILVER)
     targets = dict.fromkeys(into.name for one in names for into in pipeline.routing.of(name, *one))
     merged = _of_all([lake.downstream(*target) for target in targets], _DOWNSTREAM)
+    margins = _sizes(bronze, lambda commit: commit.margin_bytes)
     charts = [
         Chart.of("Time between runs that found something new", _gaps(bronze), "minutes"),
-        Chart.of("Log taken into bronze", _notes(bronze, "bytes"), "bytes"),
-        Chart.of("Log that the source still had before what was read", _notes(bronze, "margin_bytes"), "bytes"),
+        Chart.of("Log taken into bronze", _sizes(bronze, lambda commit: commit.log_bytes), "bytes"),
+        Chart.of("Log that the source still had before what was read", margins, "bytes"),
         Chart.of("Keys changed in silver", _rows(silver), "rows"),
         Chart.of("Rows merged downstream", _rows(merged), "rows"),
     ]
@@ -146,7 +148,7 @@ def commits(table: Table, metrics: Sequence[str]) -> list[Commit]:
     found = []
     for one in table.history(_LATEST):
         checkpoint = Checkpoint.from_json(one.get("userMetadata"))
-        if checkpoint is None or checkpoint.kind == MAINTENANCE:
+        if checkpoint is None or checkpoint.kind == CommitKind.MAINTENANCE:
             continue
         counts = one.get("operationMetrics", {})
         counts = json.loads(counts) if isinstance(counts, str) else counts
@@ -166,8 +168,9 @@ def _gaps(found: Sequence[Commit]) -> list[tuple[datetime, float]]:
     return [(after.at, round((after.at - before.at).total_seconds() / 60, 1)) for before, after in pairwise(found)]
 
 
-def _notes(found: Sequence[Commit], key: str) -> list[tuple[datetime, float]]:
-    return [(one.at, one.checkpoint.notes[key]) for one in found if one.checkpoint.notes.get(key) is not None]
+def _sizes(found: Sequence[Commit], size: Callable[[BronzeCommit], int | None]) -> list[tuple[datetime, float]]:
+    sizes = ((one.at, size(BronzeCommit.of(one.checkpoint))) for one in found)
+    return [(at, bytes_) for at, bytes_ in sizes if bytes_ is not None]
 
 
 def _rows(found: Sequence[Commit]) -> list[tuple[datetime, float]]:

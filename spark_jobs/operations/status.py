@@ -10,7 +10,7 @@ from typing import Any
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.log_index import stretches
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.resume import beginning, onward
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Name

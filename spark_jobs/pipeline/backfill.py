@@ -30,15 +30,15 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.bronze.commit import stretches
+from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.scan import look
 from spark_jobs.bronze.table import Held
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.downstream import publication
-from spark_jobs.downstream.merge import REDO
 from spark_jobs.errors import ConfigError, JvmEnded, LakeError, PartialImage, StratalogError, TableStopped, about
-from spark_jobs.lake.commit import ALTERING, Checkpoint, Design, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Design, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.ranges import union
 from spark_jobs.lake.retry import patiently
@@ -293,7 +293,7 @@ def _put(
     if not found.any:
         return found, None
     notes = work.notes(work.window.whole.start, _standing(work), columns, left_out) | said
-    checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
+    checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), CommitKind.REDO, notes)
     earlier = _emptied_earlier(rows.sparkSession, work)
     condition = _within([*work.window.ranges, *(turn.range for turn in earlier)], work.again)
     rows = rows.unionByName(markers(rows.sparkSession, columns.stored, earlier)) if earlier else rows
@@ -365,7 +365,7 @@ def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, said: dict[st
     whole = rows.unionByName(markers(rows.sparkSession, stored, _emptying(work)))
     standing = work.steps[-1].standing
     notes = work.notes(work.window.whole.start, standing, columns) | said | {silver.RENEWED: True}
-    checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), REDO, notes)
+    checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), CommitKind.REDO, notes)
     return work.table.renew(Design(stored, {}).of(whole), work.head, checkpoint)
 
 
@@ -645,7 +645,7 @@ def _work(
     if head is None or (touched is None and named is None):
         log.info("%s: %s: has no window in %s", held.source, name, wanted)
         return None
-    if head.position is None or (head.checkpoint and head.checkpoint.kind == ALTERING):
+    if head.position is None or (head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING):
         raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
     touched = touched or _Touched(())
     begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
@@ -712,14 +712,10 @@ def _require_unfolded(source: str, name: TableName, head: Head | None, wanted: R
 
 def _begun(table: Table, begin: Position) -> TableDefinition | None:
     """The definition that rows at a place were compacted by; None where no commit says it any more."""
-    windows_there = (one for _, one in table.since(-1) if one.kind == _WINDOW and one.position > begin)
+    windows_there = (one for _, one in table.since(-1) if one.kind == CommitKind.LIVE and one.position > begin)
     first = min(windows_there, key=lambda one: one.position, default=None)
     is_there = first is not None and Position.parse(first.notes["start"]) <= begin
     return Standing.from_notes(first.notes).definition if first is not None and is_there else None
-
-
-_WINDOW = "live"
-"""Kind of the commit that appended a window."""
 
 
 def _since(name: TableName, carried: Content, wanted: Range) -> Position:

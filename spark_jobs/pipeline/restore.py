@@ -21,14 +21,15 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import FileHead, read_head, same_but_redacted
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit, stretches
 from spark_jobs.bronze.extract import append, slices_of
-from spark_jobs.bronze.log_index import NOTE, Stretch, stretches, to_notes
+from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.seek import Places
 from spark_jobs.bronze.table import Held
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
-from spark_jobs.lake.commit import Checkpoint, new_batch
+from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.gtid import Gtids, MysqlGtids, union
 from spark_jobs.log.location import Place, parse_place
@@ -43,8 +44,6 @@ from spark_jobs.source.seek import Search, covered, find_place
 
 log = logging.getLogger(__name__)
 
-RESTORED = "restored"
-"""Kind of a bronze commit that put files before its oldest one."""
 _SEAM = 1 << 20
 """Bytes that are compared where an origin has the file that bronze begins in; about a slice."""
 _FLAGS = FIRST_EVENT + 17
@@ -371,19 +370,20 @@ def land(spark: SparkSession, held: Held, pieces: Sequence[Piece], redact: Redac
         log.info("%s: putting back %s to %s, %d bytes, from %s", name, *said)
         reading = piece.origin.source.reading()
         slices = slices_of(spark, name, oldest.stretch, piece.parts, piece.uuid, reading, redact=redact)
-        notes = head.checkpoint.notes | {"oldest": str(piece.first)} | _index(head.checkpoint, piece)
-        head = append(held.table, slices, head, Checkpoint(head.checkpoint.position, new_batch(), RESTORED, notes))
+        commit = BronzeCommit.of(head.checkpoint)
+        commit = replace(commit, oldest=piece.first, stretches=_index(commit, piece))
+        head = append(held.table, slices, head, replace(commit, batch=new_batch(), kind=CommitKind.RESTORED))
         files = len({part.file for part in piece.parts})
         done.append(Fetched(name, Range(piece.first, oldest), files, piece.bytes, piece.origin.called))
     return done
 
 
-def _index(checkpoint: Checkpoint, piece: Piece) -> dict[str, object]:
-    """The log index, where the first stretch begins earlier with a piece than it ever did."""
-    first, *later = stretches(checkpoint)
+def _index(commit: BronzeCommit, piece: Piece) -> tuple[Stretch, ...]:
+    """The log index with a piece, with which the first stretch may begin earlier than it ever did."""
+    first, *later = commit.log_index
     if first.number != piece.first.stretch or first.begin <= piece.first:
-        return {}
-    return {NOTE: to_notes([replace(first, begin=piece.first, gtids=piece.before or first.gtids), *later])}
+        return commit.stretches
+    return without_old_gtids([replace(first, begin=piece.first, gtids=piece.before or first.gtids), *later])
 
 
 def _seam_of(piece: Piece) -> _Seam:

@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import is_inside
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.extract import Extracted, extract
 from spark_jobs.bronze.index import SliceIndex, read_index
-from spark_jobs.bronze.log_index import stretches
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.scan import Survey, look, survey
 from spark_jobs.config import known_tables as seen
@@ -53,7 +53,7 @@ from spark_jobs.errors import (
     TableStopped,
     about,
 )
-from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Checkpoint, Head
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
@@ -232,8 +232,8 @@ def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table) -> 
         return {}
     index = planned.index.cut({place for work in planned.work for place in work.window.cuts})
     units, by_sql = silver_job.prepared(planned.work, index)
-    for name, why in by_sql.items():
-        log.debug("%s by Spark SQL: %s", name, why)
+    for table_name, reason in by_sql.items():
+        log.debug("%s: by Spark SQL: %s", table_name, reason)
     if not units:
         return {}
     results = silver_job.run(session_over(spark, 0), bronze_table.path, units, slots(spark))
@@ -823,7 +823,7 @@ class Delivery:
         known = int(head.checkpoint.notes["silver_version"]) if head and head.checkpoint else -1
         merged: Merged | None = None
         for version, checkpoint in reversed(origin.since(known)):
-            if version >= pinned.version or checkpoint.kind in (ALTERING, MAINTENANCE):
+            if version >= pinned.version or checkpoint.kind in (CommitKind.ALTERING, CommitKind.MAINTENANCE):
                 continue
             try:
                 merged = self._merged(origin, Head(version, pinned.counter, checkpoint), into) or merged

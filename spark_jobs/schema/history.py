@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName, read_session, read_session_variables
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.index import read_index
-from spark_jobs.bronze.log_index import stretches
 from spark_jobs.bronze.scan import definitions_in
 from spark_jobs.bronze.table import Held
 from spark_jobs.config.model import SchemaDump

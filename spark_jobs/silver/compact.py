@@ -35,7 +35,7 @@ from spark_jobs.bronze.boundaries import cut, transaction_at
 from spark_jobs.bronze.xa import EFFECT, NO_XA, Xa, by_bytes, effective
 from spark_jobs.config.filters import TableFilters
 from spark_jobs.errors import DecodeError, PartialImage, TableStopped, Unsupported, about
-from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.ranges import array, cell, union
 from spark_jobs.lake.ranges import rows as rows_sql
 from spark_jobs.lake.table import Table
@@ -387,7 +387,7 @@ def taking_partial(spark: SparkSession, work: Work) -> tuple[Work, Head | None]:
         raise PartialImage(f"{work.table.path}: takes rows that lack columns, and one was refused")
     head = work.table.head()
     if head is not None and head.checkpoint is not None:
-        kind = ALTERING if head.checkpoint.kind == ALTERING else MAINTENANCE
+        kind = CommitKind.ALTERING if head.checkpoint.kind == CommitKind.ALTERING else CommitKind.MAINTENANCE
         said = replace(head.checkpoint, batch=new_batch(), kind=kind)
         head = work.table.alter(spark, head, said, f"ADD COLUMN ({silver.ABSENT} {ABSENT_TYPE})")
     return replace(work, head=head if work.head else None, has_partial=True), head
@@ -403,7 +403,7 @@ def _emptied(spark: SparkSession, work: Work) -> Compacted:
     notes = work.notes(work.window.whole.start, work.standing, columns) | {silver.RENEWED: True}
     notes |= {silver.FOLDED: ""} | ({} if known else {silver.BARE: True})
     rows = spark.createDataFrame([], sql.columns(columns.stored))
-    landed = work.table.renew(rows, work.head, Checkpoint(work.window.whole.stop, new_batch(), silver.RESET, notes))
+    landed = work.table.renew(rows, work.head, Checkpoint(work.window.whole.stop, new_batch(), CommitKind.RESET, notes))
     return Compacted(work.source, work.name, work.window.whole, landed)
 
 
@@ -525,9 +525,11 @@ def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[
         done = Reshaping(after, notes["steps"], notes["left"])
     else:
         done = reshaping(work, silver.stored_columns(work.table, head), turn)
-    own = {"turn": place, "steps": done.steps} | ({LEFT_OUT: {}} if LEFT_OUT in notes else {})  # the others are the head's
+    own: dict[str, Any] = {"turn": place, "steps": done.steps}  # what else commits say is the head's
+    own |= {LEFT_OUT: {}} if LEFT_OUT in notes else {}
     head = schema_evolution.carry_out(spark, work.table, head, done.left, own)
-    return head, Checkpoint(turn.range.stop, new_batch(), silver.CHANGE, turn_notes(work, turn, done.after, done.steps))
+    said = turn_notes(work, turn, done.after, done.steps)
+    return head, Checkpoint(turn.range.stop, new_batch(), CommitKind.CHANGE, said)
 
 
 def _told(turn: Turn) -> TableDefinition:

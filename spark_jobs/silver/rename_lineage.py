@@ -20,7 +20,7 @@ from spark_jobs.bronze.scan import Said, Survey, look, survey
 from spark_jobs.config.filters import Filters
 from spark_jobs.ddl.effects import CreateTable, DropSchema, DropTable, FreeName, Rename, effects, name_changes
 from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
-from spark_jobs.lake.commit import ALTERING
+from spark_jobs.lake.commit import CommitKind
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -96,7 +96,9 @@ class Ancestry:
         table = self.lake.silver(self.source, name.schema, name.table)
         commits = table.since(-1)
         now = commits[0][1].notes.get(silver.RESETS) if commits else None  # what it had before it was reset is no more
-        ours = ((at, one) for at, one in commits if one.kind != ALTERING and one.notes.get(silver.RESETS) == now)
+        ours = (
+            (at, one) for at, one in commits if one.kind != CommitKind.ALTERING and one.notes.get(silver.RESETS) == now
+        )
         version, checkpoint = next(((at, one) for at, one in ours if one.position <= until), (None, None))
         if version is None or checkpoint is None:
             return None, None, self.oldest
@@ -132,7 +134,7 @@ def own_base(table: Table, standing: Standing | None) -> Base | None:
 
     A run may have died amid a statement: what it changed of the columns is of versions behind.
     """
-    found = (version for version, one in table.since(-1) if one.kind != ALTERING)
+    found = (version for version, one in table.since(-1) if one.kind != CommitKind.ALTERING)
     version = next(found, None) if standing else None
     return None if version is None or standing is None else _base(table, version, standing)
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import ALTERING, Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.silver.table import raw_sql, raw_with
 from spark_jobs.text.sql import identifier
@@ -110,7 +110,7 @@ def carry_out(spark: SparkSession, table: Table, head: Head, wanted: Sequence[st
         )
     for at, step in enumerate(wanted):
         notes = head.checkpoint.notes | dict(said) | {"left": list(wanted[at + 1 :])}
-        checkpoint = replace(head.checkpoint, batch=new_batch(), kind=ALTERING, notes=notes)
+        checkpoint = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.ALTERING, notes=notes)
         head = _run(spark, table, head, checkpoint, step)
     return head
 

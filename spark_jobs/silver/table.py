@@ -36,19 +36,15 @@ from spark_jobs.text.sql import identifier, literal
 
 TRUNCATE = "truncate"
 LOAD = "load"
-"""``_op`` of rows that were loaded, and the kind of the commit that has them."""
+"""``_op`` of rows that were loaded."""
 RENAME = "rename"
 """``_op`` of rows that came with the table that was given this one's name, as of the statement that did it.
 
 Rows that the table had itself are such too, where a statement changed what they are told apart by."""
 FROM_LOG = f"_op NOT IN ('{TRUNCATE}', '{LOAD}', '{RENAME}')"
 """SQL: the rows that sum up a part of the log."""
-CHANGE = "change"
-"""Kind of a commit that moves the table over a statement; its notes hold the steps that changed its columns."""
 RENEWED = "renewed"
 """Note of a commit that put all rows and the columns in the place of those that were there."""
-RESET = "reset"
-"""Kind of a commit that leaves a table without a row, because its log, taken in anew, has none."""
 RESETS = "resets"
 """Note of a commit: how often the table was begun anew from bronze."""
 BARE = "bare"

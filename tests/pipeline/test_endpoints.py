@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.export import Exported, export
-from spark_jobs.bronze.log_index import stretches
 from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer

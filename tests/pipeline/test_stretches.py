@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.export import export
-from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.seek import range_in
 from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
 from spark_jobs.config.loader import load

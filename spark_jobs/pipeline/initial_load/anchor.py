@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.gtid_state import held_gtids, seen_gtids
-from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.table import Table

@@ -30,7 +30,7 @@ from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.ddl.sequences import is_sequence
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, SourceError, StratalogError, TableStopped, Unsupported, about, under
-from spark_jobs.lake.commit import ALTERING, Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
@@ -444,7 +444,7 @@ class _Work:
         head, bronze_head = table.head(), held.head()
         assert bronze_head is not None
         assert after.position is not None
-        if head and head.checkpoint and head.checkpoint.kind == ALTERING:
+        if head and head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING:
             raise TableStopped(f"{table.path} is between two sets of columns, where a run ended; run again first")
         is_bare = bool(head and head.checkpoint and head.checkpoint.notes.get(silver.BARE))
         known = head.checkpoint if head and not is_bare else None
@@ -466,7 +466,7 @@ class _Work:
         if head is None or is_bare:
             head = table.new(wanted, silver.properties(table), head)
         said = {"rows": found.rows, "read_from": str(found.read_from), "read_to": str(found.read_to)}
-        return table.append(rows, head, Checkpoint(until, new_batch(), silver.LOAD, notes | {"load": said}))
+        return table.append(rows, head, Checkpoint(until, new_batch(), CommitKind.LOAD, notes | {"load": said}))
 
     def _turns(self, stage: "_Stage", whole: Range, held: Table, version: int, before: Position) -> list[Turn]:
         """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""

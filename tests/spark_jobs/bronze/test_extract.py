@@ -95,12 +95,13 @@ def test_an_error_in_a_task_names_the_source() -> None:
 def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None:
     begin, stop = Position("b.000001", 4), Position("b.000002", 99)
     planned = Plan("shop", Head(0, 0, None), Range(begin, stop), (), "a-uuid", begin, (Stretch(1, begin, "db:3306"),))
-    checkpoint = planned.checkpoint()
-    assert (checkpoint.position, checkpoint.kind) == (stop, "live")
+    commit = planned.commit()
+    assert (commit.position, commit.kind) == (stop, "live")
     index = [{"stretch": 1, "begin": "b.000001:4", "endpoint": "db:3306"}]
     said = {"start": "b.000001:4", "begin": "b.000001:4", "uuid": "a-uuid", "bytes": 0}
-    assert checkpoint.notes == said | {"stretches": index}
-    assert checkpoint.batch != planned.checkpoint().batch, "two attempts are told apart"
+    said |= {"position": "b.000002:99", "batch": commit.batch, "kind": "live"}
+    assert commit.members() == said | {"stretches": index}
+    assert commit.batch != planned.commit().batch, "two attempts are told apart"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.gtid_state import held_gtids, seen_gtids
-from spark_jobs.bronze.log_index import Stretch, stretches
+from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.errors import SourceError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_jobs.binlog import FormatDescription, read_commits
+from spark_jobs.bronze.commit import BronzeCommit, stretches
 from spark_jobs.bronze.gtid_state import held_gtids
-from spark_jobs.bronze.log_index import stretches
 from spark_jobs.bronze.resume import Relation, glance, onward
 from spark_jobs.errors import AnotherLog, SourceError
 from spark_jobs.lake.layout import Lake
@@ -237,7 +238,7 @@ def test_a_lake_from_before_the_index_goes_on(tmp_path: Path, bronze: Table) -> 
     head = bronze.head()
     assert head is not None
     assert head.checkpoint is not None
-    head.checkpoint.notes.pop("stretches")
+    head = replace(head, checkpoint=replace(BronzeCommit.of(head.checkpoint), stretches=()))
     assert onward(Standing(one.directory, A, "one", ALONE), bronze, head).relation is Relation.SAME
     moved = onward(server(tmp_path, "two", REPLICA), bronze, head)
     assert moved.relation is Relation.ENDPOINT

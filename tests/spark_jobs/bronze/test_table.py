@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -8,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
@@ -34,12 +36,12 @@ def test_spark_and_arrow_types_agree(field: pa.Field) -> None:
 
 
 def test_it_begins_where_the_first_extraction_did() -> None:
-    checkpoint = Checkpoint(Position("b.000009", 4), "x", notes={"begin": "b.000003:77"})
+    checkpoint = BronzeCommit(Position("b.000009", 4), "x", begin=Position("b.000003", 77))
     assert bronze.begin(checkpoint) == Position("b.000003", 77)
 
 
 @pytest.mark.parametrize(
-    "notes, place",
+    "named, place",
     [
         ({}, "b.000001:4"),
         ({"oldest": "b.000003:4"}, "b.000003:4"),
@@ -48,8 +50,9 @@ def test_it_begins_where_the_first_extraction_did() -> None:
         ({"oldest": "b.000002:4", "removed_to": "b.000002:900"}, "b.000002:4"),  # a file was brought back since
     ],
 )
-def test_between_what_gc_removed_and_where_it_begins_it_lacks_nothing(notes: dict[str, str], place: str) -> None:
-    checkpoint = Checkpoint(Position("b.000009", 4), "x", notes={"begin": "b.000001:4"} | notes)
+def test_between_what_gc_removed_and_where_it_begins_it_lacks_nothing(named: dict[str, str], place: str) -> None:
+    places: dict[str, Any] = {name: Position.parse(text) for name, text in named.items()}
+    checkpoint = BronzeCommit(Position("b.000009", 4), "x", begin=Position("b.000001", 4), **places)
     assert bronze.complete_from(checkpoint) == Position.parse(place)
     bronze.require_held("shop", checkpoint, Position.parse(place))
 
@@ -75,7 +78,7 @@ def test_the_last_gtid_of_a_range(tmp_path: Path, start: str, stop: str, last: s
         for one, gtid in zip(map(Position.parse, PLACES), gtids, strict=True)
     ]
     table = Lake(str(tmp_path)).bronze("shop")
-    checkpoint = Checkpoint(Position("b.000001", 4, 3), new_batch())
+    checkpoint = BronzeCommit(Position("b.000001", 4, 3), new_batch())
     schema = pa.schema([bronze.ARROW.field(name) for name in ("stretch", "number", "start", "gtid")])
     for row in rows[::-1]:
         deltalake.write_deltalake(table.path, pa.Table.from_pylist([row], schema=schema), mode="append")

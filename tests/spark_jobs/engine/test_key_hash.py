@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -21,7 +21,7 @@ VALUES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.string(), st.text(max_size=40)),
     (pa.binary(), st.binary(max_size=40)),
     (pa.date32(), st.dates()),
-    (pa.timestamp("us"), st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31))),
+    (pa.timestamp("us"), st.datetimes()),
     (pa.bool_(), st.booleans()),
 ]
 
@@ -32,7 +32,7 @@ def rows(columns: dict[str, pa.Array], raw: Sequence[dict[str, str] | None] | No
     return pa.table({**columns, "_raw": held})
 
 
-@pytest.mark.parametrize(("kind", "values"), VALUES, ids=[str(kind) for kind, _ in VALUES])
+@pytest.mark.parametrize("kind, values", VALUES, ids=[str(kind) for kind, _ in VALUES])
 def test_keys_have_one_hash_where_they_are_equal_and_others_where_not(
     kind: pa.DataType, values: st.SearchStrategy[Any]
 ) -> None:

@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.lake.commit import ALTERING, MAINTENANCE, Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table, spark_type
 from spark_jobs.log.position import Position
 from spark_jobs.text.sql import identifier
 
 
-@pytest.mark.parametrize("last, kind", [("live", MAINTENANCE), (ALTERING, ALTERING)])
+@pytest.mark.parametrize("last, kind", [("live", CommitKind.MAINTENANCE), (CommitKind.ALTERING, CommitKind.ALTERING)])
 def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Path, last: str, kind: str) -> None:
     """Theirs was told before it began, and another one has come by meanwhile."""
 
@@ -25,20 +25,20 @@ def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Pa
         said = Checkpoint(Position("f.000001", offset), f"{kind} at {offset}", kind)
         return deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
 
-    for offset, written in ((4, "live"), (4, MAINTENANCE), (9, last)):
+    for offset, written in ((4, "live"), (4, CommitKind.MAINTENANCE), (9, last)):
         rows = pa.table({"a": [offset]})
         deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(offset, written))
     table = Table(str(tmp_path), plain=False)
     for _ in range(2):
-        deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, MAINTENANCE))
+        deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, CommitKind.MAINTENANCE))
         deltalake.write_deltalake(tmp_path, pa.table({"a": [1]}), mode="append")  # by somebody else
-    deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, MAINTENANCE))
+    deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, CommitKind.MAINTENANCE))
     head = table.head()
     assert head is not None
     assert head.checkpoint is not None
     assert (head.version, head.position, head.checkpoint.kind) == (7, Position("f.000001", 9), kind)
     newer = [(version, one.position.offset, one.kind) for version, one in table.since(0)]
-    assert newer == [(7, 9, kind), (5, 9, kind), (3, 9, kind), (2, 9, last), (1, 4, MAINTENANCE)]
+    assert newer == [(7, 9, kind), (5, 9, kind), (3, 9, kind), (2, 9, last), (1, 4, CommitKind.MAINTENANCE)]
     assert [version for version, _ in table.since(4)] == [7, 5], "what they say is below"
 
 

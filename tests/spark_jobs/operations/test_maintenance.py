@@ -10,7 +10,7 @@ from spark_jobs.bronze.export import export
 from spark_jobs.changes.feed import wanted_tables
 from spark_jobs.downstream.publication import consistent, read
 from spark_jobs.errors import LostRace
-from spark_jobs.lake.commit import ALTERING, new_batch
+from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -194,14 +194,16 @@ def test_a_table_between_two_sets_of_columns_stays_so(logs: Logs) -> None:
     head = silver.head()
     assert head is not None
     assert head.checkpoint is not None
-    said = replace(head.checkpoint, batch=new_batch(), kind=ALTERING, notes=head.checkpoint.notes | {"left": ["…"]})
+    said = replace(
+        head.checkpoint, batch=new_batch(), kind=CommitKind.ALTERING, notes=head.checkpoint.notes | {"left": ["…"]}
+    )
     silver.append(silver.read(logs.spark).where("false"), head, said)
     found = maintain_source(logs.spark, logs.pipeline(retention={"fold": True}), SOURCE)
     assert (found.stopped, len(silver.files())) == ({}, 1)
     after = silver.head()
     assert after is not None
     assert after.checkpoint is not None
-    assert (after.checkpoint.kind, after.checkpoint.notes["left"]) == (ALTERING, ["…"])
+    assert (after.checkpoint.kind, after.checkpoint.notes["left"]) == (CommitKind.ALTERING, ["…"])
 
 
 def test_a_table_that_cannot_be_maintained_does_not_stop_the_others(

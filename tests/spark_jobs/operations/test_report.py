@@ -10,7 +10,7 @@ from deltalake import CommitProperties, Transaction
 
 from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
-from spark_jobs.lake.commit import MAINTENANCE, Checkpoint
+from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -46,7 +46,7 @@ def test_commits_are_ours_alone_oldest_first(pipeline: Pipeline) -> None:
     table = lake_of(pipeline).bronze("shop")
     assert commits(table, ()) == []
     write(table, "b.000001:100", 1, 3, bytes=96)
-    write(table, "b.000001:100", 2, 0, MAINTENANCE)
+    write(table, "b.000001:100", 2, 0, CommitKind.MAINTENANCE)
     deltalake.write_deltalake(table.path, pa.table({"id": pa.array([1], pa.int64())}), mode="append")
     write(table, "b.000001:200", 3, 1, bytes=100)
     found = commits(table, ())

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.bronze.log_index import stretches
+from spark_jobs.bronze.commit import BronzeCommit, stretches
 from spark_jobs.bronze.table import Held
 from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.lake.commit import Checkpoint, Head
@@ -61,7 +61,7 @@ def test_what_a_stretch_never_had_is_not_brought() -> None:
         {"stretch": 1, "begin": "a.000001:4"},
         {"stretch": 2, "begin": "2/b.000002:77", "passed_over": [["b.000002", 90, 99], ["b.000003", 400, 500]]},
     ]
-    second = stretches(Checkpoint(Position("b.000009", 400), "x", "live", {"stretches": index}))[1]
+    second = stretches(Checkpoint(Position("b.000009", 400), "x", notes={"stretches": index}))[1]
     wanted = [Part("b.000002", 77, 90), Part("b.000002", 99, 500), Part("b.000003", 0, 400)]
     there = listed("b.000001", "b.000002", "b.000003")
     assert parts_before(there, second.begin, Position("b.000004", 4, 2), second) == wanted
@@ -101,7 +101,8 @@ def bronze_from(oldest: str, *origins: Origin, payload: bytes | None = None, **n
     start = place.offset if place.offset > 4 else 0
     held = content(place.number)[start : start + 600] if payload is None else payload
     told = {"begin": "b.000001:4", "oldest": oldest} | notes
-    said = Checkpoint(Position("b.000006", len(content(6))), "x", "live", told)
+    end = f"b.000006:{len(content(6))}"
+    said = BronzeCommit.from_members({"position": end, "batch": "x", **told})
     table: Any = Bronze(held)  # what is not asked is not there
     return Earlier(Held("shop", table, Head(3, 3, said), said), origins)
 

@@ -94,9 +94,9 @@ def test_a_task_has_nothing_of_events_that_are_passed_over() -> None:
     events = [event for one in cells for event in events_of(RECORDED.name, **one) if event.table == name]
     skips = frozenset(Position(RECORDED.name, one.offset) for one in events)
     task = compact.decoding_task(known, silver.columns(known), alone=True)
-    assert [row for batch in compact._passing_over(task, skips)(iter(held)) for row in batch.to_pylist()] == []
+    assert [row for batch in compact.passing_over(task, skips)(iter(held)) for row in batch.to_pylist()] == []
     one = frozenset(list(skips)[:1])
-    rows = [row for batch in compact._passing_over(task, one)(iter(slices(1 << 20))) for row in batch.to_pylist()]
+    rows = [row for batch in compact.passing_over(task, one)(iter(slices(1 << 20))) for row in batch.to_pylist()]
     gone = sum(Position(RECORDED.name, change["offset"]) in one for change in changes())
     assert gone > 0
     assert sum(row["_changes"] for row in rows) == len(changes()) - gone

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import LostRace, TableStopped
-from spark_jobs.lake.commit import ALTERING, Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -159,7 +159,7 @@ def test_a_run_that_ended_between_two_steps_is_gone_on_with(spark: SparkSession,
     assert stopped == first
     assert stopped is not None
     assert stopped.checkpoint is not None
-    assert (stopped.checkpoint.kind, stopped.position, stopped.counter) == (ALTERING, AT, head.counter)
+    assert (stopped.checkpoint.kind, stopped.position, stopped.counter) == (CommitKind.ALTERING, AT, head.counter)
     assert stopped.checkpoint.notes == {"key": ["id"], "turn": "here", "left": []}
     carry_out(spark, table, stopped, wanted[2:], {})
     assert table.columns() == {"n": "STRING", "w": "BIGINT", "_raw": silver.ADDED["_raw"]}

@@ -6,7 +6,8 @@ from typing import cast
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.bronze.log_index import NOTE, Stretch, to_notes
+from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.table import Table
@@ -30,7 +31,7 @@ class Bronze:
     """A bronze table by its only commit."""
 
     def __init__(self, position: Position, *known: Stretch) -> None:
-        self.held = Checkpoint(position, "batch", notes={NOTE: to_notes(known)})
+        self.held = BronzeCommit(position, "batch", stretches=without_old_gtids(known))
 
     def since(self, _version: int) -> list[tuple[int, Checkpoint]]:
         return [(5, self.held)]
