@@ -91,7 +91,7 @@ TOLD = TableVersion(NAME, at(200), "server", KNOWN)
 def test_names_come_from_what_a_server_told_last(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     older = replace(KNOWN, columns=(replace(KNOWN.columns[0], name="old"), KNOWN.columns[1]))
-    store(lake, replace(TOLD, definition=older, at=at(100)), TOLD, asked=str(at(700)), completes=True)
+    store(lake, replace(TOLD, definition=older, at=at(100)), TOLD, asked_at=at(700), completes_log=True)
     assert named(lake, "shop", UNNAMED, at(700)) == KNOWN
     with pytest.raises(TableStopped, match=r"was read at 2/mysql-bin\.000003:700, before a change at .*:701"):
         named(lake, "shop", UNNAMED, at(701))
@@ -133,7 +133,7 @@ def test_a_server_is_asked_once_or_whenever_its_log_does_not_tell_all(database: 
     assert not found.completes
     assert TableName(database.name, "t") in {one.name for one in found.asked.definitions}
     assert found.asked.variables["version"].startswith("8.0")
-    store(lake, TOLD, asked=str(found.asked.at), completes=False)
+    store(lake, TOLD, asked_at=found.asked.at, completes_log=False)
     assert ask_server(lake, source) is None
     assert ask_server(lake, Files("shop", tmp_path)) is None
     without_charsets = ask_server(lake, Server("shop", settings))
