@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.downstream import commit_clock as clock
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.commit_clock import LATE, ORDER, Clock
 from spark_jobs.downstream.merge import ADDED, Merged, News, Work, merge
 from spark_jobs.downstream.multi_source import MARKS, Owner, Part, SharedPart, marked
@@ -272,7 +273,8 @@ def _changed(fold: Fold, work: Work, head: Head, news: News, sides: Sequence[Sid
         own = fold.last(replace(mine, is_emptied=is_emptied or not head.position), None, condition)
         found = fold.all_of([own, *(fold.last(one, touched, has_values=False) for one in others)])
         return found.where(marked(mine.marks))  # the others' are there already
-    merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else mine.version
+    commit = DownstreamCommit.of_head(head)
+    merged = commit.silver_version if commit else mine.version
     ranges = f"({silver.within_any(news.redone)})"
     old = mine.table.read(fold.session, merged).where(ranges)
     new = mine.table.read(fold.session, mine.version).where("TRUE" if is_emptied else f"{ranges} OR {pending}")
@@ -292,9 +294,7 @@ def _side(lake: Lake, part: Part) -> Side:
     own = clock.known(lake, part.owner[0])
     if own is None:
         raise LakeError(f"{lake.clock(part.owner[0]).path} is gone, by which it is told when {part} was written")
-    said = next((one for version, one in table.since(-1) if version <= part.silver_version), None)
-    is_emptied = said is None or "emptied" in said.notes
-    return Side(part.owner, table, part.silver_version, part.columns, own, is_emptied)
+    return Side(part.owner, table, part.silver_version, part.columns, own, is_emptied=True)
 
 
 def _struct(names: Sequence[str]) -> Column:

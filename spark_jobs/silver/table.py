@@ -31,6 +31,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import partial_rows
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
 from spark_jobs.text.sql import identifier, literal
 
@@ -43,18 +44,6 @@ RENAME = "rename"
 Rows that the table had itself are such too, where a statement changed what they are told apart by."""
 FROM_LOG = f"_op NOT IN ('{TRUNCATE}', '{LOAD}', '{RENAME}')"
 """SQL: the rows that sum up a part of the log."""
-RENEWED = "renewed"
-"""Note of a commit that put all rows and the columns in the place of those that were there."""
-RESETS = "resets"
-"""Note of a commit: how often the table was begun anew from bronze."""
-BARE = "bare"
-"""Note of such a commit behind which nothing tells the table's columns: those that it still has count for nothing."""
-CARRIED = "carried"
-"""Note of such a commit that has rows: what the table was called that they came from; its own name for its own."""
-FOLDED = "folded"
-"""Note of a commit, which stands: the place up to which windows were folded into one, and cannot be done again."""
-NUMBERED = "numbered"
-"""Note of a commit behind which nothing names the table's columns: they are called by their numbers."""
 PLACE = ranges.PLACE
 CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
 ADDED = {
@@ -211,23 +200,26 @@ def _as_spark_compares(name: str) -> str:
 
 def resets(head: Head | None) -> int:
     """How often a silver table was begun anew, up to a head of it."""
-    return int(head.checkpoint.notes.get(RESETS, 0)) if head and head.checkpoint else 0
+    commit = SilverCommit.of_head(head)
+    return commit.resets if commit else 0
 
 
 def is_numbered(head: Head | None) -> bool:
     """Whether the columns of a silver table have numbers, since nothing tells their names."""
-    return bool(head and head.checkpoint and head.checkpoint.notes.get(NUMBERED))
+    commit = SilverCommit.of_head(head)
+    return commit is not None and commit.is_numbered
 
 
 def folded(head: Head | None) -> Position | None:
     """The floor of a silver table: windows before it were folded into one. None where none were."""
-    said = head.checkpoint.notes.get(FOLDED) if head and head.checkpoint else None
-    return Position.parse(said) if said else None
+    commit = SilverCommit.of_head(head)
+    return commit.floor if commit else None
 
 
 def stored_columns(table: Table, head: Head) -> Columns:
     """The columns of a silver table at a head; its commits name the key."""
-    key = tuple(head.checkpoint.notes["key"]) if head.checkpoint else ()
+    commit = SilverCommit.of_head(head)
+    key = commit.key_columns if commit else ()
     taken = [*ADDED, ABSENT] if key else [*ADDED, ABSENT, COPIES]
     there = table.columns_at(head.version)
     return Columns({name: kind for name, kind in there.items() if name not in taken}, key, ABSENT in there)

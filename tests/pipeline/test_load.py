@@ -19,8 +19,8 @@ from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.status import status
+from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit, progress
 from spark_jobs.pipeline.initial_load.load import load_source
-from spark_jobs.pipeline.initial_load.progress import READING, Progress, progress
 from spark_jobs.silver import table as silver
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
@@ -118,7 +118,7 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
         shop.run(pipeline)
         shop.execute("INSERT INTO fresh VALUES (1)")
 
-        def killing(name: TableName, found: Progress) -> None:
+        def killing(name: TableName, found: LoadCommit) -> None:
             if name == big and found.chunks >= 8:
                 raise Killed
 
@@ -132,7 +132,7 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
 
         seen: list[tuple[str, int]] = []
 
-        def disturbing(name: TableName, found: Progress) -> None:
+        def disturbing(name: TableName, found: LoadCommit) -> None:
             seen.append((name.table, found.chunks))
             if found.is_walked and found.state == READING:
                 shop.execute(*STATEMENTS.get(name.table, ()))
@@ -168,7 +168,7 @@ def test_a_load_that_was_stopped_begins_anew(shop: Shop) -> None:
     shop.execute("FLUSH BINARY LOGS")
     pipeline = replace(shop, start=shop.end()).pipeline(live=True)
 
-    def disturbing(name: TableName, found: Progress) -> None:
+    def disturbing(name: TableName, found: LoadCommit) -> None:
         if found.is_walked and found.state == READING:
             shop.execute(*STATEMENTS["altered"])
 
