@@ -133,8 +133,7 @@ def _emptied(unit: DownstreamUnit) -> dict[str, Numbers]:
             held = data_files.read_columns(unit.target, file, ["_position"], unit.schema).column(0)
             rows = np.flatnonzero(~_at_or_after(held, unit.floor).to_numpy())
         if file.deletion_vector is not None:
-            present = deletion_vectors.read(unit.target, file.deletion_vector)
-            rows = rows[~np.isin(rows, np.asarray(present.to_array(), np.int64))]
+            rows = rows[_alive(unit.target, file, file.num_records or int(rows.max(initial=-1)) + 1)[rows]]
         if len(rows):
             found[file.path] = rows
     return found
@@ -157,7 +156,10 @@ def pending(unit: DownstreamUnit) -> pa.Table:
     for file in unit.pending:
         rows = data_files.read_columns(unit.origin, file, names, unit.origin_schema)
         kept = pc.not_equal(rows.column("_op"), silver.TRUNCATE)
-        if unit.after:
+        if file.deletion_vector is not None:
+            kept = pc.and_(kept, pa.array(_alive(unit.origin, file, len(rows))))
+        if unit.after:  # rows that were loaded are in no window, wherever they count from
+            kept = pc.and_(kept, pc.not_equal(rows.column("_op"), silver.LOAD))
             kept = pc.and_(kept, _at_or_after(rows.column("_window_start"), unit.after))
         if unit.floor:
             kept = pc.and_(kept, _at_or_after(rows.column("_position"), unit.floor))
@@ -166,6 +168,14 @@ def pending(unit: DownstreamUnit) -> pa.Table:
         tables.append(rows.filter(kept))
     rows = pa.concat_tables(tables) if tables else pa.table({})
     return newest(rows, unit.columns.key) if unit.windows > 1 and len(rows) else rows
+
+
+def _alive(path: str, file: DataFile, count: int) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    """Which of a file's rows its deletion vector does not mark."""
+    kept = np.ones(count, np.bool_)
+    if file.deletion_vector is not None:
+        kept[np.asarray(deletion_vectors.read(path, file.deletion_vector).to_array(), np.int64)] = False
+    return kept
 
 
 def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -246,7 +256,7 @@ def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Numbers) -> list[Data
     """A file of the target without some of its rows; none where none is left."""
     names = [*unit.columns.types, *_KEPT]
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
-    kept = np.ones(len(rows), np.bool_)
+    kept = _alive(unit.target, file, len(rows))
     kept[dead] = False
     return _written(unit, rows.filter(pa.array(kept)))
 

@@ -73,11 +73,16 @@ DEFINITIONS = st.builds(
 )
 KNOWN_TYPES: dict[Any, st.SearchStrategy[Any]] = {
     Position: POSITIONS,
-    Range: st.builds(Range, st.builds(Position, st.just("b.000001"), st.integers(4, 99)), st.just(Position("b.000002", 4))),
+    Range: st.integers(4, 99).map(lambda start: Range(Position("b.000001", start), Position("b.000002", 4))),
     TableDefinition: DEFINITIONS,
     Kept: st.builds(Kept, NAMES, NAMES, st.none() | NAMES, POSITIONS),
     Stretch: st.builds(
-        Stretch, st.integers(1, 3), POSITIONS, st.none() | NAMES, st.none() | NAMES, st.none() | st.integers(0, 1 << 32),
+        Stretch,
+        st.integers(1, 3),
+        POSITIONS,
+        st.none() | NAMES,
+        st.none() | NAMES,
+        st.none() | st.integers(0, 1 << 32),
         st.none() | st.just(MysqlGtids()), st.just(()) | st.tuples(st.builds(Part, NAMES, st.just(4), st.just(99))),
     ),
     ServerFacts: st.builds(ServerFacts, POSITIONS, st.just(()), st.just(()), st.booleans(), st.booleans()),
