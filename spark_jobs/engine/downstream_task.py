@@ -223,6 +223,8 @@ def _at_or_after(places: pa.ChunkedArray, position: Position) -> pa.Array:
 
 def _later(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Which hits are rows of the target that are as new as the wanted ones, or newer."""
+    if not len(hit.rows):
+        return np.zeros(0, np.bool_)
     own = rows.column("_position").combine_chunks().take(pa.array(hit.wanted))
     most = _latest(hit.file, unit.schema)
     first = tuple(pc.min(own.field(name)).as_py() for name in _ORDER[:3])
