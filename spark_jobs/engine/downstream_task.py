@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import StructType, TableSchema
 from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.engine.fills import Fill, with_fills
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
@@ -53,6 +54,8 @@ class DownstreamUnit:
     files: tuple[DataFile, ...]
     rewrites: bool
     """Whether files are written again without the old images (``compat: plain``); deletion vectors mark them else."""
+    fills: tuple[Fill, ...] = ()
+    """Columns that statements added with a default: the target's files are written again with it."""
     floor: Position | None = None
     """Where the last statement stands that emptied the table: silver rows before it count no more."""
     empties: bool = False
@@ -107,9 +110,9 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     removed: list[str] = []
     if unit.rewrites:
         for file in unit.files:
-            if len(dead.get(file.path, ())):
+            if unit.fills or len(dead.get(file.path, ())):
                 removed.append(file.path)
-                added += _rewritten(unit, file, dead.pop(file.path))
+                added += _rewritten(unit, file, dead.pop(file.path, _NO_ROWS))
     return MergedFiles(
         unit=unit.number,
         dead={path: numbers.astype(np.int64).tobytes() for path, numbers in dead.items() if len(numbers)},
@@ -260,7 +263,7 @@ def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Numbers) -> list[Data
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
     kept = _alive(unit.target, file, len(rows))
     kept[dead] = False
-    return _written(unit, rows.filter(pa.array(kept)))
+    return _written(unit, with_fills(rows.filter(pa.array(kept)), unit.fills))
 
 
 def _written(unit: DownstreamUnit, rows: pa.Table) -> list[DataFile]:
