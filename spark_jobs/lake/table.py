@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import deltalake
@@ -66,6 +67,18 @@ class Table:
         if counter and not checkpoint:
             raise LakeError(f"{self.path}: no commit in its history names a position; restore the table's _delta_log")
         return Head(opened.version(), counter, checkpoint)
+
+    def is_newest(self, version: int) -> bool:
+        """Whether no commit came after a version. A table on a file system is not opened for it. Raises LakeError.
+
+        Commits are removed from the oldest on: where the version's own is there, so would be the next one.
+        """
+        folder = _local(self.path)
+        if folder is None:
+            opened = self._open()
+            return opened is not None and opened.version() == version
+        log = folder / "_delta_log"
+        return (log / f"{version:020}.json").exists() and not (log / f"{version + 1:020}.json").exists()
 
     def since(self, version: int) -> list[tuple[int, Checkpoint]]:
         """Our commits after a Delta version, newest first."""
@@ -318,6 +331,12 @@ def _checkpoints(opened: deltalake.DeltaTable, limit: int | None) -> Iterator[tu
 def _upkept(kind: str) -> str:
     """The kind of a commit of maintenance upon one of a kind."""
     return CommitKind.ALTERING if kind == CommitKind.ALTERING else CommitKind.MAINTENANCE
+
+
+def _local(path: str) -> Path | None:
+    """The folder of a table on a file system; None in an object store."""
+    plain = path.removeprefix("file://")
+    return None if "://" in plain else Path(plain)
 
 
 def object_store(path: str) -> str:

@@ -59,6 +59,7 @@ from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, before_gap, gaps_of
+from spark_jobs.pipeline.settled import Leg, settled
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.schema.history import by_history, follow, named, new_facts, reading_of
 from spark_jobs.silver import table as silver
@@ -287,6 +288,8 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
         for one in found
         if into is None or one.name in into
     ]
+    unchanged = _settled(lake, name, deliveries, chosen, before, stopped)
+    deliveries = [one for one in deliveries if one.name not in unchanged]
     stopped_into: dict[TableInto, str] = {}
     units = _merge_units(spark, deliveries)
     bring = partial(_bring, units)
@@ -297,12 +300,31 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
             log.error("%s", stopped_into[one.name])
     for origin, why in _by_table(stopped_into).items():
         stopped[origin] = f"{stopped[origin]}\n{why}" if origin in stopped else why
-    arrivals = _Arrivals(lake, legs, brought, stopped_into, stopped)
+    arrivals = _Arrivals(lake, legs, brought, stopped_into, stopped, unchanged)
     done = [one.merged for one in brought.values() if one.merged]
     position = before.position if before else publication.surveyed(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [arrivals.after(entry) for entry in entries]
     return Outcome(after, position, compacted, done, stopped, stopped_into, new)
+
+
+def _settled(
+    lake: Lake,
+    source: str,
+    deliveries: Sequence["Delivery"],
+    entries: Sequence[Entry],
+    before: Outcome | None,
+    stopped: Mapping[TableName, str],
+) -> dict[TableInto, Target]:
+    """The deliveries that have nothing to merge, with what is published of their downstream tables."""
+    moved = {one.name for one in before.compacted} if before else set()
+    by_name = {TableName(*entry.name): entry for entry in entries}
+    legs = [
+        Leg(by_name[one.origin], one.into)
+        for one in deliveries
+        if not (one.again or one.origin in moved or one.origin in stopped)
+    ]
+    return settled(lake, source, legs, publication.read(lake, source) if before else entries) if legs else {}
 
 
 Units = Mapping[TableInto, tuple[downstream_job.Prepared, list[MergedFiles]]]
@@ -888,6 +910,8 @@ class _Arrivals:
     brought: Mapping[TableInto, Brought]
     stopped_into: Mapping[TableInto, str]
     stopped: Mapping[TableName, str]
+    unchanged: Mapping[TableInto, Target] = field(default_factory=dict)
+    """Of the deliveries that had nothing to merge what is published."""
 
     def after(self, entry: Entry) -> Entry:
         """A table's row behind them. One that stopped somewhere has stopped; where it goes on is told all the same."""
@@ -903,7 +927,7 @@ class _Arrivals:
         if pinned:
             whole, unnamed = is_complete(pinned), silver.is_numbered(pinned) or None
             entry = replace(entry, silver_version=pinned.version, complete=whole, numbered=unnamed)
-        elif name not in self.stopped:
+        elif name not in self.stopped and all((name, leg.name) not in self.unchanged for leg in legs):
             return entry
         targets = list(self._targets(entry, legs))
         return entry.with_targets(targets) if targets else entry
@@ -913,6 +937,9 @@ class _Arrivals:
         for into in (leg.name for leg in legs):
             with suppress(TableStopped):  # the lake has no place for it; the row's reason says so
                 path, name = self.lake.downstream(*into).path, (TableName(*entry.name), into)
+                if name in self.unchanged:
+                    yield replace(self.unchanged[name], merged=entry.position)
+                    continue
                 target = replace(known.get(into, Target(path)), path=path, reason=self.stopped_into.get(name))
                 yield _reached(target, entry, self.brought.get(name))
 
