@@ -272,12 +272,13 @@ class SliceIndex:
         return self._around(position) is not None
 
     def _around(self, position: Position) -> int | None:
-        """The slice that a position lies inside."""
+        """The slice that a position lies inside; none where that is a file's head, which has no transactions."""
         row = self._rank(position) - 1
         if row < 0:
             return None
         stretch, number, start, stop = (self.slices.column(name)[row].as_py() for name in SCHEMA.names[:4])
-        return row if (stretch, number) == position.order[:2] and start < position.offset < stop else None
+        is_around = (stretch, number) == position.order[:2] and start < position.offset < stop
+        return row if is_around and self.slices.column("kind")[row].as_py() != "control" else None
 
     def _cut(
         self, row: int, places: Sequence[int], parts: dict[tuple[int, int, int, int], Mapping[str, Any]]

@@ -600,7 +600,7 @@ class Planner:
         resets, begun = entry.resets or 0, silver.resets(head)
         is_anew = head is not None and entry.is_reset and resets > begun
         own = head.position if head and not is_anew else None
-        since = self._begin(entry, name, own, begun, slices)
+        since = self._begin(entry, name, own, begun, slices if own not in cuts else None)
         whole = Range(since, self.end)
         filters = filters_of(rules.filters, self.source, name)
         gap = gaps.first(name, whole, rules.filters.skipped(name.schema, name.table))
@@ -630,7 +630,10 @@ class Planner:
     def _begin(
         self, entry: Entry, name: TableName, own: Position | None, begun: int, slices: SliceIndex | None
     ) -> Position:
-        """Where a table's window begins. own: how far silver has it; begun: the resets that silver has carried out."""
+        """Where a table's window begins. own: how far silver has it; begun: the resets that silver has carried out.
+
+        slices: those of the plan, unless they are cut there.
+        """
         since = self._since(entry)
         if own and begun > (entry.resets or 0) and since > own:
             raise LostRace(f"{self.source}: {name} was reset since this run began; run again")

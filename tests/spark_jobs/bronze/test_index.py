@@ -126,6 +126,7 @@ def test_a_slice_that_is_cut_is_parts_that_share_its_bytes(held: tuple[Table, in
     assert parts.slices["start"].to_pylist() == starts
     assert all(index.is_inside(place) and not cut.is_inside(place) for place in places)
     assert not index.is_inside(replace(places[0], offset=whole["start"]))
+    assert not index.is_inside(replace(places[0], offset=4)), "a file's head has no transactions"
     after = cut.of_table(NAMES[0], [Range(places[0], places[-1])]).to_pylist()
     assert all(len(payload(table, one)) == one["bytes"] for one in after)
     every = [bytes(one["payload"]) for one in cut.cells(range(len(cut)))]
