@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.boundaries import is_inside
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.extract import Extracted, extract
 from spark_jobs.bronze.index import SliceIndex, read_index
@@ -485,7 +484,7 @@ class Planner:
                 if self._is_sequence(found, entry):
                     planned.sequences.add(name)
                     continue
-                one = self._work(found, entry, rules, cuts, gaps)
+                one = self._work(found, entry, rules, cuts, gaps, slices)
             except _Inside as error:
                 inside |= error.positions
             except TableStopped as error:
@@ -586,6 +585,7 @@ class Planner:
         rules: Rules,
         cuts: frozenset[Position] = frozenset(),
         gaps: Gaps = NO_GAPS,
+        slices: SliceIndex | None = None,
     ) -> Work | None:
         """What is to do for a table; None where there is nothing. Raises TableStopped where it stops at once."""
         name = TableName(*entry.name)
@@ -600,7 +600,7 @@ class Planner:
         resets, begun = entry.resets or 0, silver.resets(head)
         is_anew = head is not None and entry.is_reset and resets > begun
         own = head.position if head and not is_anew else None
-        since = self._begin(entry, name, own, begun, cuts)
+        since = self._begin(entry, name, own, begun, slices if own not in cuts else None)
         whole = Range(since, self.end)
         filters = filters_of(rules.filters, self.source, name)
         gap = gaps.first(name, whole, rules.filters.skipped(name.schema, name.table))
@@ -629,25 +629,25 @@ class Planner:
         return replace(work, reset=resets if is_anew else 0, standing=content.standing, ended=ended)
 
     def _begin(
-        self, entry: Entry, name: TableName, own: Position | None, begun: int, cuts: frozenset[Position]
+        self, entry: Entry, name: TableName, own: Position | None, begun: int, slices: SliceIndex | None
     ) -> Position:
-        """Where a table's window begins. own: how far silver has it; begun: the resets that silver has carried out."""
+        """Where a table's window begins. own: how far silver has it; begun: the resets that silver has carried out.
+
+        slices: those of the plan, unless they are cut there.
+        """
         since = self._since(entry)
         if own and begun > (entry.resets or 0) and since > own:
             raise LostRace(f"{self.source}: {name} was reset since this run began; run again")
         since = max([since, *([own] if own else [])])
         if own and entry.is_reset:
             since = own
-        if since == own and own not in (self.surveyed, self._since(entry), *cuts) and self._is_inside(own):
+        if slices and since == own and slices.is_inside(own):
             raise _Inside(frozenset([own]))  # a run ended before it published that the table stopped here
         if since > self.end:
             raise self._overtaken(f"{name} is compacted up to {since}")
         if since < self.complete_from:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
         return since
-
-    def _is_inside(self, position: Position) -> bool:
-        return is_inside(self.bronze, self.head.version, position)
 
     def _warn_of_numbers(self, name: TableName, before: Standing | None, after: Standing) -> None:
         """Of columns that have numbers in the lake: earlier versions took labels in the log alone."""
