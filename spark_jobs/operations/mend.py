@@ -225,9 +225,9 @@ def _lost(spark: SparkSession, work: Work, head: Head, oldest: Position) -> str 
     assert head.checkpoint is not None
     assert work.standing is not None
     emptied = SilverCommit.of(head.checkpoint).emptied_at
-    rows = work.table.read(spark, head.version).where(f"_op NOT IN ('{silver.TRUNCATE}', 'delete')")
+    rows = work.table.read(spark, head.version).where(f"_op NOT IN ('{silver.Op.TRUNCATE}', '{silver.Op.DELETE}')")
     rows = rows.where(f"_position > {silver.before_sql(emptied)}") if emptied else rows
-    loaded = f"_op = '{silver.LOAD}'"
+    loaded = f"_op = '{silver.Op.LOAD}'"
     counts = rows.selectExpr(
         f"count_if({loaded}) AS loaded", f"count_if(NOT {loaded} AND _position < {silver.at_sql(oldest)}) AS removed"
     )

@@ -342,7 +342,7 @@ def _is_emptied_elsewhere(spark: SparkSession, work: Work) -> bool:
 def _emptied_at(spark: SparkSession, work: Work) -> set[tuple[int, ...]]:
     """Where the statements stand that emptied the table, as silver shows them."""
     assert work.head is not None
-    rows = work.table.read(spark, work.head.version).where(f"_op = '{silver.TRUNCATE}'")
+    rows = work.table.read(spark, work.head.version).where(f"_op = '{silver.Op.TRUNCATE}'")
     return {tuple(row["_window_start"]) for row in rows.select("_window_start").collect()}
 
 
@@ -355,7 +355,7 @@ def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, filtered: dic
     assert work.head is not None
     assert work.head.checkpoint is not None
     there = work.table.read(rows.sparkSession, work.head.version)
-    if not there.where(f"_op = '{silver.LOAD}'").isEmpty():
+    if not there.where(f"_op = '{silver.Op.LOAD}'").isEmpty():
         raise LakeError(
             f"{work.table.path} has rows that were loaded, which no log tells again; under other rules it cannot be "
             "done again"
@@ -391,9 +391,9 @@ def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
         range=work.window.whole,
         head=head,
         changes=sum(row["copies"] for row in found),
-        inserts=counts.get("insert", 0) + counts.get(silver.RENAME, 0),
-        updates=counts.get("update", 0),
-        deletes=counts.get("delete", 0),
+        inserts=counts.get(silver.Op.INSERT, 0) + counts.get(silver.Op.RENAME, 0),
+        updates=counts.get(silver.Op.UPDATE, 0),
+        deletes=counts.get(silver.Op.DELETE, 0),
         committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
     )
 
@@ -460,7 +460,7 @@ def _within(ranges: Sequence[Range], again: Range | None = None) -> str:
     windows = silver.within_any([range_ for range_ in ranges if range_ != again])
     if again is None or again not in ranges:
         return windows
-    return f"({windows}) OR ({silver.within(again)} AND _op = '{silver.RENAME}')"
+    return f"({windows}) OR ({silver.within(again)} AND _op = '{silver.Op.RENAME}')"
 
 
 def _all(rows: DataFrame, work: Work) -> Difference:
@@ -740,7 +740,7 @@ def _since(name: TableName, carried: Content, wanted: Range) -> Position:
 
 def _named(spark: SparkSession, table: Table, head: Head, wanted: Range, known: Sequence[Stretch]) -> Range | None:
     """The statement by which the table has its name, where it has rows of before and the range may touch them."""
-    rows = table.read(spark, head.version).where(f"_op = '{silver.RENAME}'")
+    rows = table.read(spark, head.version).where(f"_op = '{silver.Op.RENAME}'")
     commit = SilverCommit.of_head(head)
     emptied = commit.emptied_at if commit else None
     if emptied is None:

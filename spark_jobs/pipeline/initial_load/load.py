@@ -523,7 +523,7 @@ class _Work:
         later = [turn for turn in turns if turn.range.start >= before]
         now = onwards(silver.columns(stage.progress.definition).types, later)
         given = now | {
-            "_op": literal(silver.LOAD),
+            "_op": literal(silver.Op.LOAD),
             "_position": silver.before_sql(since),
             "_window_start": silver.place_sql(since),
             "_window_stop": silver.place_sql(since),
