@@ -47,7 +47,6 @@ from spark_jobs.log.location import require_places
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.restore import Fetched, fetch, place_range
 from spark_jobs.pipeline.run import Outcome, compact_source, filters_of, merge_source, publish, why_not_anew
-from spark_jobs.schema import history as schema_history
 from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
@@ -62,18 +61,15 @@ from spark_jobs.silver.compact import (
     taking_partial,
     told_of_partial,
 )
-from spark_jobs.silver.quarantine import with_skips
+from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import Ancestry
 from spark_jobs.silver.table_timeline import (
     Again,
-    Beginning,
     Content,
     Rows,
-    Rules,
     Standing,
     Step,
     Turn,
-    first_rows,
     onwards,
 )
 from spark_jobs.silver.table_timeline import held as content_at_end
@@ -641,10 +637,10 @@ def _work(
 ) -> Work | None:
     """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
     lake = lake_of(pipeline)
-    filters = with_skips(pipeline.filters, lake, held.source)
+    context = replace(PlanningContext.of(pipeline, lake, held), by_log=True)
     table = lake.silver(held.source, name.schema, name.table)
     _require_unfolded(held.source, name, head, wanted)
-    own = filters_of(filters, held.source, name)
+    own = filters_of(context.filters, held.source, name)
     touched = _touched(spark, held, table, head, wanted, is_ruled=bool(own))
     named = _named(spark, table, head, wanted, stretches(held.checkpoint)) if head else None
     if head is None or (touched is None and named is None):
@@ -654,34 +650,19 @@ def _work(
         raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
     touched = touched or _Touched(())
     begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
-    oldest, skips = bronze.oldest(held.checkpoint), filters.skips_alone
-    zone = pipeline.sources[held.source].system_time_zone
-    complete_from = bronze.complete_from(held.checkpoint)
-    if begin < complete_from:
+    if begin < context.complete_from:
         raise _Begun(begin)
     onward = Range(begin, head.position)
     # Silver may have stopped inside a slice: what comes after that is no part of the range.
-    slices, seen = look(held.table, held.version, onward, oldest, {begin, head.position})
+    slices, seen = look(held.table, held.version, onward, context.oldest, {begin, head.position})
     with about(f"{held.source}: {name}"):
-        told = schema_history.by_history(lake, held.source)
-        numbers = pipeline.on_unnamed == "number" or silver.is_numbered(head)
-        place = (held.table, held.version, complete_from)
-        ancestry = Ancestry(lake, held.source, *place, True, skips, told, zone, numbers)
-        rules = Rules(
-            lambda logged, last: schema_history.named(lake, held.source, logged, last),
-            first_rows(slices, filters.skipped),
-            on_drop_empties=pipeline.on_drop == "drop",
-            system_zone=zone,
-            begins_anew=pipeline.on_incompatible == "new_column",
+        context = replace(context, numbers=context.numbers or silver.is_numbered(head))
+        rules = replace(
+            Ancestry(context).rules(slices),
             why_not=why_not_anew(pipeline, held.source, name),
             is_bag=silver.stored_columns(table, head).is_bag,
             again=Again(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
-            contents=ancestry.contents,
-            filters=filters,
             begun=_begun(table, begin),
-            beginning=Beginning(ancestry.made, is_needed=oldest > bronze.begin(held.checkpoint)),
-            by_history=told,
-            numbers=numbers,
         )
         content = content_at_end(seen, name, onward, None, rules)
         if silver.is_numbered(head) and not content.standing.is_numbered:
