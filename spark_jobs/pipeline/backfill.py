@@ -147,7 +147,7 @@ class Request:
 
     def range(self, spark: SparkSession, pipeline: Pipeline) -> Range:
         """Where the places lie in the log, also before bronze. Raises SourceError, ConfigError, LakeError."""
-        return place_range(spark, pipeline, self.source, self.start, self.stop, self.archive)
+        return place_range(spark, pipeline, self.source, self.start, self.stop, archive=self.archive)
 
     def manner(self, said: "Said", brought: "Brought") -> "Manner":
         """With who is to hear of each table, and of what was brought into bronze."""
@@ -504,7 +504,7 @@ def backfill(
     request.require_valid(pipeline)
     wanted = request.range(spark, pipeline)
     manner = request.manner(said, brought)
-    return backfill_source(spark, pipeline, request.source, wanted, request.wants, manner)
+    return backfill_source(spark, pipeline, request.source, wanted, request.wants, manner=manner)
 
 
 def backfill_source(
@@ -513,6 +513,7 @@ def backfill_source(
     name: str,
     wanted: Range,
     chosen: Callable[[TableName], bool],
+    *,
     manner: Manner = Manner(),
 ) -> Outcome:
     """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
@@ -527,7 +528,7 @@ def backfill_source(
     done: list[Redone] = []
     stopped: dict[TableName, str] = {}
     for at, table_name in enumerate(names, 1):
-        work = partial(_one, spark, pipeline, name, table_name, wanted, manner)
+        work = partial(_one, spark, pipeline, name, table_name, wanted, manner=manner)
         try:
             found = patiently(work)
         except JvmEnded:
@@ -591,7 +592,7 @@ def _folded_into(head: Head | None, wanted: Range) -> Position | None:
 
 
 def _one(
-    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, wanted: Range, manner: Manner
+    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, wanted: Range, *, manner: Manner
 ) -> Redone:
     """One table; planned anew each time, since another writer may have moved its head."""
     lake = lake_of(pipeline)
@@ -601,11 +602,11 @@ def _one(
     if SILVER not in manner.layers:
         return Redone(name, windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ())
     try:
-        work = _work(spark, pipeline, held, name, head, wanted)
+        work = _work(spark, pipeline, held, name, head, wanted=wanted)
     except _Begun as error:
         with about(f"{source}: {name}"):
             _bring(spark, pipeline, source, error.begin, manner)
-        return _one(spark, pipeline, source, name, wanted, manner)
+        return _one(spark, pipeline, source, name, wanted, manner=manner)
     return redo(spark, work) if work else Redone(name)
 
 
@@ -633,7 +634,7 @@ def _require_end(held: Held, wanted: Range) -> None:
 
 
 def _work(
-    spark: SparkSession, pipeline: Pipeline, held: Held, name: TableName, head: Head | None, wanted: Range
+    spark: SparkSession, pipeline: Pipeline, held: Held, name: TableName, head: Head | None, *, wanted: Range
 ) -> Work | None:
     """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
     lake = lake_of(pipeline)

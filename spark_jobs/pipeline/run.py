@@ -173,7 +173,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
             unreadable = error
         now = source.now() if shares and until is None else None
         settings = pipeline.sources[name]
-        done = extract(brief, lake, source, settings.start, until, Redaction.of(settings.redact))
+        done = extract(brief, lake, source, settings.start, until=until, redact=Redaction.of(settings.redact))
         if unreadable:
             raise unreadable
         follow(brief, lake, name, reading, declared)
