@@ -392,9 +392,9 @@ class Origin:
         else:
             commit = DownstreamCommit.of_head(head)
             merged = commit.silver_version if commit else self.work.pinned.version
-            loaded = [f"_op = '{silver.LOAD}'"] if news.is_loaded else []
+            loaded = [f"_op = '{silver.Op.LOAD}'"] if news.is_loaded else []
             ranges = " OR ".join([f"({silver.within_any(news.redone)})", *loaded])
-            old = self.work.origin.read(self.session, merged).where(f"({ranges}) AND _op <> '{silver.TRUNCATE}'")
+            old = self.work.origin.read(self.session, merged).where(f"({ranges}) AND _op <> '{silver.Op.TRUNCATE}'")
             new = self._rows(f"{ranges} OR {_after(head.position)}")
         touched = _identified(old, self.columns).union(_identified(new, self.columns)).distinct()
         if self.columns.is_bag:
@@ -457,7 +457,7 @@ class Origin:
 
     def _rows(self, condition: str) -> DataFrame:
         rows: DataFrame = self.work.origin.read(self.session, self.work.pinned.version)
-        return rows.where(f"({condition}) AND _op <> '{silver.TRUNCATE}'")
+        return rows.where(f"({condition}) AND _op <> '{silver.Op.TRUNCATE}'")
 
     def _alive(self, condition: str) -> DataFrame:
         """Without what stands before the last statement that emptied the table."""
@@ -470,7 +470,7 @@ class Origin:
 
 def _after(position: Position | None) -> str:
     """SQL: the rows of windows behind a position. Loaded ones are in no window, wherever they count from."""
-    return f"_window_start >= {silver.place_sql(position)} AND _op <> '{silver.LOAD}'" if position else "TRUE"
+    return f"_window_start >= {silver.place_sql(position)} AND _op <> '{silver.Op.LOAD}'" if position else "TRUE"
 
 
 def _named(names: Iterable[str]) -> list[str]:
@@ -502,7 +502,7 @@ def _with_gone(rows: DataFrame, columns: silver.Columns, *others: str) -> DataFr
     pairs = zip(columns.identity(), _identities(columns), strict=True)
     told = (F.expr(cell).alias(name) for cell, name in pairs)
     names = _named([*columns.types, *ADDED, *others])
-    return rows.select(*told, *names, (F.col("_op") == "delete").alias("_gone"))
+    return rows.select(*told, *names, (F.col("_op") == silver.Op.DELETE).alias("_gone"))
 
 
 def _newest(rows: DataFrame, columns: silver.Columns) -> DataFrame:

@@ -375,7 +375,7 @@ def _markers(stage: Stage, work: Work) -> list[DataFile]:
     start, stop = turn.range.start.order, turn.range.stop.order
     place = ("stretch", "number", "offset")
     given: dict[str, Any] = {
-        "_op": silver.TRUNCATE,
+        "_op": silver.Op.TRUNCATE,
         "_position": dict(zip(place, start, strict=True)) | {"row": -1},
         "_committed_at": turn.said.committed_at if turn.said else None,
         "_window_start": dict(zip(place, start, strict=True)),

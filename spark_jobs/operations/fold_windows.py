@@ -132,7 +132,7 @@ def _old(spark: SparkSession, table: Table, head: Head, oldest: Position, known:
     assert head.checkpoint is not None
     before = silver.folded(head)
     done = _condition(before) if before else "FALSE"
-    markers = f"_op = '{silver.TRUNCATE}'"
+    markers = f"_op = '{silver.Op.TRUNCATE}'"
     (row,) = table.collect(
         _below(spark, table, head, oldest).selectExpr(
             "max(_window_stop) AS floor",
@@ -170,11 +170,11 @@ def folded(rows: DataFrame, columns: silver.Columns, emptied: str | None = None)
     emptied: SQL, a place as that of changes; what stands at or before it counts no more.
     """
     ends = rows.selectExpr(f"min(_window_start) AS {_START}", f"max(_window_stop) AS {_STOP}")
-    alive = rows.where(f"_op <> '{silver.TRUNCATE}'")
+    alive = rows.where(f"_op <> '{silver.Op.TRUNCATE}'")
     alive = alive.where(f"_position > {emptied}") if emptied else alive
     keys = [f"{silver.IDENTITY}{at}" for at in range(len(columns.identity()))]
     identity = {key: F.expr(cell) for key, cell in zip(keys, columns.identity(), strict=True)}
-    alive = alive.withColumns(identity | {"_gone": F.expr("_op = 'delete'")})
+    alive = alive.withColumns(identity | {"_gone": F.expr(f"_op = '{silver.Op.DELETE}'")})
     if columns.is_bag:
         left = _copies(alive, columns, keys)
     else:
@@ -193,7 +193,10 @@ def _existed() -> Column:
 
 def _left(found: DataFrame) -> DataFrame:
     """Without the keys that are gone; the others with what all of their rows are together."""
-    operation = {"_op": f"IF({_FIRST}, 'update', 'insert')", "_existed": f"coalesce({_FIRST}, false)"}
+    operation = {
+        "_op": f"IF({_FIRST}, '{silver.Op.UPDATE}', '{silver.Op.INSERT}')",
+        "_existed": f"coalesce({_FIRST}, false)",
+    }
     return found.where("NOT _gone").withColumns({name: F.expr(text) for name, text in operation.items()})
 
 
@@ -214,6 +217,9 @@ def _copies(rows: DataFrame, columns: silver.Columns, keys: Sequence[str]) -> Da
     kept = [*columns.types, "_position", "_committed_at", "_raw", *([silver.ABSENT] if columns.has_partial else [])]
     cells = F.struct(*map(identifier, kept))
     found = rows.groupBy(*keys).agg(F.max_by(cells, "_position").alias("last"), F.sum(silver.COPIES).alias(_LEFT))
-    operation = {"_op": F.expr(f"IF({_LEFT} > 0, 'insert', 'delete')"), "_existed": F.lit(None).cast("boolean")}
+    operation = {
+        "_op": F.expr(f"IF({_LEFT} > 0, '{silver.Op.INSERT}', '{silver.Op.DELETE}')"),
+        "_existed": F.lit(None).cast("boolean"),
+    }
     left = found.where(f"{_LEFT} <> 0").select("last.*", F.col(_LEFT).alias(silver.COPIES), _LEFT)
     return left.withColumns(operation)

@@ -155,7 +155,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
     new = _reset(entry, silver.resets(head))
     surveyed = publication.surveyed(lake, source)
     only = frozenset([name])
-    planner = Planner(pipeline, lake, source, held.table, held.head, held.checkpoint, only, surveyed)
+    planner = Planner(pipeline, lake, held, only, surveyed)
     planned = planner.plan([new if one.name == entry.name else one for one in entries])
     if name in planned.stopped:
         raise TableStopped(f"{planned.stopped[name]}; done over, the table would stop there: nothing is reset")
@@ -225,9 +225,9 @@ def _lost(spark: SparkSession, work: Work, head: Head, oldest: Position) -> str 
     assert head.checkpoint is not None
     assert work.standing is not None
     emptied = SilverCommit.of(head.checkpoint).emptied_at
-    rows = work.table.read(spark, head.version).where(f"_op NOT IN ('{silver.TRUNCATE}', 'delete')")
+    rows = work.table.read(spark, head.version).where(f"_op NOT IN ('{silver.Op.TRUNCATE}', '{silver.Op.DELETE}')")
     rows = rows.where(f"_position > {silver.before_sql(emptied)}") if emptied else rows
-    loaded = f"_op = '{silver.LOAD}'"
+    loaded = f"_op = '{silver.Op.LOAD}'"
     counts = rows.selectExpr(
         f"count_if({loaded}) AS loaded", f"count_if(NOT {loaded} AND _position < {silver.at_sql(oldest)}) AS removed"
     )

@@ -47,7 +47,6 @@ from spark_jobs.log.location import require_places
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.restore import Fetched, fetch, place_range
 from spark_jobs.pipeline.run import Outcome, compact_source, filters_of, merge_source, publish, why_not_anew
-from spark_jobs.schema import history as schema_history
 from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
@@ -62,18 +61,15 @@ from spark_jobs.silver.compact import (
     taking_partial,
     told_of_partial,
 )
-from spark_jobs.silver.quarantine import with_skips
+from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import Ancestry
 from spark_jobs.silver.table_timeline import (
     Again,
-    Beginning,
     Content,
     Rows,
-    Rules,
     Standing,
     Step,
     Turn,
-    first_rows,
     onwards,
 )
 from spark_jobs.silver.table_timeline import held as content_at_end
@@ -151,7 +147,7 @@ class Request:
 
     def range(self, spark: SparkSession, pipeline: Pipeline) -> Range:
         """Where the places lie in the log, also before bronze. Raises SourceError, ConfigError, LakeError."""
-        return place_range(spark, pipeline, self.source, self.start, self.stop, self.archive)
+        return place_range(spark, pipeline, self.source, self.start, self.stop, archive=self.archive)
 
     def manner(self, said: "Said", brought: "Brought") -> "Manner":
         """With who is to hear of each table, and of what was brought into bronze."""
@@ -342,7 +338,7 @@ def _is_emptied_elsewhere(spark: SparkSession, work: Work) -> bool:
 def _emptied_at(spark: SparkSession, work: Work) -> set[tuple[int, ...]]:
     """Where the statements stand that emptied the table, as silver shows them."""
     assert work.head is not None
-    rows = work.table.read(spark, work.head.version).where(f"_op = '{silver.TRUNCATE}'")
+    rows = work.table.read(spark, work.head.version).where(f"_op = '{silver.Op.TRUNCATE}'")
     return {tuple(row["_window_start"]) for row in rows.select("_window_start").collect()}
 
 
@@ -355,7 +351,7 @@ def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, filtered: dic
     assert work.head is not None
     assert work.head.checkpoint is not None
     there = work.table.read(rows.sparkSession, work.head.version)
-    if not there.where(f"_op = '{silver.LOAD}'").isEmpty():
+    if not there.where(f"_op = '{silver.Op.LOAD}'").isEmpty():
         raise LakeError(
             f"{work.table.path} has rows that were loaded, which no log tells again; under other rules it cannot be "
             "done again"
@@ -391,9 +387,9 @@ def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
         range=work.window.whole,
         head=head,
         changes=sum(row["copies"] for row in found),
-        inserts=counts.get("insert", 0) + counts.get(silver.RENAME, 0),
-        updates=counts.get("update", 0),
-        deletes=counts.get("delete", 0),
+        inserts=counts.get(silver.Op.INSERT, 0) + counts.get(silver.Op.RENAME, 0),
+        updates=counts.get(silver.Op.UPDATE, 0),
+        deletes=counts.get(silver.Op.DELETE, 0),
         committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
     )
 
@@ -460,7 +456,7 @@ def _within(ranges: Sequence[Range], again: Range | None = None) -> str:
     windows = silver.within_any([range_ for range_ in ranges if range_ != again])
     if again is None or again not in ranges:
         return windows
-    return f"({windows}) OR ({silver.within(again)} AND _op = '{silver.RENAME}')"
+    return f"({windows}) OR ({silver.within(again)} AND _op = '{silver.Op.RENAME}')"
 
 
 def _all(rows: DataFrame, work: Work) -> Difference:
@@ -508,7 +504,7 @@ def backfill(
     request.require_valid(pipeline)
     wanted = request.range(spark, pipeline)
     manner = request.manner(said, brought)
-    return backfill_source(spark, pipeline, request.source, wanted, request.wants, manner)
+    return backfill_source(spark, pipeline, request.source, wanted, request.wants, manner=manner)
 
 
 def backfill_source(
@@ -517,6 +513,7 @@ def backfill_source(
     name: str,
     wanted: Range,
     chosen: Callable[[TableName], bool],
+    *,
     manner: Manner = Manner(),
 ) -> Outcome:
     """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
@@ -531,7 +528,7 @@ def backfill_source(
     done: list[Redone] = []
     stopped: dict[TableName, str] = {}
     for at, table_name in enumerate(names, 1):
-        work = partial(_one, spark, pipeline, name, table_name, wanted, manner)
+        work = partial(_one, spark, pipeline, name, table_name, wanted, manner=manner)
         try:
             found = patiently(work)
         except JvmEnded:
@@ -595,7 +592,7 @@ def _folded_into(head: Head | None, wanted: Range) -> Position | None:
 
 
 def _one(
-    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, wanted: Range, manner: Manner
+    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, wanted: Range, *, manner: Manner
 ) -> Redone:
     """One table; planned anew each time, since another writer may have moved its head."""
     lake = lake_of(pipeline)
@@ -605,11 +602,11 @@ def _one(
     if SILVER not in manner.layers:
         return Redone(name, windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ())
     try:
-        work = _work(spark, pipeline, held, name, head, wanted)
+        work = _work(spark, pipeline, held, name, head, wanted=wanted)
     except _Begun as error:
         with about(f"{source}: {name}"):
             _bring(spark, pipeline, source, error.begin, manner)
-        return _one(spark, pipeline, source, name, wanted, manner)
+        return _one(spark, pipeline, source, name, wanted, manner=manner)
     return redo(spark, work) if work else Redone(name)
 
 
@@ -637,14 +634,14 @@ def _require_end(held: Held, wanted: Range) -> None:
 
 
 def _work(
-    spark: SparkSession, pipeline: Pipeline, held: Held, name: TableName, head: Head | None, wanted: Range
+    spark: SparkSession, pipeline: Pipeline, held: Held, name: TableName, head: Head | None, *, wanted: Range
 ) -> Work | None:
     """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
     lake = lake_of(pipeline)
-    filters = with_skips(pipeline.filters, lake, held.source)
+    context = replace(PlanningContext.of(pipeline, lake, held), by_log=True)
     table = lake.silver(held.source, name.schema, name.table)
     _require_unfolded(held.source, name, head, wanted)
-    own = filters_of(filters, held.source, name)
+    own = filters_of(context.filters, held.source, name)
     touched = _touched(spark, held, table, head, wanted, is_ruled=bool(own))
     named = _named(spark, table, head, wanted, stretches(held.checkpoint)) if head else None
     if head is None or (touched is None and named is None):
@@ -654,34 +651,19 @@ def _work(
         raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
     touched = touched or _Touched(())
     begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
-    oldest, skips = bronze.oldest(held.checkpoint), filters.skips_alone
-    zone = pipeline.sources[held.source].system_time_zone
-    complete_from = bronze.complete_from(held.checkpoint)
-    if begin < complete_from:
+    if begin < context.complete_from:
         raise _Begun(begin)
     onward = Range(begin, head.position)
     # Silver may have stopped inside a slice: what comes after that is no part of the range.
-    slices, seen = look(held.table, held.version, onward, oldest, {begin, head.position})
+    slices, seen = look(held.table, held.version, onward, context.oldest, {begin, head.position})
     with about(f"{held.source}: {name}"):
-        told = schema_history.by_history(lake, held.source)
-        numbers = pipeline.on_unnamed == "number" or silver.is_numbered(head)
-        place = (held.table, held.version, complete_from)
-        ancestry = Ancestry(lake, held.source, *place, True, skips, told, zone, numbers)
-        rules = Rules(
-            lambda logged, last: schema_history.named(lake, held.source, logged, last),
-            first_rows(slices, filters.skipped),
-            on_drop_empties=pipeline.on_drop == "drop",
-            system_zone=zone,
-            begins_anew=pipeline.on_incompatible == "new_column",
+        context = replace(context, numbers=context.numbers or silver.is_numbered(head))
+        rules = replace(
+            Ancestry(context).rules(slices),
             why_not=why_not_anew(pipeline, held.source, name),
             is_bag=silver.stored_columns(table, head).is_bag,
             again=Again(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
-            contents=ancestry.contents,
-            filters=filters,
             begun=_begun(table, begin),
-            beginning=Beginning(ancestry.made, is_needed=oldest > bronze.begin(held.checkpoint)),
-            by_history=told,
-            numbers=numbers,
         )
         content = content_at_end(seen, name, onward, None, rules)
         if silver.is_numbered(head) and not content.standing.is_numbered:
@@ -740,7 +722,7 @@ def _since(name: TableName, carried: Content, wanted: Range) -> Position:
 
 def _named(spark: SparkSession, table: Table, head: Head, wanted: Range, known: Sequence[Stretch]) -> Range | None:
     """The statement by which the table has its name, where it has rows of before and the range may touch them."""
-    rows = table.read(spark, head.version).where(f"_op = '{silver.RENAME}'")
+    rows = table.read(spark, head.version).where(f"_op = '{silver.Op.RENAME}'")
     commit = SilverCommit.of_head(head)
     emptied = commit.emptied_at if commit else None
     if emptied is None:

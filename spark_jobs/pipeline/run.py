@@ -25,6 +25,7 @@ from spark_jobs.bronze.extract import Extracted, extract
 from spark_jobs.bronze.index import SliceIndex, read_index
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.scan import Survey, look, survey
+from spark_jobs.bronze.table import Held
 from spark_jobs.config import known_tables as seen
 from spark_jobs.config.filters import Filters, TableFilters
 from spark_jobs.config.model import Pipeline
@@ -53,7 +54,7 @@ from spark_jobs.errors import (
     TableStopped,
     about,
 )
-from spark_jobs.lake.commit import Checkpoint, CommitKind, Head
+from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
@@ -61,19 +62,17 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, before_gap, gaps_of
 from spark_jobs.pipeline.settled import Leg, settled
 from spark_jobs.runtime.spark_session import session_over, slots
-from spark_jobs.schema.history import by_history, follow, named, new_facts, reading_of
+from spark_jobs.schema.history import follow, named, new_facts, reading_of
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, TableCommit
 from spark_jobs.silver.compact import Compacted, Window, Work, compact
-from spark_jobs.silver.quarantine import with_skips
+from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import Ancestry, given, own_base
 from spark_jobs.silver.table_timeline import (
-    Beginning,
     Ended,
     Rules,
     Standing,
     Turn,
-    first_rows,
     place_of_rows,
     reached,
 )
@@ -174,7 +173,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
             unreadable = error
         now = source.now() if shares and until is None else None
         settings = pipeline.sources[name]
-        done = extract(brief, lake, source, settings.start, until, Redaction.of(settings.redact))
+        done = extract(brief, lake, source, settings.start, until=until, redact=Redaction.of(settings.redact))
         if unreadable:
             raise unreadable
         follow(brief, lake, name, reading, declared)
@@ -205,15 +204,13 @@ def compact_source(
     appeared: tables that nothing is published of, and that only log has which was put before bronze's oldest.
     """
     lake = lake_of(pipeline)
-    table = lake.bronze(name)
-    head = table.head()
+    held = Held.any(lake, name)
     entries = publication.read(lake, name) + [Entry(name, one.schema, one.table, "current") for one in appeared]
-    if head is None or head.checkpoint is None:
+    if held is None:
         return Outcome(entries, None)
-    surveyed = publication.surveyed(lake, name)
-    planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables, surveyed)
+    planner = Planner(pipeline, lake, held, tables, publication.surveyed(lake, name))
     planned = planner.plan(entries)
-    units = _silver_units(spark, planned, table)
+    units = _silver_units(spark, planned, held.table)
     done = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped)
     for one in done:
         if one.stopped:
@@ -287,7 +284,7 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
         for one in found
         if into is None or one.name in into
     ]
-    unchanged = _settled(lake, name, deliveries, chosen, before, stopped)
+    unchanged = _settled(lake, name, deliveries=deliveries, entries=chosen, before=before, stopped=stopped)
     deliveries = [one for one in deliveries if one.name not in unchanged]
     stopped_into: dict[TableInto, str] = {}
     units = _merge_units(spark, deliveries)
@@ -310,6 +307,7 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
 def _settled(
     lake: Lake,
     source: str,
+    *,
     deliveries: Sequence["Delivery"],
     entries: Sequence[Entry],
     before: Outcome | None,
@@ -415,29 +413,30 @@ class Planner:
 
     pipeline: Pipeline
     lake: Lake
-    source: str
-    bronze: Table
-    head: Head
-    checkpoint: Checkpoint
+    held: Held
     tables: frozenset[TableName] | None = None
     surveyed: Position | None = None
     """Up to where earlier runs have looked at bronze."""
 
     @property
+    def source(self) -> str:
+        return self.held.source
+
+    @property
     def end(self) -> Position:
-        return self.checkpoint.position
+        return self.held.checkpoint.position
 
     @property
     def begin(self) -> Position:
-        return bronze.begin(self.checkpoint)
+        return bronze.begin(self.held.checkpoint)
 
     @property
     def oldest(self) -> Position:
-        return bronze.oldest(self.checkpoint)
+        return bronze.oldest(self.held.checkpoint)
 
     @property
     def complete_from(self) -> Position:
-        return bronze.complete_from(self.checkpoint)
+        return bronze.complete_from(self.held.checkpoint)
 
     def plan(self, entries: list[Entry], cuts: frozenset[Position] = frozenset()) -> Plan:
         """What is to do. cuts: positions of tables inside slices, besides those that are published."""
@@ -455,26 +454,10 @@ class Planner:
         if start >= self.end and not by_log:
             known = {TableName(*one.name) for one in entries if one.reason == sequences.REASON}
             return Plan(entries, [], {}, known)
-        slices, found = look(self.bronze, self.head.version, Range(start, self.end), self.oldest, cuts)
+        slices, found = look(self.held.table, self.held.version, Range(start, self.end), self.oldest, cuts)
         found = self._with_beginnings(found, entries, start)
-        filters = with_skips(self.pipeline.filters, self.lake, self.source)
-        place = (self.bronze, self.head.version, self.complete_from)
-        told, zone = by_history(self.lake, self.source), self.pipeline.sources[self.source].system_time_zone
-        numbers = self.pipeline.on_unnamed == "number"
-        ancestry = Ancestry(self.lake, self.source, *place, by_log, filters.skips_alone, told, zone, numbers)
-        rules = Rules(
-            self._complete,
-            first_rows(slices, filters.skipped),
-            on_drop_empties=self.pipeline.on_drop == "drop",
-            system_zone=zone,
-            begins_anew=self.pipeline.on_incompatible == "new_column",
-            contents=ancestry.contents,
-            filters=filters,
-            beginning=Beginning(ancestry.made, is_needed=self.oldest > self.begin),
-            by_history=told,
-            numbers=numbers,
-            place=place_of_rows(slices),
-        )
+        context = replace(PlanningContext.of(self.pipeline, self.lake, self.held), by_log=by_log)
+        rules = replace(Ancestry(context).rules(slices), place=place_of_rows(slices))
         planned = Plan(self._with_new(entries, found), [], {}, index=slices)
         gaps = gaps_of(self.pipeline, self.lake, self.source)
         inside: frozenset[Position] = frozenset()
@@ -484,7 +467,7 @@ class Planner:
                 if self._is_sequence(found, entry):
                     planned.sequences.add(name)
                     continue
-                one = self._work(found, entry, rules, cuts, gaps, slices)
+                one = self._work(found, entry, rules, cuts=cuts, gaps=gaps, slices=slices)
             except _Inside as error:
                 inside |= error.positions
             except TableStopped as error:
@@ -508,7 +491,7 @@ class Planner:
         if not new or start <= self.oldest:
             return found
         earlier = Range(self.oldest, start)
-        slices = read_index(self.bronze, self.head.version, earlier, "statement")
+        slices = read_index(self.held.table, self.held.version, earlier, "statement")
         said = survey(slices.within(earlier)).statements
         about_new = [one for one in said if any(one.statement.names(name.schema, name.table) for name in new)]
         changing = (one for one in about_new if one.statement.effect in (Effect.CREATES, Effect.CHANGES))
@@ -572,7 +555,7 @@ class Planner:
         if logged.named() or not sequences.may_be_sequence(logged):
             return sequences.is_sequence(logged)
         try:
-            return sequences.is_sequence(self._complete(logged, None))
+            return sequences.is_sequence(named(self.lake, self.source, logged, None))
         except TableStopped as error:
             if self.pipeline.on_unnamed == "number":
                 raise TableStopped(f"{self.source}: {logged.name}: {sequences.OPEN}") from error
@@ -583,6 +566,7 @@ class Planner:
         found: Survey,
         entry: Entry,
         rules: Rules,
+        *,
         cuts: frozenset[Position] = frozenset(),
         gaps: Gaps = NO_GAPS,
         slices: SliceIndex | None = None,
@@ -623,7 +607,7 @@ class Planner:
         bounds = (cuts & {since}) | ({whole.stop} if ended else set())
         if not content.steps and not is_anew:
             return None
-        window = Window(self.bronze, self.head.version, (whole,), self.oldest, found.xa, bounds)
+        window = Window(self.held.table, self.held.version, (whole,), self.oldest, found.xa, bounds)
         carried = sum(step.carried.size for step in content.steps if isinstance(step, Turn) and step.carried)
         work = Work(self.source, name, window, content.steps, table, head, content.size, filters, carried=carried)
         return replace(work, reset=resets if is_anew else 0, standing=content.standing, ended=ended)
@@ -677,16 +661,13 @@ class Planner:
 
     def _overtaken(self, found: str) -> LakeError:
         """The error of a run that finds tables ahead of the log that it took for bronze's end."""
-        head = self.bronze.head()
+        head = self.held.table.head()
         if head and head.position and head.position > self.end:
             return LostRace(f"{self.source}: {found}, and this run began at {self.end}: another writer has gone on")
         return LakeError(
             f"{self.source}: {found}, and bronze ends at {self.end}: it is not the bronze that the tables came from; "
             "put that one back, or move silver, downstream and published away"
         )
-
-    def _complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
-        return named(self.lake, self.source, logged, last_change)
 
     def _wanted(self, entry: Entry) -> bool:
         return _is_in(self.tables, entry)

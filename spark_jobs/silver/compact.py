@@ -67,6 +67,7 @@ _REDUCE_AT = 1 << 19
 """Rows that a task gathers before it reduces them again: a hot key costs no more than this."""
 _PIECES = 256
 """Decoded pieces held at once: each has buffers made for more rows than a small slice fills them with."""
+_OF_CHANGES = (silver.Op.INSERT, silver.Op.UPDATE, silver.Op.DELETE)
 _BATCH = 1 << 16
 _ONE_TASK = 64 << 20
 """Bytes of a table's slices up to which one task decodes and reduces all of them.
@@ -565,7 +566,7 @@ def carried_rows(spark: SparkSession, work: Work, turn: Turn) -> DataFrame:
     held = _held(spark, work, turn.carried)
     held = held if turn.origins is None else _rekeyed(held, str(work), turn)
     given = {
-        "_op": literal(silver.RENAME),
+        "_op": literal(silver.Op.RENAME),
         "_existed": "NULL" if columns.is_bag else "false",
         "_position": silver.at_sql(turn.range.start),
         "_window_start": silver.place_sql(turn.range.start),
@@ -626,7 +627,7 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
 
 def _alive(spark: SparkSession, base: Base) -> DataFrame:
     """Silver's rows at a version, without what stands before the last statement that emptied the table."""
-    rows = base.table.read(spark, base.version).where(f"_op <> '{silver.TRUNCATE}'")
+    rows = base.table.read(spark, base.version).where(f"_op <> '{silver.Op.TRUNCATE}'")
     return rows.where(f"_position > {silver.before_sql(base.emptied)}") if base.emptied else rows
 
 
@@ -637,7 +638,7 @@ def _settled(rows: DataFrame, columns: silver.Columns, name: str, *, lacks_older
     """
     rows = rows.withColumn("_window", F.lit(0))
     if columns.has_partial and not columns.is_bag:
-        found = _overlaid(rows.withColumn("_gone", F.expr("_op = 'delete'")), columns)
+        found = _overlaid(rows.withColumn("_gone", F.expr(f"_op = '{silver.Op.DELETE}'")), columns)
         why = (
             f"spark_jobs.errors.TableStopped: {name}: it was renamed, or its key changed, and its row images left "
             "columns out of rows that the log never held whole; load it first\n\n"
@@ -646,7 +647,7 @@ def _settled(rows: DataFrame, columns: silver.Columns, name: str, *, lacks_older
         return found.withColumn("_gone", checked).where("NOT _gone").drop("_gone", silver.ABSENT, partial_rows.ENDED)
     if not columns.is_bag:
         names = [*columns.types, "_op", "_position", "_committed_at", "_raw"]
-        return _last(rows, columns, names, F.count("*").alias("_changes")).where("_op <> 'delete'")
+        return _last(rows, columns, names, F.count("*").alias("_changes")).where(f"_op <> '{silver.Op.DELETE}'")
     found = _counted(rows, columns)
     copies = silver.copies_sql(silver.COPIES, name, lacks_older=lacks_older)
     return found.withColumn(silver.COPIES, F.expr(copies)).where(f"{silver.COPIES} > 0")
@@ -681,7 +682,7 @@ def markers(spark: SparkSession, types: Mapping[str, str], turns: Sequence[Turn]
     each = f"inline({rows_sql(cells, f'STRUCT<start: {silver.PLACE}, stop: {silver.PLACE}, at: BIGINT>')})"
     before = ", ".join(f"{literal(name)}, start.{identifier(name)}" for name in ("stretch", "number", "offset"))
     given = {
-        "_op": literal(silver.TRUNCATE),
+        "_op": literal(silver.Op.TRUNCATE),
         "_position": f"named_struct({before}, 'row', -1)",
         "_committed_at": "timestamp_micros(at)",
         "_window_start": "start",
@@ -708,9 +709,9 @@ class Net:
             range=work.window.whole,
             head=head,
             changes=self.decoded.get["changes"] or 0,
-            inserts=counts["insert"],
-            updates=counts["update"],
-            deletes=counts["delete"],
+            inserts=counts[silver.Op.INSERT],
+            updates=counts[silver.Op.UPDATE],
+            deletes=counts[silver.Op.DELETE],
             committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
             left_out=self.left_out,
         )
@@ -756,7 +757,7 @@ def net_changes(spark: SparkSession, work: Work, window: Window, standing: Stand
     elif not (columns.is_bag or alone):
         settled = _last_per_key(changes, columns)
     rows = _silver_rows(settled, columns, window.ranges)
-    by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in ("insert", "update", "delete"))
+    by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in _OF_CHANGES)
     return Net(rows.observe(counted, *by_operation), counted, decoded, left_out)
 
 
@@ -843,7 +844,7 @@ def _silver_rows(settled: DataFrame, columns: silver.Columns, ranges: Sequence[R
         went, stayed = F.col(silver.COPIES) < 0, F.col(silver.COPIES) == 0
     else:
         went, stayed = ~F.col("_exists"), F.col("_existed")
-    op = F.when(went, "delete").when(stayed, "update").otherwise("insert")
+    op = F.when(went, silver.Op.DELETE).when(stayed, silver.Op.UPDATE).otherwise(silver.Op.INSERT)
     computed = {"_op": op, "_window_start": F.get(starts, "_window"), "_window_stop": F.get(stops, "_window")}
     return settled.select(*(computed.get(name, F.col(identifier(name))).alias(name) for name in columns.stored))
 

@@ -20,6 +20,7 @@ of its silver table is one image and window, and ``_copies`` says how many more 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -35,14 +36,24 @@ from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
 from spark_jobs.text.sql import identifier, literal
 
-TRUNCATE = "truncate"
-LOAD = "load"
-"""``_op`` of rows that were loaded."""
-RENAME = "rename"
-"""``_op`` of rows that came with the table that was given this one's name, as of the statement that did it.
 
-Rows that the table had itself are such too, where a statement changed what they are told apart by."""
-FROM_LOG = f"_op NOT IN ('{TRUNCATE}', '{LOAD}', '{RENAME}')"
+class Op(StrEnum):
+    """What became of a row's key over its window: the values of ``_op``."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    TRUNCATE = "truncate"
+    """Of a row without a key: a statement emptied the table, and rows before it count no more."""
+    LOAD = "load"
+    """An initial load read the row."""
+    RENAME = "rename"
+    """It came with the table that was given this one's name, as of the statement that did it.
+
+    Rows that the table had itself are such too, where a statement changed what they are told apart by."""
+
+
+FROM_LOG = f"_op NOT IN ('{Op.TRUNCATE}', '{Op.LOAD}', '{Op.RENAME}')"
 """SQL: the rows that sum up a part of the log."""
 PLACE = ranges.PLACE
 CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
@@ -275,7 +286,7 @@ def place(position: Position) -> Column:
 def within(windows: Range) -> str:
     """SQL: the rows whose window lies in a range that is a union of windows; loaded ones lie in none."""
     start, stop = place_sql(windows.start), place_sql(windows.stop)
-    return f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{LOAD}'"
+    return f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{Op.LOAD}'"
 
 
 def within_any(windows: Sequence[Range]) -> str:

@@ -127,7 +127,7 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
         left = progress(lake, SOURCE, big)
         assert left is not None
         assert (left.state, left.chunks, left.is_walked) == (READING, 8, False)
-        assert shop.silver(pipeline, "big").where(f"_op = '{silver.LOAD}'").isEmpty()
+        assert shop.silver(pipeline, "big").where(f"_op = '{silver.Op.LOAD}'").isEmpty()
         assert completeness(shop, pipeline) == {"big": False, "fresh": True}
 
         seen: list[tuple[str, int]] = []
@@ -147,7 +147,7 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
     assert "gone from the server" in stopped["dropped"]
     complete = dict.fromkeys(("big", "still", "emptied", "fresh"), True)
     assert completeness(shop, pipeline) == complete | {"altered": False, "dropped": False, "restored": False}
-    assert shop.silver(pipeline, "altered").where(f"_op = '{silver.LOAD}'").isEmpty()
+    assert shop.silver(pipeline, "altered").where(f"_op = '{silver.Op.LOAD}'").isEmpty()
     assert lake.load(SOURCE, shop.database.name, "big").read(shop.spark).isEmpty()
     shown = {one.table.partition(".")[2]: one for one in status(pipeline, lake, SOURCE).tables}
     assert (shown["big"].complete, shown["altered"].complete) == (True, False)

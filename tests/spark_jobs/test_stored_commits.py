@@ -62,6 +62,7 @@ def test_every_kind_is_among_the_stored_commits() -> None:
 POSITIONS = st.builds(
     Position, st.sampled_from(["b.000001", "ü-bin.1000000"]), st.integers(4, 1 << 33), st.integers(1, 3)
 )
+BEGINNINGS = st.builds(Position, st.just("b.000001"), st.integers(4, 99))
 NAMES = st.text(min_size=1, max_size=9)
 COLUMNS = st.builds(Column, NAMES, st.just(3), labels=st.none() | st.tuples(NAMES))
 DEFINITIONS = st.builds(
@@ -73,16 +74,11 @@ DEFINITIONS = st.builds(
 )
 KNOWN_TYPES: dict[Any, st.SearchStrategy[Any]] = {
     Position: POSITIONS,
-    Range: st.integers(4, 99).map(lambda start: Range(Position("b.000001", start), Position("b.000002", 4))),
+    Range: st.builds(Range, BEGINNINGS, st.just(Position("b.000002", 4))),
     TableDefinition: DEFINITIONS,
     Kept: st.builds(Kept, NAMES, NAMES, st.none() | NAMES, POSITIONS),
     Stretch: st.builds(
-        Stretch,
-        st.integers(1, 3),
-        POSITIONS,
-        st.none() | NAMES,
-        st.none() | NAMES,
-        st.none() | st.integers(0, 1 << 32),
+        Stretch, st.integers(1, 3), POSITIONS, st.none() | NAMES, st.none() | NAMES, st.none() | st.integers(0, 99),
         st.none() | st.just(MysqlGtids()), st.just(()) | st.tuples(st.builds(Part, NAMES, st.just(4), st.just(99))),
     ),
     ServerFacts: st.builds(ServerFacts, POSITIONS, st.just(()), st.just(()), st.booleans(), st.booleans()),
