@@ -63,21 +63,12 @@ from spark_jobs.silver.compact import (
     taking_partial,
     told_of_partial,
 )
+from spark_jobs.silver.projection import onwards
 from spark_jobs.silver.quarantine import with_skips
 from spark_jobs.silver.rename_lineage import Ancestry
-from spark_jobs.silver.table_timeline import (
-    Again,
-    Beginning,
-    Content,
-    Rows,
-    Rules,
-    Standing,
-    Step,
-    Turn,
-    first_rows,
-    onwards,
-)
-from spark_jobs.silver.table_timeline import held as content_at_end
+from spark_jobs.silver.table_timeline import Content, Rows, Standing, Step, Turn
+from spark_jobs.silver.timeline.build import held as content_at_end
+from spark_jobs.silver.timeline.inputs import Again, Beginning, Rules, first_rows
 from spark_jobs.text.remedies import advised
 from spark_jobs.text.sql import identifier
 

@@ -66,17 +66,9 @@ from spark_jobs.silver.compact import Compacted, Window, Work, compact
 from spark_jobs.silver.partial_rows import UNSEEN
 from spark_jobs.silver.quarantine import with_skips
 from spark_jobs.silver.rename_lineage import Ancestry, given, own_base
-from spark_jobs.silver.table_timeline import (
-    COMPLETE,
-    Beginning,
-    Ended,
-    Rules,
-    Standing,
-    Turn,
-    first_rows,
-    place_of_rows,
-    reached,
-)
+from spark_jobs.silver.table_timeline import COMPLETE, Ended, Standing, Turn
+from spark_jobs.silver.timeline.build import reached
+from spark_jobs.silver.timeline.inputs import Beginning, Rules, first_rows, place_of_rows
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
 from spark_jobs.text.remedies import advised

@@ -54,10 +54,13 @@ from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema.history import named
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compact import Window, Work
+from spark_jobs.silver.projection import onwards
 from spark_jobs.silver.quarantine import with_skips
 from spark_jobs.silver.rename_lineage import Ancestry
 from spark_jobs.silver.retired_columns import begun, from_notes
-from spark_jobs.silver.table_timeline import Beginning, Rules, Standing, Turn, course, first_rows, onwards
+from spark_jobs.silver.table_timeline import Standing, Turn
+from spark_jobs.silver.timeline.build import course
+from spark_jobs.silver.timeline.inputs import Beginning, Rules, first_rows
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server

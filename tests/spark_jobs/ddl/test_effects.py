@@ -30,12 +30,15 @@ from spark_jobs.ddl.effects import (
     effects,
     name_changes,
 )
-from spark_jobs.errors import Unsupported
-from spark_jobs.log.position import Position
+from spark_jobs.errors import TableStopped, Unsupported
+from spark_jobs.log.position import Position, Range
 from spark_jobs.schema.facts import Asked, Fact, Stated, TableVersion
 from spark_jobs.schema.reverse_replay import back
 from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.silver.rename_lineage import made_at
+from spark_jobs.silver.table_timeline import Content, Rows, Standing, Turn
+from spark_jobs.silver.timeline.build import course
+from spark_jobs.silver.timeline.inputs import Rules
 
 T, U = TableName("shop", "t"), TableName("shop", "u")
 ID, V, A = Column("id", 3, nullable=False), Column("v", 3), Column("a", 3, nullable=False)
@@ -280,6 +283,27 @@ def test_what_the_schema_history_makes_of_it(case: Case) -> None:
     now = history(case)[T]
     renamed = f"-> {name_of(now.renamed_to)}" if now.renamed_to else "dropped"
     assert (renamed if now.is_dropped else columns(now.definition)) == case.history
+
+
+def filled(name: TableName, until: Position) -> Content:
+    """A table of which the log has all rows."""
+    standing = Standing(TABLES.get(name), is_complete=True)
+    return Content(name, None, [Rows(Range(at(20), until), standing)], standing, at(20))
+
+
+@by_text
+def test_what_the_timeline_makes_of_it(case: Case) -> None:
+    rules = Rules(lambda logged, _: logged, lambda *_: {}, contents=filled)
+    try:
+        steps = course(scanned(case), T, Range(at(10), at(1000)), Standing(TABLES[T]), rules)
+    except TableStopped:
+        steps = []
+    last = steps[-1] if steps else None
+    text = "stops"
+    if last:
+        is_empty = isinstance(last, Turn) and last.empties
+        text = "dropped" if last.standing.is_dropped else "empty " * is_empty + columns(last.standing.definition)
+    assert text == (case.rows or case.history)
 
 
 @by_text

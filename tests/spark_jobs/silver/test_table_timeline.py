@@ -20,22 +20,12 @@ from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.projection import onwards, origins_of
 from spark_jobs.silver.retired_columns import KEPT, Kept
-from spark_jobs.silver.table_timeline import (
-    Again,
-    Base,
-    Content,
-    Rows,
-    Rules,
-    Standing,
-    Step,
-    Turn,
-    course,
-    first_rows,
-    onwards,
-    origins_of,
-    reached,
-)
+from spark_jobs.silver.table_timeline import Base, Content, Rows, Standing, Step, Turn
+from spark_jobs.silver.timeline import inputs
+from spark_jobs.silver.timeline.build import course, reached
+from spark_jobs.silver.timeline.inputs import Again, Rules, first_rows
 from tests.slicing import bronze_of, rows_at
 
 NAME = TableName("shop", "t")
@@ -478,7 +468,7 @@ def test_a_slice_with_no_row_behind_its_table_map_is_passed_over(
 ) -> None:
     slices = {400: [], 450: [OLD], 700: [definition(ID, NOTE)]}
     index = read_index(*bronze_of(tmp_path / "bronze", [rows_at([(start, "rows", "t") for start in slices])]))
-    monkeypatch.setattr("spark_jobs.silver.table_timeline.definitions_of", lambda _file, start, *_, **__: slices[start])
+    monkeypatch.setattr(inputs, "definitions_of", lambda _file, start, *_, **__: slices[start])
     parts = [Range(at(10), at(100)), Range(at(300), at(600)), Range(at(600), at(900)), Range(at(440), at(500))]
     assert first_rows(index)(NAME, parts) == {1: OLD, 2: definition(ID, NOTE), 3: OLD}
 
