@@ -18,7 +18,8 @@ import dagster as dg
 from assets.keys import silver_key
 from spark_jobs.errors import ConfigError
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver.retired_columns import from_notes, names_of
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.retired_columns import names_of
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.bronze.extract import Extracted
@@ -295,10 +296,10 @@ def of_head(head: "Head", table: "Table") -> Metadata:
     """Where a table stands."""
     stands = of_position(head.position) if head.position else {}
     path = dg.MetadataValue.path(table.path)
-    notes = head.checkpoint.notes if head.checkpoint else {}
-    whole = {COMPLETE: notes["complete"]} if "complete" in notes else {}
-    whole |= {NUMBERED: True} if notes.get("numbered") else {}
-    names = names_of(from_notes(notes))
+    commit = SilverCommit.of_head(head)  # a commit of another layer says less
+    whole: Metadata = {COMPLETE: commit.is_complete} if commit and commit.is_complete is not None else {}
+    whole |= {NUMBERED: True} if commit and commit.is_numbered else {}
+    names = names_of(commit.retired_columns) if commit else ""
     kept = {KEPT_COLUMNS: names} if names else {}
     return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **whole, **kept}
 
@@ -363,8 +364,8 @@ def _pace(key: str, amount: int, seconds: float) -> Metadata:
 
 def _log_bytes(head: "Head") -> Metadata:
     """Bytes of log that a window's rows were decoded from."""
-    said = head.checkpoint.notes.get("log_bytes") if head.checkpoint else None
-    return {} if said is None else {BYTES: number(said)}
+    commit = SilverCommit.of_head(head)
+    return {} if commit is None or commit.log_bytes is None else {BYTES: number(commit.log_bytes)}
 
 
 def _column_lineage(merged: "Merged", silver: "Table", table: "Table") -> Metadata:

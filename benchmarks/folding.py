@@ -24,15 +24,17 @@ from pyspark.sql import SparkSession
 
 from benchmarks.told import say
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
-from spark_jobs.lake.commit import APPLICATION, Checkpoint, new_batch
+from spark_jobs.lake.commit import APPLICATION, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position
 from spark_jobs.operations.fold_windows import fold
 from spark_jobs.pipeline.run import merge_source, publish, run_source
+from spark_jobs.silver.commit import SilverCommit
 from tests.segment_spec import Commit, Insert, SegmentSpec
 from tests.segment_spec import Table as SpecTable
 from tests.segment_types import INT, VARCHAR
@@ -90,7 +92,8 @@ def _write(pipeline: Pipeline, rows: int) -> None:
     for window in range(WINDOWS):
         keys = np.sort(chance.choice(len(is_there), rows // WINDOWS, replace=False)).astype(np.int32)
         number = 2 + window
-        said = Checkpoint(_begin(number + 1), new_batch(), notes=head.checkpoint.notes | {"start": str(_begin(number))})
+        commit = SilverCommit.of(head.checkpoint)
+        said = replace(commit, position=_begin(number + 1), batch=new_batch(), start=_begin(number))
         deltalake.write_deltalake(
             table.path,
             _window(schema, keys, is_there, number, chance),
@@ -148,8 +151,9 @@ def _forget(spark: SparkSession, pipeline: Pipeline) -> None:
     head = table.head()
     assert head is not None
     assert head.checkpoint is not None
-    notes = head.checkpoint.notes | {"oldest": str(_begin(2 + WINDOWS * 9 // 10))}
-    table.append(table.read(spark).where("false"), head, Checkpoint(end, new_batch(), notes=notes))
+    commit = BronzeCommit.of(head.checkpoint)
+    said = replace(commit, position=end, batch=new_batch(), oldest=_begin(2 + WINDOWS * 9 // 10))
+    table.append(table.read(spark).where("false"), head, said)
     entries = publication.read(lake, SOURCE)
     silver = lake.silver(SOURCE, NAME.schema, NAME.table).head()
     assert silver is not None

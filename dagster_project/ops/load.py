@@ -18,8 +18,8 @@ from spark_jobs.config.model import Pipeline
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.binlog import TableName
+    from spark_jobs.pipeline.initial_load.commit import LoadCommit
     from spark_jobs.pipeline.initial_load.load import Loaded
-    from spark_jobs.pipeline.initial_load.progress import Progress
 
 STATE = "load/state"
 ROWS = "load/rows"
@@ -56,7 +56,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
 
         one_at_a_time = threading.Lock()
 
-        def said(name: "TableName", found: "Progress") -> None:
+        def said(name: "TableName", found: "LoadCommit") -> None:
             with one_at_a_time:
                 key = silver_key(source, (name.schema, name.table))
                 context.log_event(dg.AssetObservation(key, metadata=of_progress(found)))
@@ -73,7 +73,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     return load
 
 
-def of_progress(found: "Progress") -> dict[str, Any]:
+def of_progress(found: "LoadCommit") -> dict[str, Any]:
     """How far a table's load is."""
     estimate = {} if found.estimate is None else {ESTIMATED: checkpoint.number(found.estimate)}
     ended = {} if found.read_to is None else {READ_TO: str(found.read_to)}

@@ -26,6 +26,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.run import endpoints_of
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import Standing
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Part, Reading, Source
@@ -121,7 +122,8 @@ def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> Schema
 def _standing(lake: Lake, source: str, entry: Entry) -> Standing | None:
     """How a table stands at silver's position; None where silver has no row of it."""
     head = lake.silver(source, *entry.name).head() if entry.silver_version is not None else None
-    return Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint else None
+    commit = SilverCommit.of_head(head)
+    return Standing.of(commit) if commit else None
 
 
 def _statements(reading: Reading, part: Part) -> Iterator[Statement]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spark_jobs.checks.schema_drift import SchemaAudit
     from spark_jobs.downstream.publication import Entry
     from spark_jobs.pipeline.backfill import Layer
-    from spark_jobs.pipeline.initial_load.progress import Progress
+    from spark_jobs.pipeline.initial_load.commit import LoadCommit
     from spark_jobs.pipeline.run import Outcome
 
 
@@ -203,7 +203,7 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     each_source(path, names[0], one)
 
 
-def _say_progress(table: "TableName", found: "Progress") -> None:
+def _say_progress(table: "TableName", found: "LoadCommit") -> None:
     logging.getLogger("spark_jobs").info(
         "%s: %s: %d rows%s in %d ranges",
         table,

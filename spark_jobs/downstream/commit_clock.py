@@ -28,8 +28,9 @@ from pyspark.sql import functions as F
 from spark_jobs.binlog import FormatDescription, read_commits
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.table import Held
+from spark_jobs.downstream.commit import ClockCommit
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
@@ -41,7 +42,6 @@ ORDER = "_order"
 """Column of rows on the way: their order time."""
 LATE = "_late_"
 """What the names of columns begin with that rows have on the way to that."""
-_REACHED, _BEGIN, _LATE = "reached", "begin", "late"
 _IDLE = timedelta(minutes=1)
 """How far an idle server's clock has to be ahead before a commit says so."""
 _LATE_SCHEMA = pa.schema(
@@ -76,11 +76,10 @@ class Clock:
 
     @classmethod
     def of(cls, source: str, table: Table, head: Head) -> "Clock":
-        assert head.checkpoint
-        notes = head.checkpoint.notes
-        reached = None if notes[_REACHED] is None else _instant(notes[_REACHED])
-        begin = Position.parse(notes[_BEGIN])
-        return cls(source, table, head.version, begin, head.checkpoint.position, reached, notes[_LATE])
+        commit = ClockCommit.of_head(head)
+        assert commit
+        reached = None if commit.reached is None else _instant(commit.reached)
+        return cls(source, table, head.version, commit.begin, commit.position, reached, commit.has_late)
 
     def order(self, session: SparkSession, rows: DataFrame) -> DataFrame:
         """The rows, which have _position and _committed_at, with ORDER."""
@@ -110,9 +109,9 @@ def reached(lake: Lake, source: str, position: Position) -> datetime | None:
     It is the greatest that a commit says; None where none is left that tells of the log up to there alone.
     """
     table = lake.clock(source)
-    told = (said.notes[_REACHED] for _, said in table.since(-1) if said.position <= position)
-    found = next(told, None)
-    return None if found is None else _instant(found)
+    commits = (ClockCommit.of(one) for _, one in table.since(-1) if one.position <= position)
+    newest = next(commits, None)
+    return None if newest is None or newest.reached is None else _instant(newest.reached)
 
 
 def advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None = None) -> Clock | None:
@@ -131,20 +130,21 @@ def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None)
         return None
     head = table.head()
     end, oldest = held.checkpoint.position, bronze.oldest(held.checkpoint)
-    before = head.checkpoint if head else None
-    notes: dict[str, Any] = before.notes if before else {_BEGIN: str(oldest), _REACHED: None, _LATE: False}
-    since = before.position if before else oldest
+    before = ClockCommit.of_head(head) or ClockCommit(oldest, new_batch(), begin=oldest)
+    since = before.position
     if since < bronze.complete_from(held.checkpoint) and since < end:
         raise TableStopped(
             f"{source}: its order times are known up to {since}, and {bronze.gone(source, Range(since, oldest))}"
         )
-    idle = _micros(now) if now and not _is_soon(now, notes[_REACHED]) else None
+    idle = _micros(now) if now and not _is_soon(now, before.reached) else None
     if head and since >= end and idle is None:
         return Clock.of(source, table, head)
-    late, reached, is_late = _looked_through(spark, held, Range(since, max(since, end)), notes[_REACHED])
+    late, reached, is_late = _looked_through(spark, held, Range(since, max(since, end)), before.reached)
     reached = max((one for one in (reached, idle) if one is not None), default=None)
-    said = {_BEGIN: notes[_BEGIN], _REACHED: reached, _LATE: notes[_LATE] or is_late}
-    landed = table.append(late, head or table.new(COLUMNS, {}), Checkpoint(max(since, end), new_batch(), notes=said))
+    commit = ClockCommit(
+        max(since, end), new_batch(), begin=before.begin, reached=reached, has_late=before.has_late or is_late
+    )
+    landed = table.append(late, head or table.new(COLUMNS, {}), commit)
     return Clock.of(source, table, landed)
 
 

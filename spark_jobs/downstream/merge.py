@@ -40,7 +40,8 @@ from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName
-from spark_jobs.downstream.multi_source import MARKS, PARTS, PartTable, marked
+from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.downstream.multi_source import MARKS, PartTable, is_own, marked
 from spark_jobs.errors import TableStopped, about
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table
@@ -48,9 +49,8 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.partial_rows import UNSEEN
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.schema_evolution import carry_out
-from spark_jobs.silver.table_timeline import COMPLETE
 from spark_jobs.text.sql import identifier, literal, with_rows
 
 log = logging.getLogger(__name__)
@@ -98,14 +98,14 @@ class Work:
     @property
     def floor(self) -> Position | None:
         """Where the last statement stands that emptied the table."""
-        emptied = self.pinned.checkpoint.notes.get("emptied") if self.pinned.checkpoint else None
-        return Position.parse(emptied) if emptied else None
+        commit = SilverCommit.of_head(self.pinned)
+        return commit.emptied_at if commit else None
 
     @property
     def lacks_older(self) -> bool:
         """Whether it is a bag for want of names alone, and its log begins amid what it had."""
-        is_whole = self.pinned.checkpoint is not None and self.pinned.checkpoint.notes.get(COMPLETE)
-        return silver.is_numbered(self.pinned) and not is_whole
+        commit = SilverCommit.of_head(self.pinned)
+        return commit is not None and commit.is_numbered and not commit.is_complete
 
 
 Bring = Callable[[SparkSession, Work, Head, "News", Checkpoint], tuple[Head, dict[str, int]]]
@@ -130,7 +130,7 @@ def merge(spark: SparkSession, work: Work, way: Bring | None = None) -> Merged |
         if work.columns.has_partial and not work.columns.is_bag:
             news = replace(news, has_unseen=bring is not _merged or _has_unseen(session, work, head, news))
             unseen = Origin(session, work).unseen() if news.has_unseen else 0
-        landed, done = bring(session, work, head, news, checkpoint_of(work, taken, unseen))
+        landed, done = bring(session, work, head, news, commit_of(work, taken, unseen))
     return Merged(
         source=work.source,
         name=work.name,
@@ -148,7 +148,8 @@ def merge(spark: SparkSession, work: Work, way: Bring | None = None) -> Merged |
 
 def _has_unseen(spark: SparkSession, work: Work, head: Head, news: "News") -> bool:
     """Whether keys are without a row for want of a whole image, or were, or pending ones may be."""
-    if news.redone or news.is_loaded or (head.checkpoint and head.checkpoint.notes.get(UNSEEN)):
+    merged = DownstreamCommit.of_head(head)
+    if news.redone or news.is_loaded or (merged and merged.keys_never_whole):
         return True
     silver_rows = Origin(spark, work)
     lacking = silver_rows.pending(head.position, news).where(f"{silver.ABSENT} IS NOT NULL")
@@ -169,19 +170,22 @@ def range_of(work: Work, head: Head, news: "News") -> Range | None:
     return Range(start, max(start, stop))
 
 
-def checkpoint_of(work: Work, taken: Range, unseen: int = 0) -> Checkpoint:
-    """What the commit of a merge says. unseen: keys that the table lacks because no row image of theirs was whole."""
-    said = {
-        "source": work.source,
-        "table": str(work.name),
-        "silver_version": work.pinned.version,
-        "start": str(taken.start),
-        COMPLETE: bool(work.pinned.checkpoint and work.pinned.checkpoint.notes.get(COMPLETE)),
-        **({silver.NUMBERED: True} if silver.is_numbered(work.pinned) else {}),
-        **({"columns": work.columns.types, "key": list(work.columns.key)} if work.target.marks else {}),
-        **({UNSEEN: unseen} if unseen else {}),
-    }
-    return Checkpoint(taken.stop, new_batch(), notes=said)
+def commit_of(work: Work, taken: Range, keys_never_whole: int = 0) -> DownstreamCommit:
+    """What the commit of a merge says."""
+    pinned, is_part = SilverCommit.of_head(work.pinned), bool(work.target.marks)
+    return DownstreamCommit(
+        taken.stop,
+        new_batch(),
+        source=work.source,
+        table=str(work.name),
+        silver_version=work.pinned.version,
+        start=taken.start,
+        is_complete=bool(pinned and pinned.is_complete),
+        is_numbered=silver.is_numbered(work.pinned),
+        columns=work.columns.types if is_part else None,
+        key=work.columns.key if is_part else None,
+        keys_never_whole=keys_never_whole,
+    )
 
 
 def _appended(
@@ -239,10 +243,11 @@ def _prepared(spark: SparkSession, work: Work) -> tuple[Head, "News"]:
     news = news_of(work, head)
     if news.is_renewed:
         return head, news
-    wanted, notes = work.columns.types | ADDED, head.checkpoint.notes if head.checkpoint else {}
-    altered = {"altered": work.pinned.version}
-    head = carry_out(spark, work.target, head, [*notes.get("left", ()), *news.steps], altered)
-    silver.require_same_columns(work.target, wanted, str(work.name))
+    merged = DownstreamCommit.of_head(head)
+    left = (merged.steps_left if merged else None) or ()
+    altering = replace(merged, altered_version=work.pinned.version) if merged else None
+    head = carry_out(spark, work.target, head, [*left, *news.steps], altering)
+    silver.require_same_columns(work.target, work.columns.types | ADDED, str(work.name))
     return head, news
 
 
@@ -256,10 +261,10 @@ def head_of(work: Work) -> Head:
     """The head of a target that one table alone is merged into. Raises TableStopped where it is another's."""
     require_settled(work)
     head = work.target.head() or work.target.new(work.columns.types | ADDED, silver.properties(work.target))
-    notes = head.checkpoint.notes if head.checkpoint else {}
-    owner = (notes.get("source", work.source), notes.get("table", str(work.name)))
-    if PARTS in notes or owner != (work.source, str(work.name)):
-        whose = "several source tables" if PARTS in notes else f"{owner[1]} of source {owner[0]}"
+    merged = DownstreamCommit.of_head(head)
+    if merged and not is_own(merged, work.source, work.name):
+        owner = f"{merged.table or work.name} of source {merged.source or work.source}"
+        whose = owner if merged.parts is None else "several source tables"
         raise TableStopped(
             f"{work.target.path} is merged from {whose}, and by routes: it is of one. Route this one to a table of its "
             "own, or several to that one by a pattern or by sources: (docs/routes.md), and move the table away: the "
@@ -294,7 +299,7 @@ _LEAVES_ROWS = ("ADD COLUMN", "ALTER COLUMN", "SET TBLPROPERTIES")
 def _first(origin: Table) -> Position | None:
     """Where silver's first window starts: its oldest checkpoint says it."""
     known = origin.since(-1)
-    return Position.parse(known[-1][1].notes["start"]) if known else None
+    return SilverCommit.of(known[-1][1]).start if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,23 +326,28 @@ class News:
 
 def news_of(work: Work, head: Head) -> News:
     """What silver has up to its pinned head, and the target at its own has not."""
-    merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else -1
+    last = DownstreamCommit.of_head(head)
+    merged = last.silver_version if last else -1
     new = [(version, one) for version, one in work.origin.since(merged) if version <= work.pinned.version]
-    found = [one for _, one in new if one.kind not in (CommitKind.ALTERING, CommitKind.MAINTENANCE)]
-    altered = int(head.checkpoint.notes.get("altered", merged)) if head.checkpoint else work.pinned.version
-    changes = [one for version, one in reversed(new) if version > altered and one.kind == CommitKind.CHANGE]
-    replaced = [] if merged < 0 else [one for one in found if one.kind == CommitKind.REDO]
-    redone = [pair for one in replaced for pair in one.notes["ranges"]]
+    unmerged = [
+        (version, SilverCommit.of(one))
+        for version, one in new
+        if one.kind not in (CommitKind.ALTERING, CommitKind.MAINTENANCE)
+    ]
+    commits = [one for _, one in unmerged]
+    altered = work.pinned.version if last is None else merged if last.altered_version is None else last.altered_version
+    changes = [one for version, one in reversed(unmerged) if version > altered and one.kind == CommitKind.CHANGE]
+    redone = [] if merged < 0 else [windows for one in commits for windows in one.ranges]
     again = () if merged < 0 else work.again
     here, there, floor = head.position, work.pinned.position, silver.folded(work.pinned)
     is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
-    is_renewed = merged >= 0 and (is_folded_since or any(one.notes.get(silver.RENEWED) for one in found))
+    is_renewed = merged >= 0 and (is_folded_since or any(one.is_overwrite for one in commits))
     return News(
-        windows=sum(one.kind != CommitKind.CHANGE or silver.CARRIED in one.notes for one in found),
-        steps=[step for change in changes for step in change.notes["steps"]],
-        redone=[*(Range(Position.parse(start), Position.parse(stop)) for start, stop in redone), *again],
-        size=sum(one.notes["log_bytes"] for one in found),
-        is_loaded=any(one.kind == CommitKind.LOAD for one in found),
+        windows=sum(one.kind != CommitKind.CHANGE or one.inherited_from is not None for one in commits),
+        steps=[step for change in changes for step in change.steps or ()],
+        redone=[*redone, *again],
+        size=sum(one.log_bytes or 0 for one in commits),
+        is_loaded=any(one.kind == CommitKind.LOAD for one in commits),
         is_renewed=is_renewed,
         waits=is_renewed and here is not None and there is not None and there < here,
     )
@@ -380,10 +390,11 @@ class Origin:
         if news.steps:  # the old rows' columns may have had other names
             old, new = self.work.target.held(self.session), self._rows("TRUE")
         else:
-            merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else self.work.pinned.version
-            loaded = [f"_op = '{silver.LOAD}'"] if news.is_loaded else []
+            commit = DownstreamCommit.of_head(head)
+            merged = commit.silver_version if commit else self.work.pinned.version
+            loaded = [f"_op = '{silver.Op.LOAD}'"] if news.is_loaded else []
             ranges = " OR ".join([f"({silver.within_any(news.redone)})", *loaded])
-            old = self.work.origin.read(self.session, merged).where(f"({ranges}) AND _op <> '{silver.TRUNCATE}'")
+            old = self.work.origin.read(self.session, merged).where(f"({ranges}) AND _op <> '{silver.Op.TRUNCATE}'")
             new = self._rows(f"{ranges} OR {_after(head.position)}")
         touched = _identified(old, self.columns).union(_identified(new, self.columns)).distinct()
         if self.columns.is_bag:
@@ -446,7 +457,7 @@ class Origin:
 
     def _rows(self, condition: str) -> DataFrame:
         rows: DataFrame = self.work.origin.read(self.session, self.work.pinned.version)
-        return rows.where(f"({condition}) AND _op <> '{silver.TRUNCATE}'")
+        return rows.where(f"({condition}) AND _op <> '{silver.Op.TRUNCATE}'")
 
     def _alive(self, condition: str) -> DataFrame:
         """Without what stands before the last statement that emptied the table."""
@@ -459,7 +470,7 @@ class Origin:
 
 def _after(position: Position | None) -> str:
     """SQL: the rows of windows behind a position. Loaded ones are in no window, wherever they count from."""
-    return f"_window_start >= {silver.place_sql(position)} AND _op <> '{silver.LOAD}'" if position else "TRUE"
+    return f"_window_start >= {silver.place_sql(position)} AND _op <> '{silver.Op.LOAD}'" if position else "TRUE"
 
 
 def _named(names: Iterable[str]) -> list[str]:
@@ -491,7 +502,7 @@ def _with_gone(rows: DataFrame, columns: silver.Columns, *others: str) -> DataFr
     pairs = zip(columns.identity(), _identities(columns), strict=True)
     told = (F.expr(cell).alias(name) for cell, name in pairs)
     names = _named([*columns.types, *ADDED, *others])
-    return rows.select(*told, *names, (F.col("_op") == "delete").alias("_gone"))
+    return rows.select(*told, *names, (F.col("_op") == silver.Op.DELETE).alias("_gone"))
 
 
 def _newest(rows: DataFrame, columns: silver.Columns) -> DataFrame:

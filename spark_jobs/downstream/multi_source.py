@@ -3,35 +3,29 @@
 Put here: what commits of such a table say, a part seen as a table by itself, and which columns fit all parts. Not here:
 which tables are of several (config/routes.py), or what is merged into a part (merge.py).
 
-A commit's notes hold all parts; it moves one and repeats the others as they stood in the head that it was planned on.
+A commit names all parts; it moves one and repeats the others as they stood in the head that it was planned on.
 A later commit from the same head finds its counter taken, so no part's position is ever set back.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.binlog import TableName
+from spark_jobs.downstream.commit import DownstreamCommit, PartEntry
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.silver.partial_rows import UNSEEN
 from spark_jobs.text.sql import identifier, literal
 
 MARKS = {"_source": "STRING", "_schema": "STRING", "_table": "STRING"}
 """Columns that say whose a row is, and their types."""
-PARTS = "parts"
-"""Note of a commit of a table of several: its parts, each with the number of its shape among ``shapes``."""
-KEYS = "keys"
-"""Note of a commit of a table of several: ``SHARED`` where equal keys of its parts are one row; absent otherwise."""
 SHARED = "shared"
+"""How a table of several says that equal keys of its parts are one row."""
 
-_SHAPES = "shapes"
-_KEY = "key"
-_COMPLETE = "complete"
 _BESIDE = ("_position", "_committed_at", "_raw")
 """What every downstream row has beside the source's columns."""
 _INTEGERS = {"TINYINT": 10, "SMALLINT": 10, "INT": 10, "BIGINT": 20}
@@ -63,45 +57,67 @@ class Part:
         source, schema, table = self.owner
         return f"{schema}.{table} of source {source}"
 
-    def checkpoint(self, commit: Checkpoint) -> Checkpoint:
+    def commit(self, of: Checkpoint) -> DownstreamCommit:
         """What a commit says of this part, as of a table of its own."""
         source, schema, table = self.owner
-        said: dict[str, Any] = {"source": source, "table": f"{schema}.{table}", "silver_version": self.silver_version}
-        said |= {UNSEEN: self.unseen} if self.unseen else {}
-        return Checkpoint(self.position, commit.batch, commit.kind, said | {_COMPLETE: self.is_complete})
+        return DownstreamCommit(
+            self.position,
+            of.batch,
+            of.kind,
+            source=source,
+            table=f"{schema}.{table}",
+            silver_version=self.silver_version,
+            keys_never_whole=self.unseen,
+            is_complete=self.is_complete,
+        )
 
 
 def parts_of(checkpoint: Checkpoint | None) -> list[Part]:
     """The parts that a commit names; none where the table is one source table's."""
-    if checkpoint is None or PARTS not in checkpoint.notes:
+    commit = DownstreamCommit.of(checkpoint) if checkpoint else None
+    if commit is None or commit.parts is None:
         return []
-    shapes = checkpoint.notes[_SHAPES]
+    shapes = commit.shapes or ()
     return [
         Part(
-            (one["source"], one["schema"], one["table"]),
-            Position.parse(one["position"]),
-            one["silver_version"],
-            one[_COMPLETE],
-            shapes[one["shape"]],
-            one.get(UNSEEN, 0),
-            tuple(one.get(_KEY, ())),
+            (one.source, one.schema, one.table),
+            one.position,
+            one.silver_version,
+            one.is_complete,
+            dict(shapes[one.shape]),
+            one.keys_never_whole,
+            one.key,
         )
-        for one in checkpoint.notes[PARTS]
+        for one in commit.parts
     ]
 
 
-def notes_of(parts: Iterable[Part]) -> dict[str, Any]:
-    """The notes that name the parts; columns that several have alike stand there once."""
+def with_parts(commit: DownstreamCommit, parts: Iterable[Part]) -> DownstreamCommit:
+    """The commit that names these parts; columns that several have alike stand there once."""
     shapes: list[list[tuple[str, str]]] = []
-    listed = []
+    entries = []
     for one in sorted(parts, key=lambda part: part.owner):
         shape = list(one.columns.items())
         shapes += [] if shape in shapes else [shape]
-        said: dict[str, Any] = dict(zip(("source", "schema", "table"), one.owner, strict=True))
-        said |= {"position": str(one.position), "silver_version": one.silver_version, _COMPLETE: one.is_complete}
-        said |= ({UNSEEN: one.unseen} if one.unseen else {}) | ({_KEY: list(one.key)} if one.key else {})
-        listed.append(said | {"shape": shapes.index(shape)})
-    return {PARTS: listed, _SHAPES: [dict(shape) for shape in shapes]}
+        source, schema, table = one.owner
+        entry = PartEntry(
+            source=source,
+            schema=schema,
+            table=table,
+            position=one.position,
+            silver_version=one.silver_version,
+            is_complete=one.is_complete,
+            shape=shapes.index(shape),
+            keys_never_whole=one.unseen,
+            key=one.key,
+        )
+        entries.append(entry)
+    return replace(commit, parts=tuple(entries), shapes=tuple(dict(shape) for shape in shapes))
+
+
+def is_own(commit: DownstreamCommit, source: str, name: TableName) -> bool:
+    """Whether a downstream table, by a commit of it, has the rows of this source table alone."""
+    return commit.parts is None and (commit.source or source, commit.table or str(name)) == (source, str(name))
 
 
 class PartTable(Table):
@@ -183,33 +199,49 @@ class PartTable(Table):
     def _said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         if checkpoint.kind == CommitKind.WIDENED:
             return checkpoint
-        notes = checkpoint.notes
-        told = notes["silver_version"], notes[_COMPLETE], notes["columns"], notes.get(UNSEEN, 0)
-        own = Part(self.owner, checkpoint.position, *told, tuple(notes.get(_KEY, ())) if self.is_shared else ())
+        commit = DownstreamCommit.of(checkpoint)
+        own = Part(
+            self.owner,
+            commit.position,
+            commit.silver_version,
+            bool(commit.is_complete),
+            dict(commit.columns or {}),
+            commit.keys_never_whole,
+            (commit.key or ()) if self.is_shared else (),
+        )
         parts = [*(one for one in parts_of(head.whole) if one.owner != self.owner), own]
-        said = {key: notes[key] for key in ("source", "table", "silver_version", "start")}
-        whole = {_COMPLETE: all(part.is_complete for part in parts)} | ({KEYS: SHARED} if self.is_shared else {})
-        return replace(checkpoint, notes=said | whole | notes_of(parts))
+        whole = DownstreamCommit(
+            commit.position,
+            commit.batch,
+            commit.kind,
+            source=commit.source,
+            table=commit.table,
+            silver_version=commit.silver_version,
+            start=commit.start,
+            is_complete=all(part.is_complete for part in parts),
+            key_sharing=SHARED if self.is_shared else None,
+        )
+        return with_parts(whole, parts)
 
     def _landed(self, head: Head, checkpoint: Checkpoint) -> Head:
         return self._own(super()._landed(head, checkpoint))
 
     def _own(self, found: Head) -> Head:
-        whole = found.checkpoint
-        if whole is not None and PARTS not in whole.notes:
+        whole = DownstreamCommit.of_head(found)
+        if whole is not None and whole.parts is None:
             raise TableStopped(
-                f"{self.path} has the rows of {whole.notes.get('table', 'one table')} alone, without "
+                f"{self.path} has the rows of {whole.table or 'one table'} alone, without "
                 f"{', '.join(MARKS)}; by routes: it is now of several source tables. Route them to another table, or "
                 "move this one away: the next run writes it anew from silver"
             )
-        if whole is not None and (whole.notes.get(KEYS) == SHARED) != self.is_shared:
+        if whole is not None and (whole.key_sharing == SHARED) != self.is_shared:
             was, now = ("apart", SHARED) if self.is_shared else (SHARED, "apart")
             raise TableStopped(
                 f"{self.path} was made with the keys of its source tables {was}, and by routes: they are {now} now "
                 "(keys:). Route them to another table, or move this one away: the next run writes it anew from silver"
             )
         part = self._part(replace(found, whole=whole))
-        return replace(found, checkpoint=part.checkpoint(whole) if part and whole else None, whole=whole)
+        return replace(found, checkpoint=part.commit(whole) if part and whole else None, whole=whole)
 
     def _part(self, head: Head | None) -> Part | None:
         return next((one for one in parts_of(head.whole if head else None) if one.owner == self.owner), None)
@@ -248,16 +280,15 @@ class SourceTable(Table):
             return found
         own = [part for part in parts if part.owner[0] == self.source]
         last = max(own, key=lambda one: one.position, default=None)
-        return replace(found, checkpoint=last.checkpoint(found.checkpoint) if last and found.checkpoint else None)
+        return replace(found, checkpoint=last.commit(found.checkpoint) if last and found.checkpoint else None)
 
 
 def view(table: Table, owner: Owner) -> Table:
     """A downstream table as one source table has it: its part, where the table is of several."""
-    head = table.head()
-    notes = head.checkpoint.notes if head and head.checkpoint else {}
-    if PARTS not in notes:
+    commit = DownstreamCommit.of_head(table.head())
+    if commit is None or commit.parts is None:
         return table
-    return SharedPart(table, owner) if notes.get(KEYS) == SHARED else PartTable(table, owner)
+    return SharedPart(table, owner) if commit.key_sharing == SHARED else PartTable(table, owner)
 
 
 def marked(marks: Mapping[str, str], of: str = "") -> str:

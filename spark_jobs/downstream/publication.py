@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.downstream.commit import PublishedCommit
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
@@ -197,7 +198,7 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
         kept = [reset[entry.name] if _is_reset_since(entry, reset.get(entry.name)) else entry for entry in entries]
         return [*map(_row, kept), _row_of_source(lake, source, position)]
 
-    _put(spark, lake, f"source = {literal(source)}", rows, Checkpoint(position, new_batch(), notes={"source": source}))
+    _put(spark, lake, f"source = {literal(source)}", rows, PublishedCommit(position, new_batch(), source=source))
 
 
 def _is_reset_since(entry: Entry, there: Entry | None) -> bool:
@@ -217,7 +218,7 @@ def renew(spark: SparkSession, lake: Lake, source: str, change: Callable[[Entry]
         now = surveyed(lake, source) or position
         return [*(asdict(change(one)) for one in read(lake, source)), _row_of_source(lake, source, now)]
 
-    _put(spark, lake, f"source = {literal(source)}", rows, Checkpoint(position, new_batch(), notes={"source": source}))
+    _put(spark, lake, f"source = {literal(source)}", rows, PublishedCommit(position, new_batch(), source=source))
 
 
 def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
@@ -236,7 +237,7 @@ def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry
     assert position is not None
     cells = {"source": entry.source, "schema": entry.schema, "table": entry.table}
     where = " AND ".join(f"{identifier(name)} = {literal(value)}" for name, value in cells.items())
-    _put(spark, lake, where, rows, Checkpoint(position, new_batch(), notes={"source": entry.source}))
+    _put(spark, lake, where, rows, PublishedCommit(position, new_batch(), source=entry.source))
     return found[-1]
 
 

@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.downstream import commit_clock as clock
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.commit_clock import LATE, ORDER, Clock
 from spark_jobs.downstream.merge import ADDED, Merged, News, Work, merge
 from spark_jobs.downstream.multi_source import MARKS, Owner, Part, SharedPart, marked
@@ -68,9 +69,9 @@ class Side:
         begin = silver.before_sql(self.clock.begin)
         known = f"order times are known from {self.clock.begin} on ({self.clock.table.path})"
         reasons = {
-            f"_op = '{silver.LOAD}'": "it has rows that were loaded, and nothing tells when these were written",
-            f"_op = '{silver.RENAME}'": "it has rows that came with its name, or with a change of its key, and nothing "
-            "tells when these were written",
+            f"_op = '{silver.Op.LOAD}'": "it has rows that were loaded, and nothing tells when these were written",
+            f"_op = '{silver.Op.RENAME}'": "it has rows that came with its name, or with a change of its key, and "
+            "nothing tells when these were written",
             f"_position < {begin}": f"{known}, and it has rows from before that",
         }
         how = "and keys: shared has to know when; route it to a table of its own (docs/routes.md)"
@@ -101,7 +102,7 @@ class Fold:
 
     def touched(self, rows: DataFrame) -> DataFrame:
         """The keys of some rows of silver."""
-        keys = rows.where(f"_op <> '{silver.TRUNCATE}'").select(*self._cells(rows, self.key), "_raw")
+        keys = rows.where(f"_op <> '{silver.Op.TRUNCATE}'").select(*self._cells(rows, self.key), "_raw")
         return keys.selectExpr(*self._identity()).distinct()
 
     def last(
@@ -114,8 +115,8 @@ class Fold:
         rows = side.rows(self.session, condition)
         names = list(self.types) if has_values else self.key
         marks = [F.lit(value).alias(name) for name, value in side.marks.items()]
-        beside: list[str | Column] = [*ADDED, ORDER, (F.col("_op") == "delete").alias("_gone")]
-        found = rows.where(f"_op <> '{silver.TRUNCATE}'")
+        beside: list[str | Column] = [*ADDED, ORDER, (F.col("_op") == silver.Op.DELETE).alias("_gone")]
+        found = rows.where(f"_op <> '{silver.Op.TRUNCATE}'")
         beside += [*self._cells(rows, names), *marks]
         found = found.select(*beside).selectExpr("*", *self._identity())
         found = found if touched is None else _joined(found, touched, "left_semi")
@@ -146,7 +147,7 @@ class Fold:
 
     def _cut(self, last: DataFrame, side: Side) -> DataFrame:
         """With a row that stands before a statement that emptied the table as one that it deleted."""
-        markers = side.rows(self.session, f"_op = '{silver.TRUNCATE}'")
+        markers = side.rows(self.session, f"_op = '{silver.Op.TRUNCATE}'")
         cuts = F.array_sort(F.collect_list(F.struct(F.col("_position").alias("p"), F.col(ORDER).alias("o"))))
         found = last.crossJoin(F.broadcast(markers.agg(cuts.alias(_CUTS))))
         cut = f"IF(_gone, NULL, get(filter({_CUTS}, cut -> cut.p > _position), 0))"
@@ -272,7 +273,8 @@ def _changed(fold: Fold, work: Work, head: Head, news: News, sides: Sequence[Sid
         own = fold.last(replace(mine, is_emptied=is_emptied or not head.position), None, condition)
         found = fold.all_of([own, *(fold.last(one, touched, has_values=False) for one in others)])
         return found.where(marked(mine.marks))  # the others' are there already
-    merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else mine.version
+    commit = DownstreamCommit.of_head(head)
+    merged = commit.silver_version if commit else mine.version
     ranges = f"({silver.within_any(news.redone)})"
     old = mine.table.read(fold.session, merged).where(ranges)
     new = mine.table.read(fold.session, mine.version).where("TRUE" if is_emptied else f"{ranges} OR {pending}")
@@ -292,9 +294,7 @@ def _side(lake: Lake, part: Part) -> Side:
     own = clock.known(lake, part.owner[0])
     if own is None:
         raise LakeError(f"{lake.clock(part.owner[0]).path} is gone, by which it is told when {part} was written")
-    said = next((one for version, one in table.since(-1) if version <= part.silver_version), None)
-    is_emptied = said is None or "emptied" in said.notes
-    return Side(part.owner, table, part.silver_version, part.columns, own, is_emptied)
+    return Side(part.owner, table, part.silver_version, part.columns, own, is_emptied=True)
 
 
 def _struct(names: Sequence[str]) -> Column:

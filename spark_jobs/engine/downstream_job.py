@@ -19,12 +19,13 @@ from spark_jobs.delta.history import added_since
 from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream import merge
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge import Merged, News, Work
 from spark_jobs.engine import downstream_task, routing, spark_job
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
 from spark_jobs.engine.silver_job import has_exact_texts
 from spark_jobs.errors import about
-from spark_jobs.lake.commit import APPLICATION, Checkpoint, Head
+from spark_jobs.lake.commit import APPLICATION, Head
 from spark_jobs.log.position import Range
 from spark_jobs.silver import schema_evolution
 
@@ -89,7 +90,8 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
     if design.schema.spark_types != work.columns.types | merge.ADDED:
         return "its columns are others than silver's"
     floor = work.floor
-    merged = int(head.checkpoint.notes["silver_version"]) if head.checkpoint else -1
+    last = DownstreamCommit.of_head(head)
+    merged = last.silver_version if last else -1
     every = {file.path for file in origin.files}
     new = added_since(work.origin.path, merged, work.pinned.version) if merged >= 0 else every
     if new is None:
@@ -157,7 +159,7 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
     by_path = {file.path: file for file in snapshot.files}
     removed = [by_path[path] for one in results for path in one.removed]
     marked = _marked(snapshot, by_path, results)
-    checkpoint: Checkpoint = merge.checkpoint_of(work, unit.taken).upon(head)
+    said = merge.commit_of(work, unit.taken).upon(head)
     changes_design = unit.design is not snapshot
     version = commits.commit(
         snapshot,
@@ -167,7 +169,7 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
         removes=removed,
         dv_updates=marked,
         transaction=(APPLICATION, head.counter + 1),
-        user_metadata=checkpoint.to_json(),
+        user_metadata=said.to_json(),
         operation="MERGE" if snapshot.files else "WRITE",
         metrics={
             "numTargetRowsInserted": sum(one.inserted for one in results),
@@ -179,7 +181,7 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
         source=work.source,
         name=work.name,
         target=work.target.path,
-        head=Head(version, head.counter + 1, checkpoint),
+        head=Head(version, head.counter + 1, said),
         range=unit.taken,
         inserted=sum(one.inserted for one in results),
         updated=sum(one.updated for one in results),

@@ -101,7 +101,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         lost[hit.wanted[later]] = True
         there[hit.wanted] = True
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~later]])
-    gone = pc.equal(rows.column("_op"), "delete").to_numpy()
+    gone = pc.equal(rows.column("_op"), silver.Op.DELETE).to_numpy()
     images = rows.filter(pa.array(~gone & ~lost)).select([*unit.columns.types, *_KEPT])
     added = _written(unit, _sorted(images, unit.columns.key))
     removed: list[str] = []
@@ -156,7 +156,7 @@ def pending(unit: DownstreamUnit) -> pa.Table:
     tables = []
     for file in unit.pending:
         rows = data_files.read_columns(unit.origin, file, names, unit.origin_schema)
-        kept = pc.not_equal(rows.column("_op"), silver.TRUNCATE)
+        kept = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
         if unit.after:
             kept = pc.and_(kept, _at_or_after(rows.column("_window_start"), unit.after))
         if unit.floor:

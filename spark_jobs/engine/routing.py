@@ -8,6 +8,7 @@ metadata.
 
 from spark_jobs.delta import features
 from spark_jobs.delta.snapshot import Snapshot
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge import News
 from spark_jobs.downstream.merge import Work as MergeWork
 from spark_jobs.downstream.multi_source import PartTable
@@ -67,6 +68,7 @@ def why_downstream_by_sql(head: Head, news: News) -> str | None:
     """Why what is new of a table is merged by Spark SQL; None where the engine takes it."""
     if news.is_renewed or news.redone or news.is_loaded:
         return "windows were done again, or rows loaded"
-    if head.checkpoint and head.checkpoint.notes.get("left"):
+    last = DownstreamCommit.of_head(head)
+    if last and last.steps_left:
         return "a run ended amid a statement that changes it"
     return None

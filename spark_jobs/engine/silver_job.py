@@ -24,10 +24,11 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.engine import routing, silver_task, spark_job
 from spark_jobs.engine.silver_task import SilverTask, SilverUnit, SilverWindow, Written
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Head, new_batch
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, Head
 from spark_jobs.silver import schema_evolution
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.compact import Compacted, Work, by_rule, reshaping, total, turn_notes
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.compact import Compacted, Work, by_rule, reshaping, total, turn_commit
 from spark_jobs.silver.table_timeline import Rows, Step, Turn
 
 _TASK_BYTES = 32 << 20
@@ -139,7 +140,7 @@ def _snapshot(work: Work) -> Snapshot:
 def _stages(work: Work, snapshot: Snapshot) -> Iterator[Stage]:
     """The commits of a table's steps. Raises TableStopped, BySparkSql."""
     design, windows = snapshot, 0
-    key = tuple(work.before["key"]) if work.before else work.seen(work.steps[0].standing).key
+    key = work.before.key_columns if work.before else work.seen(work.steps[0].standing).key
     for step in work.steps:
         if isinstance(step, Rows):
             columns = work.seen(step.standing)
@@ -292,28 +293,26 @@ def commit(unit: Prepared, results: Sequence[Written]) -> Compacted:
     for stage in unit.stages:
         before = head or work.table.new(stage.columns.stored, silver.properties(work.table))
         own = [one for one in results if one.window == stage.window]
-        checkpoint, left_out = _checkpoint(work, stage)
+        said, left_out = _commit_of(work, stage)
         files = [one.file for one in own if one.file] if stage.window is not None else _markers(stage, work)
         snapshot = replace(
             snapshot,
             metadata=snapshot.metadata if snapshot.version < 0 else stage.design.metadata,
             protocol=snapshot.protocol if snapshot.version < 0 else stage.design.protocol,
         )
-        snapshot, head = _committed(snapshot, before, checkpoint.upon(before), files, stage)
+        snapshot, head = _committed(snapshot, before, said.upon(before), files, stage)
         done.append(_summary(work, stage.step, head, own if stage.window is not None else (), left_out))
     assert head is not None
     return total(work, head, done, time.monotonic() - began)
 
 
-def _checkpoint(work: Work, stage: Stage) -> tuple[Checkpoint, dict[str, int]]:
+def _commit_of(work: Work, stage: Stage) -> tuple[SilverCommit, dict[str, int]]:
     """What a stage's commit says, and what rules left out of it."""
     step = stage.step
     if isinstance(step, Rows):
         left_out = work.filters.skipped_in([step.range])
-        said = work.notes(step.range.start, step.standing, stage.columns, left_out)
-        return Checkpoint(step.range.stop, new_batch(), notes=said), left_out
-    said = turn_notes(work, step, stage.columns, stage.steps)
-    return Checkpoint(step.range.stop, new_batch(), CommitKind.CHANGE, said), by_rule(step)
+        return work.commit(step.range, step.standing, stage.columns, left_out), left_out
+    return turn_commit(work, step, stage.columns, stage.steps), by_rule(step)
 
 
 def _markers(stage: Stage, work: Work) -> list[DataFile]:
@@ -324,7 +323,7 @@ def _markers(stage: Stage, work: Work) -> list[DataFile]:
     start, stop = turn.range.start.order, turn.range.stop.order
     place = ("stretch", "number", "offset")
     given: dict[str, Any] = {
-        "_op": silver.TRUNCATE,
+        "_op": silver.Op.TRUNCATE,
         "_position": dict(zip(place, start, strict=True)) | {"row": -1},
         "_committed_at": turn.said.committed_at if turn.said else None,
         "_window_start": dict(zip(place, start, strict=True)),

@@ -216,9 +216,9 @@ def written(unit: SilverUnit, at: int, settled: pa.Table) -> Written:
         window=at,
         file=data_files.write(unit.path, rows, window.schema, window.configuration) if len(rows) else None,
         changes=pc.sum(settled.column("_changes")).as_py() or 0,
-        inserts=counts.get("insert", 0),
-        updates=counts.get("update", 0),
-        deletes=counts.get("delete", 0),
+        inserts=counts.get(silver.Op.INSERT, 0),
+        updates=counts.get(silver.Op.UPDATE, 0),
+        deletes=counts.get(silver.Op.DELETE, 0),
         newest_us=pc.max(settled.column("_micros")).as_py(),
     )
 
@@ -226,7 +226,7 @@ def written(unit: SilverUnit, at: int, settled: pa.Table) -> Written:
 def _operations(settled: pa.Table) -> pa.Array:
     """``_op`` of net rows: gone behind the window, there before it, or new."""
     alive, existed = settled.column("_exists"), settled.column("_existed")
-    return pc.if_else(alive, pc.if_else(existed, "update", "insert"), "delete").combine_chunks()
+    return pc.if_else(alive, pc.if_else(existed, silver.Op.UPDATE, silver.Op.INSERT), silver.Op.DELETE).combine_chunks()
 
 
 def _places(positions: Sequence[Position]) -> pa.StructArray:

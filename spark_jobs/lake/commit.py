@@ -4,8 +4,8 @@ Put here: how such an object is written and read, what commits of all tables say
 committing (table.py), or what a layer's commits say besides (the commit.py of each layer).
 
 A layer's commit is a dataclass whose fields name their members of the object. A table's head is read without knowing
-whose it is: it has all members that ``Checkpoint`` does not name in ``notes``, and a layer reads its own out of it:
-``SilverCommit.of(head.checkpoint)``. Members that nobody names are carried on.
+its layer, so its ``Checkpoint`` has most members unnamed; who knows the layer reads them by name, as in
+``SilverCommit.of_head(head).emptied_at``. Members that nobody names are carried on.
 """
 
 import json
@@ -137,8 +137,8 @@ class Checkpoint:
     """The id by which its writer finds it again."""
     kind: CommitKind | str = field(default=CommitKind.LIVE, metadata=member("kind", _KIND, is_always=True))
     """A later version's kind stays text."""
-    notes: dict[str, Any] = field(default_factory=dict)
-    """Members that the class does not name, as they are stored."""
+    unnamed_members: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    """Members that the class does not name, as they are stored: a layer's own, of another version, nobody's."""
 
     @classmethod
     def of(cls, checkpoint: "Checkpoint") -> Self:
@@ -158,12 +158,14 @@ class Checkpoint:
 
     def members(self) -> dict[str, Any]:
         """The members of its JSON object."""
-        return _to_members(self) | self.notes
+        return _to_members(self) | self.unnamed_members
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
         named = {own.key for _, own in _members_of(cls)}
-        return cls(**_values(cls, members), notes={key: value for key, value in members.items() if key not in named})
+        return cls(
+            **_values(cls, members), unnamed_members={key: value for key, value in members.items() if key not in named}
+        )
 
     def to_json(self) -> str:
         """Spark replaces ``${…}`` in the value of a setting, whatever it reads statements like; names may have it."""

@@ -235,7 +235,8 @@ class Table:
 
         Delta takes no transaction id for it, so the counter stays, and the head is looked at just before.
         """
-        if self.head() != head:
+        now = self.head()
+        if now is None or (now.version, now.counter) != (head.version, head.counter):
             raise LostRace(f"{self.path}: planned on version {head.version}, but another writer committed first")
         session = own_session(spark, {"spark.databricks.delta.commitInfo.userMetadata": checkpoint.to_json()})
         with translated(self.path):

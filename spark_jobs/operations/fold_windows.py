@@ -20,17 +20,18 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.log_index import Stretch
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import SharedPart, view
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.lake.commit import CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.initial_load.progress import progress
+from spark_jobs.pipeline.initial_load.commit import progress
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.table_timeline import Standing
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.text.sql import identifier
 
 log = logging.getLogger(__name__)
@@ -83,10 +84,10 @@ def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
 
 def _is_merged(lake: Lake, entry: Entry, head: Head, table: Table) -> bool:
     """Whether downstream has what silver has: no window, and no window done again, is still to come by."""
-    merged = table.head()
-    if merged is None or merged.checkpoint is None:
+    merged = DownstreamCommit.of_head(table.head())
+    if merged is None:
         return False
-    since = lake.silver(entry.source, *entry.name).since(int(merged.checkpoint.notes["silver_version"]))
+    since = lake.silver(entry.source, *entry.name).since(merged.silver_version)
     return all(one.kind == CommitKind.MAINTENANCE for version, one in since if version <= head.version)
 
 
@@ -108,9 +109,10 @@ def fold(spark: SparkSession, lake: Lake, entry: Entry) -> Folded | None:
         return None
     session = session_over(spark, sum(table.files()))
     rows = folded(_below(session, table, head, found.floor), silver.stored_columns(table, head), found.emptied)
-    notes = head.checkpoint.notes | {silver.FOLDED: str(found.floor)}
-    checkpoint = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE, notes=notes)
-    landed = table.replace(rows, _condition(found.floor), head, checkpoint)
+    commit = replace(
+        SilverCommit.of(head.checkpoint), batch=new_batch(), kind=CommitKind.MAINTENANCE, folded_to=found.floor
+    )
+    landed = table.replace(rows, _condition(found.floor), head, commit)
     after = _below(session, table, landed, found.floor).count()
     name = TableName(*entry.name)
     log.info("%s: %s: folded up to %s, %d rows to %d", entry.source, name, found.floor, found.rows, after)
@@ -130,7 +132,7 @@ def _old(spark: SparkSession, table: Table, head: Head, oldest: Position, known:
     assert head.checkpoint is not None
     before = silver.folded(head)
     done = _condition(before) if before else "FALSE"
-    markers = f"_op = '{silver.TRUNCATE}'"
+    markers = f"_op = '{silver.Op.TRUNCATE}'"
     (row,) = table.collect(
         _below(spark, table, head, oldest).selectExpr(
             "max(_window_stop) AS floor",
@@ -143,7 +145,7 @@ def _old(spark: SparkSession, table: Table, head: Head, oldest: Position, known:
     if row["windows"] < 2 or (row["held"] - row["done"]) * _WORTH < row["done"]:
         return None
     floor = _position(row["floor"], known)
-    emptied = Standing.from_notes(head.checkpoint.notes).emptied
+    emptied = SilverCommit.of(head.checkpoint).emptied_at
     places = [_change_sql(row["emptied"])] if row["emptied"] else []
     places += [silver.before_sql(emptied)] if emptied and emptied <= floor else []
     last = f"greatest({', '.join(places)})" if len(places) > 1 else next(iter(places), None)
@@ -168,11 +170,11 @@ def folded(rows: DataFrame, columns: silver.Columns, emptied: str | None = None)
     emptied: SQL, a place as that of changes; what stands at or before it counts no more.
     """
     ends = rows.selectExpr(f"min(_window_start) AS {_START}", f"max(_window_stop) AS {_STOP}")
-    alive = rows.where(f"_op <> '{silver.TRUNCATE}'")
+    alive = rows.where(f"_op <> '{silver.Op.TRUNCATE}'")
     alive = alive.where(f"_position > {emptied}") if emptied else alive
     keys = [f"{silver.IDENTITY}{at}" for at in range(len(columns.identity()))]
     identity = {key: F.expr(cell) for key, cell in zip(keys, columns.identity(), strict=True)}
-    alive = alive.withColumns(identity | {"_gone": F.expr("_op = 'delete'")})
+    alive = alive.withColumns(identity | {"_gone": F.expr(f"_op = '{silver.Op.DELETE}'")})
     if columns.is_bag:
         left = _copies(alive, columns, keys)
     else:
@@ -191,7 +193,10 @@ def _existed() -> Column:
 
 def _left(found: DataFrame) -> DataFrame:
     """Without the keys that are gone; the others with what all of their rows are together."""
-    operation = {"_op": f"IF({_FIRST}, 'update', 'insert')", "_existed": f"coalesce({_FIRST}, false)"}
+    operation = {
+        "_op": f"IF({_FIRST}, '{silver.Op.UPDATE}', '{silver.Op.INSERT}')",
+        "_existed": f"coalesce({_FIRST}, false)",
+    }
     return found.where("NOT _gone").withColumns({name: F.expr(text) for name, text in operation.items()})
 
 
@@ -212,6 +217,9 @@ def _copies(rows: DataFrame, columns: silver.Columns, keys: Sequence[str]) -> Da
     kept = [*columns.types, "_position", "_committed_at", "_raw", *([silver.ABSENT] if columns.has_partial else [])]
     cells = F.struct(*map(identifier, kept))
     found = rows.groupBy(*keys).agg(F.max_by(cells, "_position").alias("last"), F.sum(silver.COPIES).alias(_LEFT))
-    operation = {"_op": F.expr(f"IF({_LEFT} > 0, 'insert', 'delete')"), "_existed": F.lit(None).cast("boolean")}
+    operation = {
+        "_op": F.expr(f"IF({_LEFT} > 0, '{silver.Op.INSERT}', '{silver.Op.DELETE}')"),
+        "_existed": F.lit(None).cast("boolean"),
+    }
     left = found.where(f"{_LEFT} <> 0").select("last.*", F.col(_LEFT).alias(silver.COPIES), _LEFT)
     return left.withColumns(operation)

@@ -30,7 +30,7 @@ from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position
-from spark_jobs.pipeline.initial_load.progress import progress
+from spark_jobs.pipeline.initial_load.commit import progress
 from spark_jobs.silver.rename_lineage import made_at
 
 log = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication as published
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import JvmEnded, StratalogError
@@ -127,8 +128,8 @@ def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
 def _merged(lake: Lake, entry: Entry) -> list[int]:
     """The silver version that each downstream table merged last: a merge after a backfill compares with it."""
     owner = (entry.source, *entry.name)
-    heads = (view(Table(one.path, lake.plain), owner).head() for one in entry.into)
-    return [int(head.checkpoint.notes["silver_version"]) for head in heads if head and head.checkpoint]
+    commits = (DownstreamCommit.of_head(view(Table(one.path, lake.plain), owner).head()) for one in entry.into)
+    return [one.silver_version for one in commits if one]
 
 
 def _folding(lake: Lake, source: str) -> dict[str, Entry]:

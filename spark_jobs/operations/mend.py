@@ -30,9 +30,10 @@ from spark_jobs.pipeline.run import Planner, destinations_of, downstream_of, is_
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import quarantine
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compact import Work
 from spark_jobs.silver.quarantine import Skip
-from spark_jobs.silver.table_timeline import Content, Standing, Turn
+from spark_jobs.silver.table_timeline import Content, Turn
 
 _CELLS = ("file", "start", "stop", "transaction_start", "kind", "tables", "database", "statement", "context", "payload")
 _LISTED = 20
@@ -223,10 +224,10 @@ def _lost(spark: SparkSession, work: Work, head: Head, oldest: Position) -> str 
     """What a table that begins anew will lack of what silver has; None where nothing."""
     assert head.checkpoint is not None
     assert work.standing is not None
-    emptied = Standing.from_notes(head.checkpoint.notes).emptied
-    rows = work.table.read(spark, head.version).where(f"_op NOT IN ('{silver.TRUNCATE}', 'delete')")
+    emptied = SilverCommit.of(head.checkpoint).emptied_at
+    rows = work.table.read(spark, head.version).where(f"_op NOT IN ('{silver.Op.TRUNCATE}', '{silver.Op.DELETE}')")
     rows = rows.where(f"_position > {silver.before_sql(emptied)}") if emptied else rows
-    loaded = f"_op = '{silver.LOAD}'"
+    loaded = f"_op = '{silver.Op.LOAD}'"
     counts = rows.selectExpr(
         f"count_if({loaded}) AS loaded", f"count_if(NOT {loaded} AND _position < {silver.at_sql(oldest)}) AS removed"
     )

@@ -22,7 +22,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.initial_load.progress import READING, progress
+from spark_jobs.pipeline.initial_load.commit import READING, progress
 from spark_jobs.pipeline.log_gaps import cascades
 from spark_jobs.pipeline.run import endpoints_of
 from spark_jobs.silver import quarantine as skips

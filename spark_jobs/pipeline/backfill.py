@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -38,7 +38,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError, JvmEnded, LakeError, PartialImage, StratalogError, TableStopped, about
-from spark_jobs.lake.commit import Checkpoint, CommitKind, Design, Head, new_batch
+from spark_jobs.lake.commit import CommitKind, Design, Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.ranges import union
 from spark_jobs.lake.retry import patiently
@@ -50,9 +50,8 @@ from spark_jobs.pipeline.run import Outcome, compact_source, filters_of, merge_s
 from spark_jobs.schema import history as schema_history
 from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compact import (
-    LEFT_OUT,
-    RULES,
     Compacted,
     Net,
     Window,
@@ -276,26 +275,26 @@ def _put(
     """These rows in the place of those that silver holds, where one differs: what differs, and the commit."""
     assert work.head is not None
     assert work.head.checkpoint is not None
-    said = {"ranges": [[str(range_.start), str(range_.stop)] for range_ in work.window.ranges]}
+    within = Range(work.window.whole.start, work.head.checkpoint.position)
     if work.is_ruled and (work.is_reshaped or _is_emptied_elsewhere(rows.sparkSession, work)):
         found = _all(rows, work)
-        return found, _renewed(rows, work, _shape(work, columns), said | {LEFT_OUT: left_out})
+        return found, _renewed(rows, work, _shape(work, columns), left_out)
     found = _difference(rows, work, work.head, columns)
     if not found.any:
         return found, None
-    notes = work.notes(work.window.whole.start, _standing(work), columns, left_out) | said
-    checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), CommitKind.REDO, notes)
+    commit = work.commit(within, _standing(work), columns, left_out)
+    commit = replace(commit, kind=CommitKind.REDO, ranges=work.window.ranges)
     earlier = _emptied_earlier(rows.sparkSession, work)
     condition = _within([*work.window.ranges, *(turn.range for turn in earlier)], work.again)
     rows = rows.unionByName(markers(rows.sparkSession, columns.stored, earlier)) if earlier else rows
-    return found, work.table.replace(rows, condition, work.head, checkpoint)
+    return found, work.table.replace(rows, condition, work.head, commit)
 
 
 def _standing(work: Work) -> Standing:
     """How the table stands in the end, with what is known of its beginning since log before the first extraction is."""
     assert work.head is not None
     assert work.head.checkpoint is not None
-    noted, told = Standing.from_notes(work.head.checkpoint.notes), work.standing
+    noted, told = Standing.of(SilverCommit.of(work.head.checkpoint)), work.standing
     if told is None:
         return noted
     return replace(noted, emptied=noted.emptied or told.emptied, is_complete=noted.is_complete or told.is_complete)
@@ -334,7 +333,7 @@ def _is_emptied_elsewhere(spark: SparkSession, work: Work) -> bool:
 def _emptied_at(spark: SparkSession, work: Work) -> set[tuple[int, ...]]:
     """Where the statements stand that emptied the table, as silver shows them."""
     assert work.head is not None
-    rows = work.table.read(spark, work.head.version).where(f"_op = '{silver.TRUNCATE}'")
+    rows = work.table.read(spark, work.head.version).where(f"_op = '{silver.Op.TRUNCATE}'")
     return {tuple(row["_window_start"]) for row in rows.select("_window_start").collect()}
 
 
@@ -342,12 +341,12 @@ def _emptying(work: Work) -> list[Turn]:
     return [step for step in work.steps if isinstance(step, Turn) and step.empties]
 
 
-def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, said: dict[str, Any]) -> Head:
+def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, filtered: dict[str, int]) -> Head:
     """Replaces all rows, and the columns by those that rules leave. Raises LakeError where rows were loaded."""
     assert work.head is not None
     assert work.head.checkpoint is not None
     there = work.table.read(rows.sparkSession, work.head.version)
-    if not there.where(f"_op = '{silver.LOAD}'").isEmpty():
+    if not there.where(f"_op = '{silver.Op.LOAD}'").isEmpty():
         raise LakeError(
             f"{work.table.path} has rows that were loaded, which no log tells again; under other rules it cannot be "
             "done again"
@@ -355,9 +354,15 @@ def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, said: dict[st
     stored = columns.stored
     whole = rows.unionByName(markers(rows.sparkSession, stored, _emptying(work)))
     standing = work.steps[-1].standing
-    notes = work.notes(work.window.whole.start, standing, columns) | said | {silver.RENEWED: True}
-    checkpoint = Checkpoint(work.head.checkpoint.position, new_batch(), CommitKind.REDO, notes)
-    return work.table.renew(Design(stored, {}).of(whole), work.head, checkpoint)
+    within = Range(work.window.whole.start, work.head.checkpoint.position)
+    commit = replace(
+        work.commit(within, standing, columns),
+        kind=CommitKind.REDO,
+        filtered=filtered,
+        ranges=work.window.ranges,
+        is_overwrite=True,
+    )
+    return work.table.renew(Design(stored, {}).of(whole), work.head, commit)
 
 
 def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
@@ -377,9 +382,9 @@ def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
         range=work.window.whole,
         head=head,
         changes=sum(row["copies"] for row in found),
-        inserts=counts.get("insert", 0) + counts.get(silver.RENAME, 0),
-        updates=counts.get("update", 0),
-        deletes=counts.get("delete", 0),
+        inserts=counts.get(silver.Op.INSERT, 0) + counts.get(silver.Op.RENAME, 0),
+        updates=counts.get(silver.Op.UPDATE, 0),
+        deletes=counts.get(silver.Op.DELETE, 0),
         committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
     )
 
@@ -421,7 +426,7 @@ def _require_keyed(work: Work, columns: silver.Columns, logged: TableDefinition,
     """Raises LakeError where silver has a key for a window's rows, and which is not known."""
     assert work.head is not None
     assert work.head.checkpoint is not None
-    emptied = Standing.from_notes(work.head.checkpoint.notes).emptied
+    emptied = SilverCommit.of(work.head.checkpoint).emptied_at
     if not columns.is_bag and not logged.key and (emptied is None or emptied < window.stop):
         raise LakeError(f"the key of rows in {window} is not known; begin the range earlier")
 
@@ -446,7 +451,7 @@ def _within(ranges: Sequence[Range], again: Range | None = None) -> str:
     windows = silver.within_any([range_ for range_ in ranges if range_ != again])
     if again is None or again not in ranges:
         return windows
-    return f"({windows}) OR ({silver.within(again)} AND _op = '{silver.RENAME}')"
+    return f"({windows}) OR ({silver.within(again)} AND _op = '{silver.Op.RENAME}')"
 
 
 def _all(rows: DataFrame, work: Work) -> Difference:
@@ -661,7 +666,7 @@ def _work(
             begins_anew=pipeline.on_incompatible == "new_column",
             why_not=why_not_anew(pipeline, held.source, name),
             is_bag=silver.stored_columns(table, head).is_bag,
-            again=Again(Standing.from_notes(head.checkpoint.notes).emptied if head.checkpoint else None),
+            again=Again(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
             contents=ancestry.contents,
             filters=filters,
             begun=_begun(table, begin),
@@ -705,8 +710,8 @@ def _begun(table: Table, begin: Position) -> TableDefinition | None:
     """The definition that rows at a place were compacted by; None where no commit says it any more."""
     windows_there = (one for _, one in table.since(-1) if one.kind == CommitKind.LIVE and one.position > begin)
     first = min(windows_there, key=lambda one: one.position, default=None)
-    is_there = first is not None and Position.parse(first.notes["start"]) <= begin
-    return Standing.from_notes(first.notes).definition if first is not None and is_there else None
+    commit = SilverCommit.of(first) if first else None
+    return commit.definition if commit and commit.start and commit.start <= begin else None
 
 
 def _since(name: TableName, carried: Content, wanted: Range) -> Position:
@@ -726,8 +731,9 @@ def _since(name: TableName, carried: Content, wanted: Range) -> Position:
 
 def _named(spark: SparkSession, table: Table, head: Head, wanted: Range, known: Sequence[Stretch]) -> Range | None:
     """The statement by which the table has its name, where it has rows of before and the range may touch them."""
-    rows = table.read(spark, head.version).where(f"_op = '{silver.RENAME}'")
-    emptied = Standing.from_notes(head.checkpoint.notes).emptied if head.checkpoint else None
+    rows = table.read(spark, head.version).where(f"_op = '{silver.Op.RENAME}'")
+    commit = SilverCommit.of_head(head)
+    emptied = commit.emptied_at if commit else None
     if emptied is None:
         return None
     ends = rows.where(f"_window_start = {silver.place_sql(emptied)}").select("_window_stop").limit(1).collect()
@@ -760,7 +766,8 @@ def _touched(
     floor = silver.folded(head)
     oldest, complete_from = max(oldest, floor or oldest), bronze.complete_from(held.checkpoint)
     every = windows(spark, table, head, Range(begin, max(head.position, begin)), stretches(held.checkpoint))
-    is_ruled = is_ruled or RULES in (head.checkpoint.notes if head.checkpoint else {})
+    commit = SilverCommit.of_head(head)
+    is_ruled = is_ruled or (commit is not None and commit.rule_digests is not None)
     looked_for = head.position if is_ruled else bronze.begin(held.checkpoint)
     gaps = _gaps(every, Range(oldest, max(looked_for, oldest)))
     touched = tuple(one for one in every if one.overlaps(wanted))

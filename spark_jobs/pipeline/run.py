@@ -35,6 +35,7 @@ from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.ddl.labels import without_labels
 from spark_jobs.downstream import commit_clock, publication
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge import Merged, merge
 from spark_jobs.downstream.merge import Work as MergeWork
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
@@ -62,11 +63,11 @@ from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, before_gap, gaps_of
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.schema.history import by_history, follow, named, new_facts, reading_of
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit, TableCommit
 from spark_jobs.silver.compact import Compacted, Window, Work, compact
-from spark_jobs.silver.partial_rows import UNSEEN
 from spark_jobs.silver.quarantine import with_skips
 from spark_jobs.silver.rename_lineage import Ancestry, given, own_base
-from spark_jobs.silver.table_timeline import COMPLETE, Ended, Standing, Turn
+from spark_jobs.silver.table_timeline import Ended, Standing, Turn
 from spark_jobs.silver.timeline.build import reached
 from spark_jobs.silver.timeline.inputs import Beginning, Rules, first_rows, place_of_rows
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
@@ -577,7 +578,8 @@ class Planner:
         refusal = gaps.refusal(gap, name) if gap else ""
         if gap:
             whole, found, rules = self._before(before_gap(whole, gap), found, rules, refusal)
-        standing = Standing.from_notes(head.checkpoint.notes) if head and head.checkpoint and not is_anew else None
+        commit = None if is_anew else SilverCommit.of_head(head)
+        standing = Standing.of(commit) if commit else None
         with about(f"{self.source}: {name}"):
             why_not = why_not_anew(self.pipeline, self.source, name)
             rules = replace(rules, base=partial(own_base, table, standing), why_not=why_not)
@@ -785,7 +787,8 @@ class Delivery:
             if merged is None:
                 raise
         head = merged.head if merged else into.head()
-        unseen = head.checkpoint.notes.get(UNSEEN) if head and head.checkpoint else None
+        commit = DownstreamCommit.of_head(head)
+        unseen = commit.keys_never_whole or None if commit else None
         merged = replace(merged, into=str(self.into)) if merged and self.is_one_of_several else merged
         return Brought(self.name, into, pinned, head, merged, unseen, stopped)
 
@@ -811,8 +814,8 @@ class Delivery:
         """
         if isinstance(into, SharedPart):
             return None
-        head = into.head()
-        known = int(head.checkpoint.notes["silver_version"]) if head and head.checkpoint else -1
+        commit = DownstreamCommit.of_head(into.head())
+        known = commit.silver_version if commit else -1
         merged: Merged | None = None
         for version, checkpoint in reversed(origin.since(known)):
             if version >= pinned.version or checkpoint.kind in (CommitKind.ALTERING, CommitKind.MAINTENANCE):
@@ -834,7 +837,8 @@ def filters_of(filters: Filters, source: str, name: TableName) -> TableFilters:
 
 def is_complete(head: Head) -> bool:
     """Whether a silver or downstream table has the rows from before its log begins, if there were any."""
-    return bool(head.checkpoint and head.checkpoint.notes.get(COMPLETE))
+    commit = TableCommit.of_head(head)
+    return bool(commit and commit.is_complete)
 
 
 def _is_in(tables: frozenset[TableName] | None, entry: Entry) -> bool:

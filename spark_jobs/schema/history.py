@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -29,10 +28,11 @@ from spark_jobs.ddl.classify import judge
 from spark_jobs.ddl.definitions import Told, completed
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import DecodeError, LakeError
-from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.schema import dump as dumped
+from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.schema.facts import Asked, Fact, Logged, Stated, TableVersion
 from spark_jobs.schema.history_rows import ARROW, COLUMNS, row_of, version_of
 from spark_jobs.schema.reverse_replay import back
@@ -46,9 +46,6 @@ from spark_jobs.source.server_facts import ask_facts, logs_cascades
 log = logging.getLogger(__name__)
 
 _AHEAD = "the server was asked behind the part of its log that was extracted"
-_ASKED, _COMPLETES, _BEGIN, _DUMP, _FACTS = "asked", "completes", "begin", "dump", "facts"
-"""Notes of a commit: where a server was asked last, whether that completes its log, where the history begins, which
-schema dump is in it, and what the server declared that its log may not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +75,11 @@ def read(lake: Lake, source: str) -> History:
     """Without a JVM. Raises LakeError where there is none yet."""
     table = lake.schema(source)
     head = table.head()
-    if head is None or head.checkpoint is None:
+    commit = HistoryCommit.of_head(head)
+    if commit is None:
         raise LakeError(f"{source}: there is no schema history yet; stratalog extract writes it")
     versions = sorted(map(version_of, table.rows()), key=lambda one: (one.name, *one.order))
-    begin = Position.parse(head.checkpoint.notes[_BEGIN])
-    return History(source, begin, head.checkpoint.position, tuple(versions))
+    return History(source, commit.begin, commit.position, tuple(versions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +105,8 @@ def reading_of(
         return ask_server(lake, source, default_of)
     raw = dumped.content(source.name, wanted)
     mark = dumped.mark(wanted, raw)
-    if _notes(lake.schema(source.name).head()).get(_DUMP) == mark:
+    commit = HistoryCommit.of_head(lake.schema(source.name).head())
+    if commit and commit.dump == mark:
         return None
     return Reading(dumped.asked(source, wanted, raw), completes=False, dump=mark)
 
@@ -123,7 +121,8 @@ def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column
     with source.connect() as connection:
         variables = source.variables(connection)
         tells_all = logs_all(variables)
-        if tells_all and _notes(lake.schema(source.name).head()).get(_ASKED):
+        commit = HistoryCommit.of_head(lake.schema(source.name).head()) if tells_all else None
+        if commit and commit.asked_at:
             return None
         at = source.end(connection)
         return Reading(Asked(at, ask(source, connection, variables, default_of), variables), not tells_all)
@@ -147,8 +146,8 @@ def new_facts(lake: Lake, source: Source) -> ServerFacts | None:
 
 def declared_facts(lake: Lake, source: str) -> ServerFacts | None:
     """What a server declared that its log may not tell; None where none was asked."""
-    note = _notes(lake.schema(source).head()).get(_FACTS)
-    return ServerFacts.from_note(note) if note else None
+    commit = HistoryCommit.of_head(lake.schema(source).head())
+    return commit.facts if commit else None
 
 
 def follow(
@@ -174,24 +173,32 @@ def follow(
         return []
     table = lake.schema(source)
     head = table.head()
-    notes = _notes(head)
+    before = HistoryCommit.of_head(head)
     oldest, end = bronze.oldest(held.checkpoint), held.checkpoint.position
-    begin = Position.parse(notes[_BEGIN]) if notes else oldest
+    begin = before.begin if before else oldest
     dump = _placed(reading.asked, held.checkpoint, Range(oldest, end)) if reading and reading.dump else None
-    is_anew = oldest < begin or bool(notes and dump and not dump.note)
+    is_anew = oldest < begin or bool(before and dump and not dump.note)
     start = oldest if is_anew or head is None or head.position is None else max(head.position, oldest)
-    if start >= end and notes and not is_anew and declared is None and (reading is None or _ASKED in notes):
+    if start >= end and before and not is_anew and declared is None and (reading is None or before.asked_at):
         return []
-    notes = notes | _facts_note(declared, dump, end)
+    commit = HistoryCommit(
+        end,
+        new_batch(),
+        begin=min(begin, oldest),
+        asked_at=before.asked_at if before else None,
+        completes_log=before.completes_log if before else None,
+        dump=before.dump if before else None,
+        facts=_declared_facts(declared, dump, end) or (before.facts if before else None),
+    )
     facts = list(_facts(held, Range(start, max(start, end))))
     stored = [version_of(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
     told = list[Fact]()
     if reading and dump:
         told.append(dump)
-        notes = notes | ({} if dump.note else {_DUMP: reading.dump})
+        commit = commit if dump.note else replace(commit, dump=reading.dump)
     elif reading and (asked := _in_stretch(reading.asked, end)).at >= start:
         told.append(asked if asked.at <= end else replace(asked, at=end, is_whole=False, note=_AHEAD))
-        notes = notes | {_ASKED: str(asked.at), _COMPLETES: reading.completes}
+        commit = replace(commit, asked_at=asked.at, completes_log=reading.completes)
     found, lacking = ([], []) if is_anew else _followed(stored, [*facts, *told], start)
     if lacking and start > oldest:
         log.info("%s: the schema history is written anew: %s was not known before", source, ", ".join(lacking))
@@ -202,25 +209,22 @@ def follow(
         _warn(source, stored, reading)
         stored = [one for one in stored if one.at < start]
         found, _ = _followed(stored, [*facts, *told], start)
-    if not found and dump and not is_anew and start >= end and notes and declared is None:
+    if not found and dump and not is_anew and start >= end and before and declared is None:
         return []
     rows = spark.createDataFrame(pa.Table.from_pylist([row_of(one) for one in found], schema=ARROW)).coalesce(1)
-    said = Checkpoint(end, new_batch(), notes=notes | {_BEGIN: str(min(begin, oldest))})
     upon = head or table.new(COLUMNS, {})
     if is_anew:
-        table.replace(rows, _behind(start), upon, said)
+        table.replace(rows, _behind(start), upon, commit)
     else:
-        table.append(rows, upon, said)
+        table.append(rows, upon, commit)
     return found
 
 
-def _facts_note(declared: ServerFacts | None, dump: Asked | None, end: Position) -> dict[str, Any]:
-    """The note of what a server or a dump declared, at its place in the log; none where neither is new."""
+def _declared_facts(declared: ServerFacts | None, dump: Asked | None, end: Position) -> ServerFacts | None:
+    """What a server or a dump declared, at its place in the log; None where neither is new."""
     if declared is None and dump and dump.declared and not dump.note:
-        declared = replace(dump.declared, at=dump.at)
-    elif declared:
-        declared = replace(declared, at=replace(declared.at, stretch=end.stretch))
-    return {_FACTS: declared.to_note()} if declared else {}
+        return replace(dump.declared, at=dump.at)
+    return replace(declared, at=replace(declared.at, stretch=end.stretch)) if declared else None
 
 
 def _followed(
@@ -241,20 +245,14 @@ def _followed(
 def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
     """The definition with what the log lacks, from what a server told last; as ``completed``."""
     table = lake.schema(source)
-    notes = _notes(table.head())
-    if not notes.get(_COMPLETES):
+    commit = HistoryCommit.of_head(table.head())
+    if commit is None or not commit.completes_log:
         return completed(source, logged, None, last_change)
     name = logged.name
     rows = table.rows([("schema", "=", name.schema), ("table", "=", name.table), ("origin", "=", "server")])
     last = max(map(version_of, rows), key=lambda one: one.order, default=None)
-    found = (Position.parse(notes[_ASKED]), last.definition) if last and last.definition else None
+    found = (commit.asked_at, last.definition) if commit.asked_at and last and last.definition else None
     return completed(source, logged, found, last_change)
-
-
-def _notes(head: Head | None) -> dict[str, Any]:
-    kept = (_ASKED, _COMPLETES, _BEGIN, _DUMP, _FACTS)
-    said = head.checkpoint.notes if head and head.checkpoint else {}
-    return {name: said[name] for name in kept if name in said}
 
 
 def _in_stretch(asked: Asked, end: Position) -> Asked:

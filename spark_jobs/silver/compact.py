@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -35,13 +35,14 @@ from spark_jobs.bronze.boundaries import cut, transaction_at
 from spark_jobs.bronze.xa import EFFECT, NO_XA, Xa, by_bytes, effective
 from spark_jobs.config.filters import TableFilters
 from spark_jobs.errors import DecodeError, PartialImage, TableStopped, Unsupported, about
-from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
+from spark_jobs.lake.commit import CommitKind, Head, new_batch
 from spark_jobs.lake.ranges import array, cell, union
 from spark_jobs.lake.ranges import rows as rows_sql
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import masking, partial_images, partial_rows, row_filters, schema_evolution
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import NOT_FOLDED, SilverCommit
 from spark_jobs.silver.net_changes import Place, image_rows, net_rows, reduce, settle
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
 from spark_jobs.silver.projection import onwards, origins_of
@@ -57,12 +58,8 @@ _REDUCE_AT = 1 << 19
 """Rows that a task gathers before it reduces them again: a hot key costs no more than this."""
 _PIECES = 256
 """Decoded pieces held at once: each has buffers made for more rows than a small slice fills them with."""
+_OF_CHANGES = (silver.Op.INSERT, silver.Op.UPDATE, silver.Op.DELETE)
 _BATCH = 1 << 16
-RULES = "rule_prints"
-"""Note of a silver commit: digests of the rules that its rows were made by."""
-LEFT_OUT = "left_out"
-"""Note of a silver commit: how many changes and statements rules left out, by rule."""
-_KNOWN = "columns_known"
 _ONE_TASK = 64 << 20
 """Bytes of a table's slices up to which one task decodes and reduces all of them.
 
@@ -151,44 +148,62 @@ class Work:
     def part(self, range_: Range) -> Window:
         return replace(self.window, ranges=(range_,))
 
-    def notes(
-        self, start: Position, standing: Standing, columns: silver.Columns, left_out: Mapping[str, int] | None = None
-    ) -> dict[str, Any]:
-        """What a silver commit says besides its position; left_out: what rules left out, by rule."""
-        said = {"start": str(start), "bronze_version": self.window.version, "log_bytes": self.size}
-        resets = self.reset or silver.resets(self.head)
-        said |= {silver.RESETS: resets} if resets else {}
-        return said | {"key": list(columns.key)} | self._of_rules(left_out or {}) | standing.to_notes()
+    def commit(
+        self, within: Range, standing: Standing, columns: silver.Columns, filtered: Mapping[str, int] | None = None
+    ) -> SilverCommit:
+        """The silver commit of a part of the log.
+
+        Args:
+            within: the part; the table is complete up to its end.
+            standing: how the table stands there.
+            columns: those that it has then.
+            filtered: by rule how many changes and statements it kept out.
+        """
+        commit = SilverCommit(
+            within.stop,
+            new_batch(),
+            start=within.start,
+            bronze_version=self.window.version,
+            log_bytes=self.size,
+            resets=self.reset or silver.resets(self.head),
+            key=columns.key,
+        )
+        return standing.in_commit(self._ruled(commit, filtered) if self.is_ruled else commit)
 
     @property
-    def before(self) -> Mapping[str, Any]:
-        """What the head says that the work is planned upon; nothing counts of a table that is begun anew."""
-        return self.head.checkpoint.notes if self.head and self.head.checkpoint and not self.reset else {}
+    def before(self) -> SilverCommit | None:
+        """The commit that the work is planned upon; none where the table is rebuilt."""
+        return None if self.reset else SilverCommit.of_head(self.head)
 
-    def _of_rules(self, left_out: Mapping[str, int]) -> dict[str, Any]:
-        if not self.is_ruled:
-            return {}
-        said = {"rules": self.filters.names(), RULES: self.filters.prints(), _KNOWN: sorted(self.known)}
-        return said | ({LEFT_OUT: dict(left_out)} if left_out else {})
+    def _ruled(self, commit: SilverCommit, filtered: Mapping[str, int] | None) -> SilverCommit:
+        return replace(
+            commit,
+            rules=tuple(self.filters.names()),
+            rule_digests=self.filters.prints(),
+            known_columns=tuple(sorted(self.known)),
+            filtered=dict(filtered) if filtered else None,
+        )
 
     @property
     def is_ruled(self) -> bool:
         """Whether the table is, or was, under rules: then a window need not have left rows in silver."""
-        return bool(self.filters) or RULES in self.before
+        before = self.before
+        return bool(self.filters) or (before is not None and before.rule_digests is not None)
 
     @property
     def known(self) -> frozenset[str]:
         """Names, in small letters, of the columns that the table has or had, as far as silver was told of rules."""
-        found = set(self.before.get(_KNOWN, ()))
-        standings = [step.standing for step in self.steps] + [Standing.from_notes(self.before)]
-        for definition in (standing.definition for standing in standings):
+        before = self.before
+        found = set(before.known_columns or ()) if before else set()
+        for definition in (*(step.standing.definition for step in self.steps), before and before.definition):
             found |= {str(column.name).casefold() for column in definition.columns} if definition else set()
         return frozenset(found)
 
     @property
     def is_reshaped(self) -> bool:
         """Whether silver's rows were made by other rules about the columns."""
-        had, has = self.before.get(RULES, {}), self.filters.prints()
+        before, has = self.before, self.filters.prints()
+        had = (before.rule_digests if before else None) or {}
         return bool(had.get("columns") != has.get("columns"))
 
     def shape(self, definition: TableDefinition, kept: Sequence[Kept] = ()) -> masking.Shape:
@@ -225,9 +240,9 @@ class Work:
                 f"do all of it again: stratalog backfill --source {self.source} --from {self.window.oldest} "
                 f"--to {self.window.whole.stop} --table {self.name}"
             )
-            if self.before.get(silver.FOLDED):
+            if self.before.floor:
                 again = (
-                    f"its windows before {self.before[silver.FOLDED]} are folded into one, so that it can only begin "
+                    f"its windows before {self.before.floor} are folded into one, so that it can only begin "
                     f"anew: stratalog reset --source {self.source} --table {self.name}, once copies of the older log "
                     "are brought back (stratalog extract --archive DIR)"
                 )
@@ -391,18 +406,23 @@ def _emptied(spark: SparkSession, work: Work) -> Compacted:
     known = work.standing.definition
     there = silver.stored_columns(work.table, work.head)
     columns = work.seen(work.standing) if known else there
-    notes = work.notes(work.window.whole.start, work.standing, columns) | {silver.RENEWED: True}
-    notes |= {silver.FOLDED: ""} | ({} if known else {silver.BARE: True})
+    commit = replace(
+        work.commit(work.window.whole, work.standing, columns),
+        kind=CommitKind.RESET,
+        is_overwrite=True,
+        has_unknown_columns=not known,
+        folded_to=NOT_FOLDED,
+    )
     rows = spark.createDataFrame([], sql.columns(columns.stored))
-    landed = work.table.renew(rows, work.head, Checkpoint(work.window.whole.stop, new_batch(), CommitKind.RESET, notes))
+    landed = work.table.renew(rows, work.head, commit)
     return Compacted(work.source, work.name, work.window.whole, landed)
 
 
-def _anew(work: Work, head: Head | None, stored: dict[str, str]) -> tuple[Head, dict[str, Any]]:
-    """The head to append to: a table's that is made or begun anew, or as it is; and what the commit says of that."""
+def _anew(work: Work, head: Head | None, stored: dict[str, str]) -> tuple[Head, bool]:
+    """The head to append to: a table's that is made or rebuilt, or as it is; and whether its rows are overwritten."""
     if head is not None and not (work.reset and head is work.head):
-        return head, {}
-    return work.table.new(stored, silver.properties(work.table), head), {silver.RENEWED: True} if head else {}
+        return head, False
+    return work.table.new(stored, silver.properties(work.table), head), head is not None
 
 
 def by_rule(turn: Turn) -> dict[str, int]:
@@ -429,12 +449,12 @@ def total(work: Work, head: Head, done: Sequence[Compacted], seconds: float) -> 
 def _window(spark: SparkSession, work: Work, head: Head | None, rows: Rows) -> Compacted:
     """Appends what is left of the changes between two statements."""
     columns = work.seen(rows.standing)
-    head, anew = _anew(work, head, columns.stored)
+    head, is_overwrite = _anew(work, head, columns.stored)
     if not head.design:
         silver.require_same_columns(work.table, columns.stored, str(work.name))
     net = net_changes(spark, work, work.part(rows.range), rows.standing)
-    said = work.notes(rows.range.start, rows.standing, columns, net.left_out) | anew
-    landed = work.table.append(net.rows, head, Checkpoint(rows.range.stop, new_batch(), notes=said))
+    commit = replace(work.commit(rows.range, rows.standing, columns, net.left_out), is_overwrite=is_overwrite)
+    landed = work.table.append(net.rows, head, commit)
     return net.summary(work, landed)
 
 
@@ -445,21 +465,21 @@ def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
     """
     if turn.anew:
         log.warning("%s: at %s columns begin anew: %s", work, turn.range.start, turn.anew)
-    head, checkpoint = _reshaped(spark, work, head, turn)
-    return work.table.append(markers(spark, work.table.columns(), [turn]), head, checkpoint)
+    head, commit = _reshaped(spark, work, head, turn)
+    return work.table.append(markers(spark, work.table.columns(), [turn]), head, commit)
 
 
 def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: Turn) -> Compacted:
     """Puts what another table held in the place of what the table held, in the commit that moves it on."""
     stored = silver.columns(_told(turn), has_partial=work.has_partial).stored
-    head, anew = _anew(work, head, stored)
-    head, checkpoint = _reshaped(spark, work, head, turn)
-    checkpoint = replace(checkpoint, notes=checkpoint.notes | anew)
+    head, is_overwrite = _anew(work, head, stored)
+    head, commit = _reshaped(spark, work, head, turn)
+    commit = replace(commit, is_overwrite=is_overwrite)
     counted = Observation()
     rows = carried_rows(spark, work, turn)
     inserts, newest = F.count(F.lit(1)).alias("inserts"), F.max(F.unix_micros("_committed_at")).alias("micros")
     rows = rows.observe(counted, inserts, newest).unionByName(markers(spark, stored, [turn]))
-    landed = work.table.append(rows.select(*map(identifier, stored)), head, checkpoint)
+    landed = work.table.append(rows.select(*map(identifier, stored)), head, commit)
     found = counted.get
     at = None if found["micros"] is None else datetime.fromtimestamp(found["micros"] / 1e6, UTC)
     return Compacted(work.source, work.name, turn.range, landed, inserts=found["inserts"], committed_at=at)
@@ -473,8 +493,8 @@ class Reshaping:
     """
 
     after: silver.Columns
-    steps: list[str]
-    left: list[str]
+    steps: Sequence[str]
+    left: Sequence[str]
 
 
 def reshaping(work: Work, before: silver.Columns, turn: Turn) -> Reshaping:
@@ -495,32 +515,34 @@ def _require_key_kept(before: silver.Columns, after: silver.Columns, turn: Turn)
         )
 
 
-def turn_notes(work: Work, turn: Turn, after: silver.Columns, steps: Sequence[str]) -> dict[str, Any]:
-    """What the commit says that moves a table over a statement."""
-    size = turn.carried.size if turn.carried else 0
-    said = work.notes(turn.range.start, turn.standing, after, by_rule(turn)) | {"log_bytes": size, "steps": [*steps]}
-    return said | ({silver.CARRIED: str(turn.carried.name)} if turn.carried else {})
+def turn_commit(work: Work, turn: Turn, after: silver.Columns, steps: Sequence[str]) -> SilverCommit:
+    """The commit that moves a table over a statement."""
+    return replace(
+        work.commit(turn.range, turn.standing, after, by_rule(turn)),
+        kind=CommitKind.CHANGE,
+        log_bytes=turn.carried.size if turn.carried else 0,
+        steps=tuple(steps),
+        inherited_from=str(turn.carried.name) if turn.carried else None,
+    )
 
 
-def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[Head, Checkpoint]:
-    """The table with the columns that a statement left, and the checkpoint behind it."""
-    place = str(turn.range.start)
-    notes = head.checkpoint.notes if head.checkpoint else {}
-    if not head.checkpoint:
-        after = work.seen(turn.standing)
-        done = Reshaping(after, [], [])
-    elif notes.get("turn") == place:
-        before = silver.stored_columns(work.table, head)
+def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[Head, SilverCommit]:
+    """The table with the columns that a statement left, and the commit that moves it over the statement."""
+    newest = SilverCommit.of_head(head)
+    if newest is None:
+        return head, turn_commit(work, turn, work.seen(turn.standing), ())
+    before = silver.stored_columns(work.table, head)
+    if newest.statement_at == turn.range.start:
         after = work.seen(turn.standing) if turn.standing.definition else before
         _require_key_kept(before, after, turn)
-        done = Reshaping(after, notes["steps"], notes["left"])
+        done = Reshaping(after, newest.steps or (), newest.steps_left or ())
     else:
-        done = reshaping(work, silver.stored_columns(work.table, head), turn)
-    own: dict[str, Any] = {"turn": place, "steps": done.steps}  # what else commits say is the head's
-    own |= {LEFT_OUT: {}} if LEFT_OUT in notes else {}
-    head = schema_evolution.carry_out(spark, work.table, head, done.left, own)
-    said = turn_notes(work, turn, done.after, done.steps)
-    return head, Checkpoint(turn.range.stop, new_batch(), CommitKind.CHANGE, said)
+        done = reshaping(work, before, turn)
+    # The newest commit says already what rules kept out until here.
+    filtered: dict[str, int] | None = None if newest.filtered is None else {}
+    altering = replace(newest, statement_at=turn.range.start, steps=tuple(done.steps), filtered=filtered)
+    head = schema_evolution.carry_out(spark, work.table, head, done.left, altering)
+    return head, turn_commit(work, turn, done.after, done.steps)
 
 
 def _told(turn: Turn) -> TableDefinition:
@@ -535,7 +557,7 @@ def carried_rows(spark: SparkSession, work: Work, turn: Turn) -> DataFrame:
     held = _held(spark, work, turn.carried)
     held = held if turn.origins is None else _rekeyed(held, str(work), turn)
     given = {
-        "_op": literal(silver.RENAME),
+        "_op": literal(silver.Op.RENAME),
         "_existed": "NULL" if columns.is_bag else "false",
         "_position": silver.at_sql(turn.range.start),
         "_window_start": silver.place_sql(turn.range.start),
@@ -596,7 +618,7 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
 
 def _alive(spark: SparkSession, base: Base) -> DataFrame:
     """Silver's rows at a version, without what stands before the last statement that emptied the table."""
-    rows = base.table.read(spark, base.version).where(f"_op <> '{silver.TRUNCATE}'")
+    rows = base.table.read(spark, base.version).where(f"_op <> '{silver.Op.TRUNCATE}'")
     return rows.where(f"_position > {silver.before_sql(base.emptied)}") if base.emptied else rows
 
 
@@ -607,7 +629,7 @@ def _settled(rows: DataFrame, columns: silver.Columns, name: str, *, lacks_older
     """
     rows = rows.withColumn("_window", F.lit(0))
     if columns.has_partial and not columns.is_bag:
-        found = _overlaid(rows.withColumn("_gone", F.expr("_op = 'delete'")), columns)
+        found = _overlaid(rows.withColumn("_gone", F.expr(f"_op = '{silver.Op.DELETE}'")), columns)
         why = (
             f"spark_jobs.errors.TableStopped: {name}: it was renamed, or its key changed, and its row images left "
             "columns out of rows that the log never held whole; load it first\n\n"
@@ -616,7 +638,7 @@ def _settled(rows: DataFrame, columns: silver.Columns, name: str, *, lacks_older
         return found.withColumn("_gone", checked).where("NOT _gone").drop("_gone", silver.ABSENT, partial_rows.ENDED)
     if not columns.is_bag:
         names = [*columns.types, "_op", "_position", "_committed_at", "_raw"]
-        return _last(rows, columns, names, F.count("*").alias("_changes")).where("_op <> 'delete'")
+        return _last(rows, columns, names, F.count("*").alias("_changes")).where(f"_op <> '{silver.Op.DELETE}'")
     found = _counted(rows, columns)
     copies = silver.copies_sql(silver.COPIES, name, lacks_older=lacks_older)
     return found.withColumn(silver.COPIES, F.expr(copies)).where(f"{silver.COPIES} > 0")
@@ -651,7 +673,7 @@ def markers(spark: SparkSession, types: Mapping[str, str], turns: Sequence[Turn]
     each = f"inline({rows_sql(cells, f'STRUCT<start: {silver.PLACE}, stop: {silver.PLACE}, at: BIGINT>')})"
     before = ", ".join(f"{literal(name)}, start.{identifier(name)}" for name in ("stretch", "number", "offset"))
     given = {
-        "_op": literal(silver.TRUNCATE),
+        "_op": literal(silver.Op.TRUNCATE),
         "_position": f"named_struct({before}, 'row', -1)",
         "_committed_at": "timestamp_micros(at)",
         "_window_start": "start",
@@ -678,9 +700,9 @@ class Net:
             range=work.window.whole,
             head=head,
             changes=self.decoded.get["changes"] or 0,
-            inserts=counts["insert"],
-            updates=counts["update"],
-            deletes=counts["delete"],
+            inserts=counts[silver.Op.INSERT],
+            updates=counts[silver.Op.UPDATE],
+            deletes=counts[silver.Op.DELETE],
             committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
             left_out=self.left_out,
         )
@@ -726,7 +748,7 @@ def net_changes(spark: SparkSession, work: Work, window: Window, standing: Stand
     elif not (columns.is_bag or alone):
         settled = _last_per_key(changes, columns)
     rows = _silver_rows(settled, columns, window.ranges)
-    by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in ("insert", "update", "delete"))
+    by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in _OF_CHANGES)
     return Net(rows.observe(counted, *by_operation), counted, decoded, left_out)
 
 
@@ -813,7 +835,7 @@ def _silver_rows(settled: DataFrame, columns: silver.Columns, ranges: Sequence[R
         went, stayed = F.col(silver.COPIES) < 0, F.col(silver.COPIES) == 0
     else:
         went, stayed = ~F.col("_exists"), F.col("_existed")
-    op = F.when(went, "delete").when(stayed, "update").otherwise("insert")
+    op = F.when(went, silver.Op.DELETE).when(stayed, silver.Op.UPDATE).otherwise(silver.Op.INSERT)
     computed = {"_op": op, "_window_start": F.get(starts, "_window"), "_window_stop": F.get(stops, "_window")}
     return settled.select(*(computed.get(name, F.col(identifier(name))).alias(name) for name in columns.stored))
 

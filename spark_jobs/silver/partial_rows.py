@@ -20,8 +20,6 @@ ABSENT = "_absent"
 ABSENT_TYPE = "ARRAY<STRING>"
 ENDED = "_ended"
 """Whether a row that the fold gives lacks columns behind the end of what the key was before."""
-UNSEEN = "keys_never_whole"
-"""Note of a downstream commit: keys without a row because no row image of theirs was whole; absent where none is."""
 _TEXTS = "MAP<STRING, STRING>"
 
 

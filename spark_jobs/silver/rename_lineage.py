@@ -25,6 +25,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import Base, Content, Standing
 from spark_jobs.silver.timeline.build import held
 from spark_jobs.silver.timeline.inputs import Beginning, ByHistory, Complete, Rules, first_rows, place_of_rows
@@ -86,15 +87,14 @@ class Ancestry:
         """What silver had of a table before a place, how the table stood there, and where that is."""
         table = self.lake.silver(self.source, name.schema, name.table)
         commits = table.since(-1)
-        now = commits[0][1].notes.get(silver.RESETS) if commits else None  # what it had before it was reset is no more
-        ours = (
-            (at, one) for at, one in commits if one.kind != CommitKind.ALTERING and one.notes.get(silver.RESETS) == now
-        )
-        version, checkpoint = next(((at, one) for at, one in ours if one.position <= until), (None, None))
-        if version is None or checkpoint is None:
+        resets = SilverCommit.of(commits[0][1]).resets if commits else 0
+        ours = ((at, SilverCommit.of(one)) for at, one in commits if one.kind != CommitKind.ALTERING)
+        current = ((at, one) for at, one in ours if one.resets == resets)  # what it had before a rebuild is no more
+        version, commit = next(((at, one) for at, one in current if one.position <= until), (None, None))
+        if version is None or commit is None:
             return None, None, self.oldest
-        standing = Standing.from_notes(checkpoint.notes)
-        return _base(table, version, standing), standing, checkpoint.position
+        standing = Standing.of(commit)
+        return _base(table, version, standing), standing, commit.position
 
     def made(self, name: TableName, until: Position) -> Position | None:
         """Where the log that bronze holds makes a table, or gives it its name; None where it does not."""

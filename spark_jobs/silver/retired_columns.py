@@ -1,6 +1,6 @@
 """Columns that are kept: what a column held until a statement gave it a type that does not hold every value.
 
-Put here: what they are called, and what commits say of them. Not here: which statements begin one anew
+Put here: what they are called. Not here: which statements begin one anew
 (table_timeline.py).
 
 With ``on_incompatible: new_column`` the lake's column is renamed at the statement, and a new one of its name begins.
@@ -13,9 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_jobs.log.position import Position
-
-KEPT = "kept_columns"
-"""Note of a silver commit: the columns that are kept; absent where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +29,12 @@ class Kept:
     at: Position
 
     def to_note(self) -> dict[str, Any]:
+        """As it stands in a silver commit."""
         return {"name": self.name, "type": self.type, "of": self.of, "at": str(self.at)}
 
-
-def from_notes(notes: Mapping[str, Any]) -> tuple[Kept, ...]:
-    """Of a silver commit."""
-    listed = notes.get(KEPT, ())
-    return tuple(Kept(one["name"], one["type"], one["of"], Position.parse(one["at"])) for one in listed)
+    @classmethod
+    def from_note(cls, note: Mapping[str, Any]) -> "Kept":
+        return cls(note["name"], note["type"], note["of"], Position.parse(note["at"]))
 
 
 def types_of(kept: Sequence[Kept]) -> dict[str, str]:

@@ -3,13 +3,12 @@
 Put here: which statements of Delta lead from some columns to others, and running them so that a run may die between any
 two. Not here: why columns change (table_timeline.py).
 
-A step is what stands behind ALTER TABLE, or ``UPDATE SET …``. Every step is a commit; each holds in its notes those
-that are left, so that a run that finds such a head goes on there. The table's position does not move meanwhile.
+A step is what stands behind ALTER TABLE, or ``UPDATE SET …``. Every step is a commit; each names those that
+are left, so that a run that finds such a head goes on there. The table's position does not move meanwhile.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -17,6 +16,7 @@ from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table
+from spark_jobs.silver.commit import TableCommit
 from spark_jobs.silver.table import raw_sql, raw_with
 from spark_jobs.text.sql import identifier
 
@@ -96,12 +96,13 @@ def _staying(order: Sequence[str], wanted: Sequence[str]) -> set[str]:
     return set(best)
 
 
-def carry_out(spark: SparkSession, table: Table, head: Head, wanted: Sequence[str], said: Mapping[str, Any]) -> Head:
+def carry_out(spark: SparkSession, table: Table, head: Head, wanted: Sequence[str], commit: TableCommit | None) -> Head:
     """Runs the steps, a commit each, at the position where the table stands.
 
-    said: what every commit says besides. Raises TableStopped, LakeError, LostRace.
+    commit: what each of them says besides the steps that are left; None where the table has no commit yet, and no
+    columns to change. Raises TableStopped, LakeError, LostRace.
     """
-    if head.checkpoint is None or not wanted:
+    if commit is None or not wanted:
         return head
     demanding = [one for one in wanted if one.startswith(_NEEDS_MAPPING)]
     if table.plain and demanding:
@@ -109,9 +110,14 @@ def carry_out(spark: SparkSession, table: Table, head: Head, wanted: Sequence[st
             f"{table.path}: {demanding[0]} needs a feature of Delta that tables with compat: plain do not have"
         )
     for at, step in enumerate(wanted):
-        notes = head.checkpoint.notes | dict(said) | {"left": list(wanted[at + 1 :])}
-        checkpoint = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.ALTERING, notes=notes)
-        head = _run(spark, table, head, checkpoint, step)
+        left = tuple(wanted[at + 1 :])
+        head = _run(
+            spark,
+            table,
+            head,
+            replace(commit, batch=new_batch(), kind=CommitKind.ALTERING, steps_left=left),
+            step,
+        )
     return head
 
 

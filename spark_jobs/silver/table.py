@@ -20,6 +20,7 @@ of its silver table is one image and window, and ``_copies`` says how many more 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -31,30 +32,29 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import partial_rows
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
 from spark_jobs.text.sql import identifier, literal
 
-TRUNCATE = "truncate"
-LOAD = "load"
-"""``_op`` of rows that were loaded."""
-RENAME = "rename"
-"""``_op`` of rows that came with the table that was given this one's name, as of the statement that did it.
 
-Rows that the table had itself are such too, where a statement changed what they are told apart by."""
-FROM_LOG = f"_op NOT IN ('{TRUNCATE}', '{LOAD}', '{RENAME}')"
+class Op(StrEnum):
+    """What became of a row's key over its window: the values of ``_op``."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    TRUNCATE = "truncate"
+    """Of a row without a key: a statement emptied the table, and rows before it count no more."""
+    LOAD = "load"
+    """An initial load read the row."""
+    RENAME = "rename"
+    """It came with the table that was given this one's name, as of the statement that did it.
+
+    Rows that the table had itself are such too, where a statement changed what they are told apart by."""
+
+
+FROM_LOG = f"_op NOT IN ('{Op.TRUNCATE}', '{Op.LOAD}', '{Op.RENAME}')"
 """SQL: the rows that sum up a part of the log."""
-RENEWED = "renewed"
-"""Note of a commit that put all rows and the columns in the place of those that were there."""
-RESETS = "resets"
-"""Note of a commit: how often the table was begun anew from bronze."""
-BARE = "bare"
-"""Note of such a commit behind which nothing tells the table's columns: those that it still has count for nothing."""
-CARRIED = "carried"
-"""Note of such a commit that has rows: what the table was called that they came from; its own name for its own."""
-FOLDED = "folded"
-"""Note of a commit, which stands: the place up to which windows were folded into one, and cannot be done again."""
-NUMBERED = "numbered"
-"""Note of a commit behind which nothing names the table's columns: they are called by their numbers."""
 PLACE = ranges.PLACE
 CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
 ADDED = {
@@ -211,23 +211,26 @@ def _as_spark_compares(name: str) -> str:
 
 def resets(head: Head | None) -> int:
     """How often a silver table was begun anew, up to a head of it."""
-    return int(head.checkpoint.notes.get(RESETS, 0)) if head and head.checkpoint else 0
+    commit = SilverCommit.of_head(head)
+    return commit.resets if commit else 0
 
 
 def is_numbered(head: Head | None) -> bool:
     """Whether the columns of a silver table have numbers, since nothing tells their names."""
-    return bool(head and head.checkpoint and head.checkpoint.notes.get(NUMBERED))
+    commit = SilverCommit.of_head(head)
+    return commit is not None and commit.is_numbered
 
 
 def folded(head: Head | None) -> Position | None:
     """The floor of a silver table: windows before it were folded into one. None where none were."""
-    said = head.checkpoint.notes.get(FOLDED) if head and head.checkpoint else None
-    return Position.parse(said) if said else None
+    commit = SilverCommit.of_head(head)
+    return commit.floor if commit else None
 
 
 def stored_columns(table: Table, head: Head) -> Columns:
     """The columns of a silver table at a head; its commits name the key."""
-    key = tuple(head.checkpoint.notes["key"]) if head.checkpoint else ()
+    commit = SilverCommit.of_head(head)
+    key = commit.key_columns if commit else ()
     taken = [*ADDED, ABSENT] if key else [*ADDED, ABSENT, COPIES]
     there = table.columns_at(head.version)
     return Columns({name: kind for name, kind in there.items() if name not in taken}, key, ABSENT in there)
@@ -283,7 +286,7 @@ def place(position: Position) -> Column:
 def within(windows: Range) -> str:
     """SQL: the rows whose window lies in a range that is a union of windows; loaded ones lie in none."""
     start, stop = place_sql(windows.start), place_sql(windows.stop)
-    return f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{LOAD}'"
+    return f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{Op.LOAD}'"
 
 
 def within_any(windows: Sequence[Range]) -> str:

@@ -4,24 +4,19 @@ Put here: how a table stands at a place, its steps, and what it holds. Not here:
 how statements are read (ddl/effects.py), carrying anything out (compact.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.scan import Said
 from spark_jobs.bronze.xa import NO_XA, Xa
 from spark_jobs.ddl.default_values import Fill
-from spark_jobs.ddl.definitions import from_json, to_json
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.retired_columns import KEPT, Kept, types_of
-from spark_jobs.silver.retired_columns import from_notes as kept_from_notes
-
-COMPLETE = "complete"
-"""Note of a silver or downstream commit: whether the table has the rows from before the log began, where any were."""
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.retired_columns import Kept, types_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +44,30 @@ class Standing:
         """Whether the columns that its rows have are numbered."""
         return self.was_numbered if self.definition is None else self.definition.numbered
 
-    def to_notes(self) -> dict[str, Any]:
-        """As it stands in a silver commit."""
-        said = {
-            "definition": self.definition and to_json(self.definition),
-            "dropped": self.is_dropped,
-            "emptied": self.emptied and str(self.emptied),
-            COMPLETE: self.is_complete,
-        }
-        some = {
-            "kept": self.is_kept,
-            silver.NUMBERED: self.is_numbered,
-            KEPT: [one.to_note() for one in self.kept],
-        }
-        return said | {name: value for name, value in some.items() if value}
+    def in_commit(self, commit: SilverCommit) -> SilverCommit:
+        """A silver commit that says so."""
+        return replace(
+            commit,
+            definition=self.definition,
+            is_dropped=self.is_dropped,
+            emptied_at=self.emptied,
+            is_complete=self.is_complete,
+            keeps_dropped_rows=self.is_kept,
+            is_numbered=self.is_numbered,
+            retired_columns=self.kept,
+        )
 
     @classmethod
-    def from_notes(cls, notes: Mapping[str, Any]) -> "Standing":
-        known, emptied = notes.get("definition"), notes.get("emptied")
+    def of(cls, commit: SilverCommit) -> "Standing":
+        """As a silver commit says it."""
         return cls(
-            known and from_json(known),
-            notes.get("dropped", False),
-            emptied and Position.parse(emptied),
-            notes.get(COMPLETE, emptied is not None),
-            notes.get("kept", False),
-            notes.get(silver.NUMBERED, False) and not known,
-            kept_from_notes(notes),
+            commit.definition,
+            commit.is_dropped,
+            commit.emptied_at,
+            commit.emptied_at is not None if commit.is_complete is None else commit.is_complete,
+            commit.keeps_dropped_rows,
+            commit.is_numbered and commit.definition is None,
+            commit.retired_columns,
         )
 
     @property

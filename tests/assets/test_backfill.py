@@ -14,9 +14,10 @@ from assets import backfill
 from assets.backfill import file_partitions, register_files
 from dagster_project.build import build_defs
 from spark_jobs.bronze import files as log_files
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.files import BinlogFile
 from spark_jobs.errors import ConfigError
-from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.gc import gc_source
@@ -247,7 +248,9 @@ class Bronze:
         if not self.files:
             return None
         first, last = (f"{one}:4" for one in (self.files[0], self.files[-1]))
-        return Head(1, 1, Checkpoint(Position.parse(last), "batch", "live", {"begin": first, "oldest": first}))
+        return Head(
+            1, 1, BronzeCommit(Position.parse(last), "batch", begin=Position.parse(first), oldest=Position.parse(first))
+        )
 
     def list(self, table: object, head: Head, beyond: tuple[BinlogFile, BinlogFile] | None = None) -> list[BinlogFile]:
         self.listed.append(beyond)

@@ -17,8 +17,9 @@ from spark_jobs.downstream.merge import Merged
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compact import Compacted
-from spark_jobs.silver.retired_columns import KEPT, Kept
+from spark_jobs.silver.retired_columns import Kept
 from spark_jobs.source.retention_margin import Margin
 
 KEY = dg.AssetKey(["bronze", "shop"])
@@ -165,7 +166,7 @@ def test_what_silver_and_downstream_commits_say(tmp_path: Path) -> None:
 def test_kept_columns_are_named(tmp_path: Path) -> None:
     at, table = Position("b.000001", 4), Lake(str(tmp_path)).silver("shop", "shop", "t")
     kept = [Kept("_v_until_1_4", "INT", "v", at), Kept("_d_until_1_4", "DATE", None, at)]
-    said = Checkpoint(at, "batch", notes={KEPT: [one.to_note() for one in kept]})
+    said = SilverCommit(at, "batch", retired_columns=tuple(kept))
     assert checkpoint.of_head(Head(7, 3, said), table)["table/kept_columns"] == "_v_until_1_4, _d_until_1_4"
     assert "table/kept_columns" not in checkpoint.of_head(Head(7, 3, Checkpoint(at, "batch")), table)
 

@@ -19,7 +19,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.run import Outcome
-from spark_jobs.silver.compact import LEFT_OUT
+from spark_jobs.silver.commit import SilverCommit
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, rows
 
@@ -101,14 +101,14 @@ def told(cell: Any) -> Any:
 
 
 def counted(done: Done, name: TableName) -> dict[str, int]:
-    """What both runs left out, which the commits' notes say too."""
+    """What both runs left out, which the commits say too."""
     found: dict[str, int] = {}
     for outcome in (done.first, done.second):
         for one in (one for one in outcome.compacted if one.name == name):
             found = {rule: found.get(rule, 0) + one.left_out.get(rule, 0) for rule in {*found, *one.left_out}}
     noted: dict[str, int] = {}
     for _, commit in lake_of(done.pipeline).silver(SOURCE, name.schema, name.table).since(-1):
-        for rule, count in commit.notes.get(LEFT_OUT, {}).items():
+        for rule, count in (SilverCommit.of(commit).filtered or {}).items():
             noted[rule] = noted.get(rule, 0) + count
     assert noted == found
     return found

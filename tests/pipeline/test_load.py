@@ -19,8 +19,8 @@ from spark_jobs.downstream import publication
 from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.status import status
+from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit, progress
 from spark_jobs.pipeline.initial_load.load import load_source
-from spark_jobs.pipeline.initial_load.progress import READING, Progress, progress
 from spark_jobs.silver import table as silver
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
@@ -118,7 +118,7 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
         shop.run(pipeline)
         shop.execute("INSERT INTO fresh VALUES (1)")
 
-        def killing(name: TableName, found: Progress) -> None:
+        def killing(name: TableName, found: LoadCommit) -> None:
             if name == big and found.chunks >= 8:
                 raise Killed
 
@@ -127,12 +127,12 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
         left = progress(lake, SOURCE, big)
         assert left is not None
         assert (left.state, left.chunks, left.is_walked) == (READING, 8, False)
-        assert shop.silver(pipeline, "big").where(f"_op = '{silver.LOAD}'").isEmpty()
+        assert shop.silver(pipeline, "big").where(f"_op = '{silver.Op.LOAD}'").isEmpty()
         assert completeness(shop, pipeline) == {"big": False, "fresh": True}
 
         seen: list[tuple[str, int]] = []
 
-        def disturbing(name: TableName, found: Progress) -> None:
+        def disturbing(name: TableName, found: LoadCommit) -> None:
             seen.append((name.table, found.chunks))
             if found.is_walked and found.state == READING:
                 shop.execute(*STATEMENTS.get(name.table, ()))
@@ -147,7 +147,7 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
     assert "gone from the server" in stopped["dropped"]
     complete = dict.fromkeys(("big", "still", "emptied", "fresh"), True)
     assert completeness(shop, pipeline) == complete | {"altered": False, "dropped": False, "restored": False}
-    assert shop.silver(pipeline, "altered").where(f"_op = '{silver.LOAD}'").isEmpty()
+    assert shop.silver(pipeline, "altered").where(f"_op = '{silver.Op.LOAD}'").isEmpty()
     assert lake.load(SOURCE, shop.database.name, "big").read(shop.spark).isEmpty()
     shown = {one.table.partition(".")[2]: one for one in status(pipeline, lake, SOURCE).tables}
     assert (shown["big"].complete, shown["altered"].complete) == (True, False)
@@ -168,7 +168,7 @@ def test_a_load_that_was_stopped_begins_anew(shop: Shop) -> None:
     shop.execute("FLUSH BINARY LOGS")
     pipeline = replace(shop, start=shop.end()).pipeline(live=True)
 
-    def disturbing(name: TableName, found: Progress) -> None:
+    def disturbing(name: TableName, found: LoadCommit) -> None:
         if found.is_walked and found.state == READING:
             shop.execute(*STATEMENTS["altered"])
 

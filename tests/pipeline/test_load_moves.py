@@ -15,8 +15,8 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load.commit import READ, READING, STOPPED, LoadCommit, progress
 from spark_jobs.pipeline.initial_load.load import Loaded, load_source
-from spark_jobs.pipeline.initial_load.progress import READ, READING, STOPPED, Progress, progress
 from spark_jobs.pipeline.run import extract_source
 from tests.fix_pair import FLAVORS, SOURCE, Pair, execute
 from tests.fix_pipeline import rows
@@ -30,7 +30,9 @@ class Killed(BaseException):
     """Ends a load where nothing is prepared for it."""
 
 
-def load(pair: Pair, pipeline: Pipeline, table: str, said: Callable[[Progress], None] = lambda _found: None) -> Loaded:
+def load(
+    pair: Pair, pipeline: Pipeline, table: str, said: Callable[[LoadCommit], None] = lambda _found: None
+) -> Loaded:
     (pair.folder / "pipeline.endpoints.json").unlink(missing_ok=True)  # no endpoint waits from before
     name = f"shop.{table}"
     return load_source(pair.spark, pipeline, SOURCE, tables=[name], chunk_rows=4, said=lambda _name, found: said(found))
@@ -85,14 +87,14 @@ class Moves:
         self.pair.await_all(self.pair.replica, self.pair.primary)
 
     def load(
-        self, table: str, said: Callable[[Progress], None] = lambda _found: None, *, on_primary: bool = False
+        self, table: str, said: Callable[[LoadCommit], None] = lambda _found: None, *, on_primary: bool = False
     ) -> Loaded:
         return load(self.pair, self.on_primary if on_primary else self.on_replica, table, said)
 
     def behind_a_takeover(self) -> None:
         """All that bronze has stands in a file that the replica still writes."""
 
-        def written_to(found: Progress) -> None:
+        def written_to(found: LoadCommit) -> None:
             if found.state == READING and found.chunks == 4:
                 self.write(
                     "UPDATE shop.orders SET state = 'amid' WHERE id IN (3, 18)",
@@ -110,7 +112,7 @@ class Moves:
     def the_server_is_lost_when_all_was_read(self) -> None:
         """The other one has every transaction that the rows may show."""
 
-        def losing(found: Progress) -> None:
+        def losing(found: LoadCommit) -> None:
             if found.state == READING and found.is_walked:
                 self.write("UPDATE shop.notes SET text = 'seen by no query' WHERE id = 1")
             if found.state == READ:
@@ -125,7 +127,7 @@ class Moves:
     def cut_off_between_ranges(self) -> None:
         """The source has moved when the load is given again: the table begins anew."""
 
-        def killing(found: Progress) -> None:
+        def killing(found: LoadCommit) -> None:
             if found.chunks >= 4:
                 execute(
                     self.pair.primary,
@@ -145,7 +147,7 @@ class Moves:
     def a_statement_that_came_before_the_move(self) -> None:
         """Nobody can tell any more whether it came before the end of the reading, or behind it."""
 
-        def altering(found: Progress) -> None:
+        def altering(found: LoadCommit) -> None:
             if found.state == READ:
                 self.write("ALTER TABLE shop.altered ADD COLUMN w INT DEFAULT 7")
                 self.pair.replica.kill()
@@ -157,7 +159,7 @@ class Moves:
     def a_row_that_no_other_server_has(self) -> None:
         """It was read, and the server lost before it gave the row away; others went on, by numbers like its own."""
 
-        def writing(found: Progress) -> None:
+        def writing(found: LoadCommit) -> None:
             if found.state == READING and found.chunks == 0:
                 execute(self.pair.replica, "STOP SLAVE", "INSERT INTO shop.lost VALUES (999, 999)")
             if found.state == READ:
@@ -186,7 +188,7 @@ def test_a_log_that_its_server_begins_anew_amid_a_load(pair: Pair) -> None:
     alone = pair.pipeline(primary, start="latest", on_new_server="continue")
     pair.run(alone)
 
-    def reset(found: Progress) -> None:
+    def reset(found: LoadCommit) -> None:
         if found.state == READ:
             execute(primary, "RESET MASTER", "INSERT INTO shop.notes VALUES (2, 'after it')")
 

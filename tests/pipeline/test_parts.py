@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import MARKS, Owner, PartTable, parts_of
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import Checkpoint, new_batch
@@ -164,9 +165,17 @@ def _said(table: Table) -> Checkpoint | None:
 def test_of_two_writers_on_one_head_the_later_one_lands_nothing(spark: SparkSession, lake: Path) -> None:
     types = {"id": "INT"}
 
-    def commit(part: PartTable, offset: int) -> Checkpoint:
-        said = {"source": part.owner[0], "table": "shop.orders", "silver_version": 1, "start": "x", "complete": True}
-        return Checkpoint(Position("bin.000001", offset), new_batch(), notes=said | {"columns": types})
+    def commit(part: PartTable, offset: int) -> DownstreamCommit:
+        return DownstreamCommit(
+            Position("bin.000001", offset),
+            new_batch(),
+            source=part.owner[0],
+            table="shop.orders",
+            silver_version=1,
+            start=Position("bin.000001", 4),
+            is_complete=True,
+            columns=types,
+        )
 
     def rows(part: PartTable) -> Any:
         marks = [f"'{value}' AS {name}" for name, value in part.marks.items()]

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.model import Pipeline
-from spark_jobs.downstream.multi_source import PARTS
+from spark_jobs.downstream.commit import DownstreamCommit, PartEntry
 from spark_jobs.downstream.publication import consistent, read
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
@@ -76,11 +75,10 @@ def shards(shop: Shop) -> Iterator[Shards]:
     shop.execute(f"DROP DATABASE {shop.database.name}_b")
 
 
-def parts(table: Table) -> dict[str, dict[str, Any]]:
-    head = table.head()
-    assert head
-    assert head.checkpoint
-    return {f"{one['schema']}.{one['table']}": one for one in head.checkpoint.notes[PARTS]}
+def parts(table: Table) -> dict[str, PartEntry]:
+    commit = DownstreamCommit.of_head(table.head())
+    assert commit
+    return {f"{one.schema}.{one.table}": one for one in commit.parts or ()}
 
 
 def require_contradictions_stop(shards: Shards) -> None:

@@ -18,7 +18,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.runtime.spark_session import session_over
-from spark_jobs.silver.table import TRUNCATE, before_sql, place_sql
+from spark_jobs.silver.table import Op, before_sql, place_sql
 
 _KEY = "__stratalog_key"
 _KEYS = pa.schema([(_KEY, pa.binary())])
@@ -94,7 +94,7 @@ class SilverRows:
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
         """Those of the keys that changed at or after a position; all of them where the table was emptied since."""
         rows = self._since(since)
-        if not rows.where(f"_op = '{TRUNCATE}'").isEmpty():
+        if not rows.where(f"_op = '{Op.TRUNCATE}'").isEmpty():
             return set(keys)
         return self._keys(rows, keys)
 
@@ -107,7 +107,7 @@ class SilverRows:
         return self.table.read(self.spark).where(f"_window_stop > {place_sql(since)} AND _position > {at}")
 
     def _keys(self, rows: DataFrame, keys: Collection[bytes]) -> set[bytes]:
-        plain = rows.where(f"_op <> '{TRUNCATE}'")
+        plain = rows.where(f"_op <> '{Op.TRUNCATE}'")
         found = having(self.spark, plain, self.layout, keys).selectExpr(f"{self.layout.lake_key} AS key").distinct()
         return set(found.toArrow().column(0).to_pylist())
 

@@ -27,7 +27,8 @@ from spark_jobs.checks.verify.server_rows import ServerRows, Session
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination, Name
 from spark_jobs.ddl.parse_alter import target as table_of
-from spark_jobs.downstream.multi_source import PARTS, SharedPart
+from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.downstream.multi_source import SharedPart, is_own
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, TableStopped, about
 from spark_jobs.lake.commit import Head
@@ -47,6 +48,7 @@ from spark_jobs.pipeline.run import (
     publish,
 )
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.retired_columns import begun, types_of
 from spark_jobs.silver.table_timeline import Standing
 from spark_jobs.source.connection import error_number
@@ -360,8 +362,8 @@ class _Table:
         return {name: rows[name] for name in anew if rows[name]}
 
     def _standing(self) -> Standing:
-        head = self.silver.head()
-        return Standing.from_notes(head.checkpoint.notes if head and head.checkpoint else {})
+        commit = SilverCommit.of_head(self.silver.head())
+        return Standing.of(commit) if commit else Standing(None)
 
     def verdict(self, begun: Position) -> dict[str, Any]:
         """The fields of the Verdict. Raises TableStopped where the table cannot be compared."""
@@ -396,12 +398,11 @@ class _Table:
             raise TableStopped(entry.reason or "it has stopped")
 
     def _require_own(self, head: Head) -> None:
-        assert head.checkpoint is not None
-        notes = head.checkpoint.notes
-        owner = (notes.get("source", self.source.name), notes.get("table", str(self.name)))
-        if PARTS in notes or owner != (self.source.name, str(self.name)):
+        commit = DownstreamCommit.of_head(head)
+        if commit and not is_own(commit, self.source.name, self.name):
+            owner = f"{commit.table or self.name} of source {commit.source or self.source.name}"
             raise TableStopped(
-                f"{self.downstream.path} holds the rows of others ({owner[1]} of source {owner[0]}), and by routes: it "
+                f"{self.downstream.path} holds the rows of others ({owner}), and by routes: it "
                 "is this table's alone: it is not compared"
             )
 

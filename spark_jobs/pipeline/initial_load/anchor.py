@@ -21,7 +21,7 @@ from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, parse_gtids
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.initial_load.progress import Progress
+from spark_jobs.pipeline.initial_load.commit import LoadCommit
 from spark_jobs.source.protocol import Log, Part
 from spark_jobs.source.seek import covered, find_place, has_no_transaction_before
 from spark_jobs.source.server import Server
@@ -112,7 +112,7 @@ class Anchor:
         return Position(part.file, part.stop, self.stretch.number)
 
 
-def passed(source: str, found: Progress, bronze: Table, reached: Position) -> Position:
+def passed(source: str, found: LoadCommit, bronze: Table, reached: Position) -> Position:
     """A place of bronze's log before which is all that the rows of a load may show; ``reached``: up to where silver is.
 
     Raises Outrun where that will never be, LakeError where it is not so yet.

@@ -1,7 +1,7 @@
 """Tables that existed before their log begins, completed without locks: ``stratalog load``.
 
 Put here: what is loaded, reading it, and landing it in silver. Not here: ranges of a key (key_ranges.py), rows as
-the log would have had them (row_encoder.py), how far a load has come (progress.py).
+the log would have had them (row_encoder.py), how far a load has come (commit.py).
 
 A table is read by ranges of its primary key while it is written to. The rows count from a place in the log before which
 all was committed, so that whatever the log says behind it wins; they land in one commit, once silver has passed the
@@ -36,8 +36,8 @@ from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.anchor import Anchor, Outrun, passed
+from spark_jobs.pipeline.initial_load.commit import LOADED, READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, key_of, ranges
-from spark_jobs.pipeline.initial_load.progress import LOADED, READ, READING, Progress
 from spark_jobs.pipeline.initial_load.row_encoder import Selecting, as_selected
 from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.run import (
@@ -53,11 +53,12 @@ from spark_jobs.pipeline.run import (
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema.history import named
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import LoadedRows, SilverCommit
 from spark_jobs.silver.compact import Window, Work
 from spark_jobs.silver.projection import onwards
 from spark_jobs.silver.quarantine import with_skips
 from spark_jobs.silver.rename_lineage import Ancestry
-from spark_jobs.silver.retired_columns import begun, from_notes
+from spark_jobs.silver.retired_columns import begun
 from spark_jobs.silver.table_timeline import Standing, Turn
 from spark_jobs.silver.timeline.build import course
 from spark_jobs.silver.timeline.inputs import Beginning, Rules, first_rows
@@ -75,7 +76,7 @@ _AT_ONCE = 4
 """Ranges of one table that are read by tasks of one job, and committed together."""
 _WAIT = 2.0
 """Seconds: a run of the source may be going on, and both may go on."""
-Said = Callable[[TableName, Progress], None]
+Said = Callable[[TableName, LoadCommit], None]
 """Is told how far a table is, after each commit."""
 
 
@@ -83,7 +84,7 @@ Said = Callable[[TableName, Progress], None]
 class Loaded:
     """What a load did. ``tables``: those that are complete since; ``outcome``: of the run that carried them on."""
 
-    tables: dict[TableName, Progress]
+    tables: dict[TableName, LoadCommit]
     outcome: Outcome
     seconds: float = 0.0
     already: list[TableName] = field(default_factory=list)
@@ -205,7 +206,7 @@ class Reading:
     definition: TableDefinition
     table: Table
     head: Head | None
-    progress: Progress | None
+    progress: LoadCommit | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ class Read:
     """A table that was read whole."""
 
     name: TableName
-    progress: Progress
+    progress: LoadCommit
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,7 @@ class Landed:
     """A table whose rows are in silver, at this head."""
 
     name: TableName
-    progress: Progress
+    progress: LoadCommit
     head: Head
 
 
@@ -274,7 +275,8 @@ class _Work:
     def _lacks_values(self, name: TableName, named: Collection[TableName]) -> bool:
         """Whether a table that was asked for has columns that began anew: older rows have no value in them."""
         head = self.lake.silver(self.source, name.schema, name.table).head() if name in named else None
-        return bool(head and head.checkpoint and begun(from_notes(head.checkpoint.notes)))
+        commit = SilverCommit.of_head(head)
+        return bool(commit and begun(commit.retired_columns))
 
     def _require_loadable(self, declared: TableDefinition, before: Outcome) -> None:
         """Raises TableStopped, with what to do."""
@@ -324,7 +326,7 @@ class _Work:
     def _reading(self, name: TableName, since: Position, definition: TableDefinition) -> Reading:
         table = self.lake.load(self.source, name.schema, name.table)
         head = table.head()
-        found = Progress.of(head)
+        found = LoadCommit.of_head(head)
         if found and found.state == READING and found.since.stretch != since.stretch:
             log.warning("%s: %s: was read from another server until now, and begins anew", self.source, name)
             found = None
@@ -360,7 +362,15 @@ class _Work:
                 where = is_table(one.name.schema, one.name.table)
                 asked = f"SELECT TABLE_ROWS found FROM information_schema.TABLES WHERE {where}"
                 estimate = next((row["found"] for row in self.server.ask(connection, asked)), None)
-            begun = Progress(READING, one.since, read_from, one.definition, self.chunk_rows, estimate)
+            begun = LoadCommit(
+                one.since,
+                new_batch(),
+                state=READING,
+                read_from=read_from,
+                definition=one.definition,
+                chunk_rows=self.chunk_rows,
+                estimate=estimate,
+            )
             session, properties = session_over(self.spark, 0), silver.properties(one.table)
             head = one.head or one.table.new(columns_of(one.definition), properties)
             stage = _Stage(session, one.name, one.table, head, begun)
@@ -397,7 +407,7 @@ class _Work:
             self.said(name, stage.progress)
             parts = self._ranges(key, stage.progress)
 
-    def _ranges(self, key: Key, found: Progress) -> list[KeyRange]:
+    def _ranges(self, key: Key, found: LoadCommit) -> list[KeyRange]:
         """The next ranges; none where the last one was read. On a connection of its own, since reading takes long."""
         if found.is_walked:
             return []
@@ -449,12 +459,13 @@ class _Work:
         assert after.position is not None
         if head and head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING:
             raise TableStopped(f"{table.path} is between two sets of columns, where a run ended; run again first")
-        is_bare = bool(head and head.checkpoint and head.checkpoint.notes.get(silver.BARE))
-        known = head.checkpoint if head and not is_bare else None
+        newest = SilverCommit.of_head(head)
+        is_bare = bool(newest and newest.has_unknown_columns)
+        known = None if is_bare else newest
         until = max([after.position, *([head.position] if head and head.position else [])])
         bronze.require_held(self.source, _checkpoint(held), found.read_from)
         turns = self._turns(stage, Range(found.read_from, until), held, bronze_head.version, before)
-        standing = Standing.from_notes(known.notes) if known else _last(turns, found.definition)
+        standing = Standing.of(known) if known else _last(turns, found.definition)
         columns = silver.stored_columns(table, head) if head and known else silver.columns(_known(standing, found))
         wanted = columns.stored
         rows = self._rows_for_silver(stage, turns, columns, before)
@@ -464,12 +475,15 @@ class _Work:
         work = Work(
             self.source, name, Window(held, bronze_head.version, (Range(found.since, until),)), (), table, head, size
         )
-        notes = work.notes(found.since, replace(standing, is_complete=True), columns)
-        notes |= {silver.RENEWED: True} if is_bare else {}
+        commit = replace(
+            work.commit(work.window.whole, replace(standing, is_complete=True), columns),
+            kind=CommitKind.LOAD,
+            is_overwrite=is_bare,
+            loaded=LoadedRows(found.rows, found.read_from, found.read_to),
+        )
         if head is None or is_bare:
             head = table.new(wanted, silver.properties(table), head)
-        said = {"rows": found.rows, "read_from": str(found.read_from), "read_to": str(found.read_to)}
-        return table.append(rows, head, Checkpoint(until, new_batch(), CommitKind.LOAD, notes | {"load": said}))
+        return table.append(rows, head, commit)
 
     def _turns(self, stage: "_Stage", whole: Range, held: Table, version: int, before: Position) -> list[Turn]:
         """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""
@@ -512,7 +526,7 @@ class _Work:
         later = [turn for turn in turns if turn.range.start >= before]
         now = onwards(silver.columns(stage.progress.definition).types, later)
         given = now | {
-            "_op": literal(silver.LOAD),
+            "_op": literal(silver.Op.LOAD),
             "_position": silver.before_sql(since),
             "_window_start": silver.place_sql(since),
             "_window_stop": silver.place_sql(since),
@@ -534,23 +548,23 @@ class _Stage:
     name: TableName
     table: Table
     head: Head
-    progress: Progress
+    progress: LoadCommit
 
-    def append(self, rows: DataFrame, progress: Progress) -> None:
+    def append(self, rows: DataFrame, progress: LoadCommit) -> None:
         """Raises LostRace where another load of the table came first."""
-        self.head = self.table.append(rows, self.head, progress.checkpoint())
+        self.head = self.table.append(rows, self.head, progress.next())
         self.progress = progress
 
     def renew(self) -> None:
         """Begins, with the columns that the table has now and no row of an earlier load."""
-        self.head = self.table.renew(self._nothing(), self.head, self.progress.checkpoint())
+        self.head = self.table.renew(self._nothing(), self.head, self.progress.next())
 
-    def note(self, progress: Progress) -> None:
+    def note(self, progress: LoadCommit) -> None:
         self.append(self._nothing(), progress)
 
-    def empty(self, progress: Progress) -> None:
+    def empty(self, progress: LoadCommit) -> None:
         """Removes the rows."""
-        self.head = self.table.replace(self._nothing(), "true", self.head, progress.checkpoint())
+        self.head = self.table.replace(self._nothing(), "true", self.head, progress.next())
         self.progress = progress
 
     def given_up(self, reason: str) -> TableStopped:
@@ -576,7 +590,7 @@ def _last(turns: Sequence[Turn], definition: TableDefinition) -> Standing:
     return turns[-1].standing if turns else Standing(definition)
 
 
-def _known(standing: Standing, found: Progress) -> TableDefinition:
+def _known(standing: Standing, found: LoadCommit) -> TableDefinition:
     return standing.definition or found.definition
 
 

@@ -7,7 +7,7 @@ from dagster_project.build import build_defs
 from dagster_project.ops.load import of_progress
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.initial_load.progress import READING, Progress
+from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from tests.code_location import Given
 from tests.fix_pipeline import Shop, require_same
 
@@ -16,7 +16,17 @@ DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3),), (0,))
 
 @pytest.mark.dagster
 def test_progress_is_numbers_that_can_be_plotted() -> None:
-    found = Progress(READING, Position("b.000001", 4), Position("b.000001", 99), DEFINITION, 50, 2**40, 3, 100)
+    found = LoadCommit(
+        Position("b.000001", 4),
+        "b",
+        state=READING,
+        read_from=Position("b.000001", 99),
+        definition=DEFINITION,
+        chunk_rows=50,
+        estimate=2**40,
+        chunks=3,
+        rows=100,
+    )
     assert of_progress(found) == {
         "load/state": "reading",
         "load/rows": 100,

@@ -2,14 +2,16 @@
 
 import pytest
 
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.files import BinlogFile, range_of, require_whole
 from spark_jobs.errors import ConfigError
-from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.log.position import Position
 
 HELD = [BinlogFile.parse(text) for text in ("a.000007", "a.000008", "a.000009", "2/b.000003", "2/b.000004")]
 INDEX = [{"stretch": 1, "begin": "a.000007:500"}, {"stretch": 2, "begin": "2/b.000003:90"}]
-CHECKPOINT = Checkpoint(Position("b.000004", 77, 2), "batch", "live", {"begin": "a.000007:500", "stretches": INDEX})
+CHECKPOINT = BronzeCommit.from_members(
+    {"position": "2/b.000004:77", "batch": "batch", "begin": "a.000007:500", "stretches": INDEX}
+)
 
 
 @pytest.mark.parametrize("text", ["mysql-bin.000042", "2/mysql-bin.000042", "odd.name.1000000"])

@@ -1,20 +1,17 @@
 """Gaps and overlaps in bronze, told by the places of its slices."""
 
-from typing import Any
-
 import pyarrow as pa
 import pytest
 
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.checks.integrity import _breaks
-from spark_jobs.lake.commit import Checkpoint
-from spark_jobs.log.position import Position
 
 Row = tuple[int, int, int, int]
 """Stretch, number, start, stop."""
 RIGHT: list[Row] = [(1, 7, 0, 500), (1, 7, 500, 900), (1, 8, 0, 300), (2, 1, 0, 50), (2, 2, 0, 77)]
 
 
-def breaks(rows: list[Row], **notes: Any) -> list[str]:
+def breaks(rows: list[Row], **bounds: str) -> list[str]:
     columns = [[row[at] for row in rows] for at in range(4)]
     kinds = (pa.int32(), pa.int64(), pa.int64(), pa.int64())
     names = ("stretch", "number", "start", "stop")
@@ -24,8 +21,8 @@ def breaks(rows: list[Row], **notes: Any) -> list[str]:
         {"stretch": 1, "begin": "a.000007:4"},
         {"stretch": 2, "begin": "2/b.000001:4", "passed_over": [["b.000002", 40, 60], ["b.000003", 0, 99]]},
     ]
-    said = {"begin": "a.000007:4", "stretches": index} | notes
-    return list(_breaks(pa.table(named), Checkpoint(Position("b.000002", 77, 2), "batch", "live", said)))
+    said = {"position": "2/b.000002:77", "batch": "batch", "begin": "a.000007:4", "stretches": index} | bounds
+    return list(_breaks(pa.table(named), BronzeCommit.from_members(said)))
 
 
 def test_slices_that_touch_are_right() -> None:

@@ -8,8 +8,8 @@ from deltalake import CommitProperties, Transaction
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.checks.verify import Difference, Verdict
-from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.log.position import Position
 from tests.fix_cli import SPEC, Ran, Stratalog
 from tests.fix_mysql import Database
@@ -127,7 +127,7 @@ def test_check_with_connect_asks_every_source(
 
 
 def test_a_check_tells_what_the_source_has_purged(stratalog: Stratalog, pipeline_file: Path) -> None:
-    checkpoint = Checkpoint(Position("mysql-bin.000001", 4), "b", notes={"begin": "mysql-bin.000001:4"})
+    checkpoint = BronzeCommit(Position("mysql-bin.000001", 4), "b", begin=Position("mysql-bin.000001", 4))
     said = CommitProperties(
         custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
     )

@@ -13,10 +13,10 @@ import pytest
 from deltalake import CommitProperties, Transaction
 
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.loader import load
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from tests.fix_cli import SPEC, Ran, Stratalog
@@ -162,7 +162,7 @@ def test_changes_of_a_table_that_is_not_there_say_which_are(
 
     monkeypatch.setattr("spark_jobs.cli.inspect.spark_of", lambda _: pytest.fail("Spark is started"))
     lake = lake_of(load(pipeline_file))
-    checkpoint = Checkpoint(Position("mysql-bin.000001", 99), "b", notes={"begin": "mysql-bin.000001:4"})
+    checkpoint = BronzeCommit(Position("mysql-bin.000001", 99), "b", begin=Position("mysql-bin.000001", 4))
     said = CommitProperties(
         custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
     )

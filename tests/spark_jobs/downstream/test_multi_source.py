@@ -1,18 +1,20 @@
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import (
     Part,
     PartTable,
     SharedPart,
     SourceTable,
     marked,
-    notes_of,
     parts_of,
     union,
+    with_parts,
 )
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Checkpoint, Head
@@ -21,22 +23,32 @@ from spark_jobs.log.position import Position
 
 ONE = ("eu", "shop_1", "orders")
 OTHER = ("us", "shop_1", "orders")
+MERGED = DownstreamCommit(
+    Position("bin.000001", 99),
+    "c",
+    source="eu",
+    table="shop_1.orders",
+    silver_version=8,
+    start=Position("bin.000001", 10),
+    is_complete=True,
+)
 
 
 def part(owner: tuple[str, str, str], offset: int, **columns: str) -> Part:
     return Part(owner, Position("bin.000001", offset), 7, True, columns)
 
 
-def commit(*parts: Part, batch: str = "b") -> Checkpoint:
-    return Checkpoint(Position("bin.000001", 4), batch, notes={"table": "x"} | notes_of(parts))
+def commit(*parts: Part, batch: str = "b") -> DownstreamCommit:
+    return with_parts(DownstreamCommit(Position("bin.000001", 4), batch, table="x", silver_version=7), parts)
 
 
 def test_the_parts_of_a_commit_are_read_back_and_like_columns_stand_there_once() -> None:
     parts = [part(ONE, 10, id="INT"), part(OTHER, 20, id="INT"), part(("us", "shop_2", "orders"), 5, b="INT", a="INT")]
     said = commit(*parts)
     assert parts_of(Checkpoint.from_json(said.to_json())) == parts
-    assert len(said.notes["shapes"]) == 2
-    assert parts_of(None) == parts_of(Checkpoint(Position("bin.000001", 4), "b")) == []
+    assert len(said.shapes or ()) == 2
+    alone = DownstreamCommit(Position("bin.000001", 4), "b", silver_version=7)
+    assert parts_of(None) == parts_of(alone) == []
 
 
 class Known(PartTable):
@@ -58,12 +70,12 @@ def test_a_commit_moves_its_own_part_and_repeats_the_others() -> None:
     head = table.head()
     assert head
     assert head.position == Position("bin.000001", 10)
-    notes = {"source": "eu", "table": "shop_1.orders", "silver_version": 8, "start": "x", "complete": False}
-    said = table.said(head, Checkpoint(Position("bin.000001", 99), "c", notes=notes | {"columns": {"id": "BIGINT"}}))
+    merged = replace(MERGED, is_complete=False, columns={"id": "BIGINT"})
+    said = DownstreamCommit.of(table.said(head, merged))
     own, other = parts_of(said)
     assert own == Part(ONE, Position("bin.000001", 99), 8, False, {"id": "BIGINT"})
     assert other == part(OTHER, 20, id="INT")
-    assert said.notes["complete"] is False, "of all parts"
+    assert said.is_complete is False, "of all parts"
 
 
 def test_a_part_that_nothing_was_merged_of_has_no_position() -> None:
@@ -74,7 +86,7 @@ def test_a_part_that_nothing_was_merged_of_has_no_position() -> None:
 
 
 def test_a_table_of_one_source_table_is_none_of_several() -> None:
-    plain = Checkpoint(Position("bin.000001", 4), "b", notes={"source": "eu", "table": "shop.orders"})
+    plain = DownstreamCommit(Position("bin.000001", 4), "b", source="eu", table="shop.orders", silver_version=7)
     with pytest.raises(TableStopped, match=r"has the rows of shop.orders alone, without _source, _schema, _table"):
         Known(Head(3, 2, plain)).head()
 
@@ -84,10 +96,9 @@ def test_keys_that_are_shared_stay_so_and_each_part_says_its_own() -> None:
         """A part whose keys are shared, of a table whose head is given."""
 
     alone = Known(Head(3, 2, commit(part(ONE, 10, id="INT"))))
-    said = {"source": "eu", "table": "shop_1.orders", "silver_version": 8, "start": "x", "complete": True}
-    said |= {"columns": {"id": "INT"}, "key": ["id"]}
-    found = Shared(Head(-1, 0, None)).said(Head(-1, 0, None), Checkpoint(Position("bin.000001", 99), "c", notes=said))
-    assert (found.notes["keys"], [one.key for one in parts_of(found)]) == ("shared", [("id",)])
+    merged = replace(MERGED, columns={"id": "INT"}, key=("id",))
+    found = DownstreamCommit.of(Shared(Head(-1, 0, None)).said(Head(-1, 0, None), merged))
+    assert (found.key_sharing, [one.key for one in parts_of(found)]) == ("shared", [("id",)])
     shared = Shared(Head(3, 2, found))
     head = shared.head()
     assert head

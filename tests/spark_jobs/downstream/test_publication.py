@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.downstream.commit import PublishedCommit
 from spark_jobs.downstream.publication import (
     COLUMNS,
     Consistent,
@@ -18,7 +19,7 @@ from spark_jobs.downstream.publication import (
     write,
 )
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.commit import Checkpoint, new_batch
+from spark_jobs.lake.commit import new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 from tests.logs import SOURCE, Logs
@@ -119,7 +120,7 @@ def test_targets_are_read_as_they_were_written_beside_rows_from_before_there_wer
     old = {name: kind for name, kind in COLUMNS.items() if name != "targets"}
     table = whole.published()
     row = spark.createDataFrame([tuple(getattr(FULL, name) for name in old)], ", ".join(map(" ".join, old.items())))
-    table.append(row, table.new(old, {}), Checkpoint(AT, new_batch(), notes={"source": "shop"}))
+    table.append(row, table.new(old, {}), PublishedCommit(AT, new_batch(), source="shop"))
     assert read(whole, "shop") == [FULL]
     both = replace(FULL.with_targets([replace(HERE, keys_never_whole=1), replace(THERE, reason="why")]), source="crm")
     write(spark, whole, "crm", [both, replace(BARE, source="crm")], AT)
@@ -197,4 +198,4 @@ def test_a_source_replaces_its_own_rows_alone(spark: SparkSession, lake: Path) -
     head = whole.published().head()
     assert head is not None
     assert head.checkpoint is not None
-    assert (head.counter, head.position, head.checkpoint.notes) == (3, AT, {"source": "shop"})
+    assert (head.counter, head.position, PublishedCommit.of(head.checkpoint).source) == (3, AT, "shop")

@@ -13,15 +13,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.binlog import TableName
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.commit_clock import Clock
 from spark_jobs.downstream.merge import News, Work
 from spark_jobs.downstream.multi_source import Owner, Part
 from spark_jobs.downstream.shared_keys import Fold, Side, _changed, _require_one_key
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
 
 STEPS = int(os.environ.get("STRATALOG_SHARED_STEPS", "40"))
 """Merges of the long run."""
@@ -182,10 +184,12 @@ def hiding(sides: list[Merging]) -> Iterator[tuple[Merging, tuple[int, int], int
 def work_of(one: Merging) -> tuple[Work, Head]:
     version = len(one.table.versions) - 1
     cuts = [change.offset for part in one.windows.values() for change in part if change.op == "truncate"]
-    notes = {"emptied": str(position(max(cuts)))} if cuts else {}
-    pinned = Head(version, version, Checkpoint(position(one.stop), "b", notes=notes))
-    before = Checkpoint(position(one.reached), "b", notes={"silver_version": one.merged})
-    head = Head(1, 1, None if one.merged is None else before)
+    emptied_at = position(max(cuts)) if cuts else None
+    pinned = Head(version, version, SilverCommit(position(one.stop), "b", emptied_at=emptied_at))
+    before = None
+    if one.merged is not None:
+        before = DownstreamCommit(position(one.reached), "b", silver_version=one.merged)
+    head = Head(1, 1, before)
     columns = silver.Columns(TYPES, ("id",))
     name = TableName(*one.owner[1:])
     return Work(one.owner[0], name, columns, one.table, pinned, Table("t", plain=False)), head

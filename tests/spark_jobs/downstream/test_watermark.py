@@ -3,13 +3,14 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.commit_clock import Clock
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.downstream.watermark import watermark
-from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -70,7 +71,7 @@ def test_a_table_is_settled_up_to_the_least_of_its_sources_times(
 
 def test_gc_waits_for_order_times_where_keys_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, begin = tmp_path / "pipeline.yaml", Position("bin.000001", 4)
-    head = Head(1, 1, Checkpoint(Position("bin.000009", 4), "b", notes={"begin": str(begin)}))
+    head = Head(1, 1, BronzeCommit(Position("bin.000009", 4), "b", begin=begin))
 
     def readers(routes: str) -> dict[str, Position]:
         path.write_text(f"lake: ./lake\nsources: {{eu: {{files: a}}, us: {{files: b}}}}\n{routes}\n")

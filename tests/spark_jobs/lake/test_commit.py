@@ -10,7 +10,7 @@ from spark_jobs.log.position import Position
 
 
 def test_a_checkpoint_has_no_variable_that_a_setting_would_have_replaced() -> None:
-    named = Checkpoint(Position("bin.000001", 4), "b", notes={"table": "s.${env:PW} {x} $5"})
+    named = Checkpoint(Position("bin.000001", 4), "b", unnamed_members={"table": "s.${env:PW} {x} $5"})
     assert "${" not in named.to_json()
     assert Checkpoint.from_json(named.to_json()) == named
 
@@ -24,9 +24,9 @@ def test_a_checkpoint_has_no_variable_that_a_setting_would_have_replaced() -> No
     ),
 )
 def test_a_checkpoint_is_read_back_as_it_was_written(
-    position: Position, batch: str, kind: str, notes: dict[str, Any]
+    position: Position, batch: str, kind: str, members: dict[str, Any]
 ) -> None:
-    checkpoint = Checkpoint(position, batch, kind, notes)
+    checkpoint = Checkpoint(position, batch, kind, unnamed_members=members)
     assert Checkpoint.from_json(checkpoint.to_json()) == checkpoint
 
 
@@ -47,7 +47,7 @@ def test_commits_of_others_have_no_checkpoint(text: str | None) -> None:
 
 
 def test_a_checkpoint_is_one_json_object_under_our_name() -> None:
-    checkpoint = Checkpoint(Position("b.000001", 4), "x", notes={"start": "b.000001:4"})
+    checkpoint = Checkpoint(Position("b.000001", 4), "x", unnamed_members={"start": "b.000001:4"})
     assert json.loads(checkpoint.to_json()) == {
         "stratalog": {"position": "b.000001:4", "batch": "x", "kind": "live", "start": "b.000001:4"}
     }
@@ -63,10 +63,10 @@ def test_a_checkpoint_is_one_json_object_under_our_name() -> None:
         ({}, {"start": "y"}, {"start": "y"}),
     ],
 )
-def test_some_notes_stand_until_a_commit_says_otherwise(
+def test_some_members_stand_until_a_commit_says_otherwise(
     before: dict[str, Any], said: dict[str, Any], after: dict[str, Any]
 ) -> None:
     place = Position("b.000009", 4)
-    head = Head(1, 1, Checkpoint(place, "old", "gc", before))
-    assert Checkpoint(place, "new", notes=said).upon(head) == Checkpoint(place, "new", notes=after)
-    assert Checkpoint(place, "new", notes=said).upon(Head(0, 0, None)).notes == said
+    head = Head(1, 1, Checkpoint(place, "old", "gc", unnamed_members=before))
+    assert Checkpoint(place, "new", unnamed_members=said).upon(head) == Checkpoint(place, "new", unnamed_members=after)
+    assert Checkpoint(place, "new", unnamed_members=said).upon(Head(0, 0, None)).unnamed_members == said

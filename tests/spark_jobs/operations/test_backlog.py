@@ -9,11 +9,11 @@ import pytest
 from deltalake import CommitProperties, Transaction
 
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.model import Pipeline, RouteRule, Source
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import SourceError
-from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations import backlog as standing
@@ -146,7 +146,7 @@ def lake_at_end(folder: Path, *, is_merged: bool = True) -> Pipeline:
     (folder / "binlogs" / "mysql-bin.000001").write_bytes(content)
     pipeline, end = a_pipeline(folder), Position("mysql-bin.000001", len(content))
     lake = lake_of(pipeline)
-    checkpoint = Checkpoint(end, "b", notes={"begin": "mysql-bin.000001:4"})
+    checkpoint = BronzeCommit(end, "b", begin=Position("mysql-bin.000001", 4))
     said = CommitProperties(
         custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
     )

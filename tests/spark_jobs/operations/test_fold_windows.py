@@ -32,7 +32,7 @@ from spark_jobs.operations.maintenance import Upkeep, maintain_source
 from spark_jobs.operations.mend import plan_reset, reset
 from spark_jobs.pipeline.archive import read_archive
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.initial_load.progress import READING, Progress
+from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.run import compact_source, extract_source
 from spark_jobs.silver import table as silver
 from spark_jobs.text import sql
@@ -292,9 +292,8 @@ def test_a_table_waits_where_something_is_still_to_come_by(
     definition = TableDefinition(SHOP, (Column("id", 3),), key=(0,))
     at = Position(file(6), 4)
     with monkeypatch.context() as patched:
-        patched.setattr(
-            "spark_jobs.operations.fold_windows.progress", lambda *_: Progress(READING, at, at, definition, 10)
-        )
+        loading = LoadCommit(at, "b", state=READING, read_from=at, definition=definition, chunk_rows=10)
+        patched.setattr("spark_jobs.operations.fold_windows.progress", lambda *_: loading)
         assert why_not(lake, entry, head(table)) == "it is being loaded"
 
     right = Table.replace

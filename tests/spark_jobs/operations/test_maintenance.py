@@ -18,6 +18,7 @@ from spark_jobs.operations import maintenance
 from spark_jobs.operations.maintenance import Maintained, Upkeep, _hours, maintain_source
 from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.run import extract_source
+from spark_jobs.silver.commit import SilverCommit
 from tests.logs import SOURCE, Logs, file
 from tests.segment_spec import Commit, Insert, Update
 
@@ -194,16 +195,15 @@ def test_a_table_between_two_sets_of_columns_stays_so(logs: Logs) -> None:
     head = silver.head()
     assert head is not None
     assert head.checkpoint is not None
-    said = replace(
-        head.checkpoint, batch=new_batch(), kind=CommitKind.ALTERING, notes=head.checkpoint.notes | {"left": ["…"]}
-    )
+    commit = SilverCommit.of(head.checkpoint)
+    said = replace(commit, batch=new_batch(), kind=CommitKind.ALTERING, steps_left=("…",))
     silver.append(silver.read(logs.spark).where("false"), head, said)
     found = maintain_source(logs.spark, logs.pipeline(retention={"fold": True}), SOURCE)
     assert (found.stopped, len(silver.files())) == ({}, 1)
     after = silver.head()
     assert after is not None
     assert after.checkpoint is not None
-    assert (after.checkpoint.kind, after.checkpoint.notes["left"]) == (CommitKind.ALTERING, ["…"])
+    assert (after.checkpoint.kind, SilverCommit.of(after.checkpoint).steps_left) == (CommitKind.ALTERING, ("…",))
 
 
 def test_a_table_that_cannot_be_maintained_does_not_stop_the_others(

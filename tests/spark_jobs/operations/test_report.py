@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction
 
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.commit import Checkpoint, CommitKind
@@ -32,9 +33,10 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return from_keys({"lake": "./lake", "sources": {"shop": {"files": "./binlogs"}}}, tmp_path / "pipeline.yaml")
 
 
-def write(table: Table, position: str, version: int, rows: int, kind: str = "live", **notes: object) -> None:
+def write(table: Table, position: str, version: int, rows: int, kind: str = "live", **members: object) -> None:
     """A commit as a run leaves it."""
-    checkpoint = Checkpoint(Position.parse(position), "b", kind, {"begin": "b.000001:4", **notes})
+    said = {"position": position, "batch": "b", "kind": kind, "begin": "b.000001:4", **members}
+    checkpoint = BronzeCommit.from_members(said)
     properties = CommitProperties(
         custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", version)]
     )
@@ -50,7 +52,7 @@ def test_commits_are_ours_alone_oldest_first(pipeline: Pipeline) -> None:
     deltalake.write_deltalake(table.path, pa.table({"id": pa.array([1], pa.int64())}), mode="append")
     write(table, "b.000001:200", 3, 1, bytes=100)
     found = commits(table, ())
-    assert [(str(one.checkpoint.position), one.checkpoint.notes["bytes"]) for one in found] == [
+    assert [(str(one.checkpoint.position), BronzeCommit.of(one.checkpoint).log_bytes) for one in found] == [
         ("b.000001:100", 96),
         ("b.000001:200", 100),
     ]

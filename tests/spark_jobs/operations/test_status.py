@@ -7,12 +7,12 @@ import pytest
 from deltalake import CommitProperties, Transaction
 
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import SourceError
-from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.status import SourceStatus, TableStatus, require_readable, status
@@ -39,7 +39,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def landed(lake: Lake, position: str) -> None:
     """A commit of ours in bronze, made without Spark."""
-    checkpoint = Checkpoint(Position.parse(position), "b", notes={"begin": "b.000001:4"})
+    checkpoint = BronzeCommit(Position.parse(position), "b", begin=Position("b.000001", 4))
     properties = CommitProperties(
         custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
     )

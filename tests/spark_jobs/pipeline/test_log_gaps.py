@@ -12,10 +12,10 @@ from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.server_facts import ServerFacts
-from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.log_gaps import before_gap, cascades, gaps_of
+from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.schema.facts import TableVersion
 from spark_jobs.schema.history_rows import ARROW, row_of
 
@@ -41,8 +41,7 @@ def store(lake: Lake, *statements: tuple[int, str], facts: ServerFacts | None = 
         for offset, text in statements
         for name in (CHILD, OLD)
     ]
-    notes = {"begin": str(at(4))} | ({"facts": facts.to_note()} if facts else {})
-    said = Checkpoint(at(900), "batch", notes=notes)
+    said = HistoryCommit(at(900), "batch", begin=at(4), facts=facts)
     metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
     rows = pa.Table.from_pylist([row_of(one) for one in versions], schema=ARROW)
     deltalake.write_deltalake(lake.schema("shop").path, rows, commit_properties=metadata)

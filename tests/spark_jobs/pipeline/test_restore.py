@@ -61,7 +61,7 @@ def test_what_a_stretch_never_had_is_not_brought() -> None:
         {"stretch": 1, "begin": "a.000001:4"},
         {"stretch": 2, "begin": "2/b.000002:77", "passed_over": [["b.000002", 90, 99], ["b.000003", 400, 500]]},
     ]
-    second = stretches(Checkpoint(Position("b.000009", 400), "x", notes={"stretches": index}))[1]
+    second = stretches(Checkpoint(Position("b.000009", 400), "x", unnamed_members={"stretches": index}))[1]
     wanted = [Part("b.000002", 77, 90), Part("b.000002", 99, 500), Part("b.000003", 0, 400)]
     there = listed("b.000001", "b.000002", "b.000003")
     assert parts_before(there, second.begin, Position("b.000004", 4, 2), second) == wanted

@@ -5,17 +5,19 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.scan import Survey
 from spark_jobs.config.loader import from_keys, load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import DecodeError, LostRace, TableStopped
-from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.run import Brought, Plan, Planner, _Arrivals, each_table, why_not_anew
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compact import Compacted
 from spark_jobs.silver.timeline.inputs import Rules
 from spark_jobs.text.remedies import advised
@@ -38,7 +40,7 @@ def pipeline(folder: Path) -> Pipeline:
 
 
 def planner(folder: Path, tables: frozenset[TableName] | None = None) -> Planner:
-    checkpoint = Checkpoint(END, "batch", notes={"begin": str(BEGIN)})
+    checkpoint = BronzeCommit(END, "batch", begin=BEGIN)
     lake = lake_of(pipeline(folder))
     return Planner(pipeline(folder), lake, "s", lake.bronze("s"), Head(7, 3, checkpoint), checkpoint, tables)
 
@@ -133,8 +135,7 @@ def test_a_table_stops_where_gc_removed_what_it_needs(
     oldest: Position | None,
     since: Position | None,
 ) -> None:
-    notes = {"begin": str(P1)} | ({"oldest": str(oldest)} if oldest else {})
-    checkpoint = Checkpoint(END, "batch", notes=notes)
+    checkpoint = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
     made = replace(planner(tmp_path), checkpoint=checkpoint, surveyed=surveyed)
     known = entry(ORDERS, position=position and str(position), surveyed=str(P3) if published else None)
     if since is None:
@@ -147,8 +148,8 @@ def test_a_table_stops_where_gc_removed_what_it_needs(
 
 @pytest.mark.parametrize("oldest", [None, P3])
 def test_a_table_that_was_reset_begins_where_bronze_does(tmp_path: Path, oldest: Position | None) -> None:
-    notes = {"begin": str(P1)} | ({"oldest": str(oldest)} if oldest else {})
-    made = replace(planner(tmp_path), checkpoint=Checkpoint(END, "batch", notes=notes), surveyed=END)
+    commit = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
+    made = replace(planner(tmp_path), checkpoint=commit, surveyed=END)
     known = entry(ORDERS, state="reset", surveyed=str(END), resets=1)
     assert made._since(known) == (oldest or P1)
     assert made._since(replace(known, position=str(P2))) == P2, "it has been done over"
@@ -172,7 +173,7 @@ OLD = Target("lake/downstream/audit/orders", str(BEGIN), 3)
 
 def arrivals(brought: list[Destination], stopped: dict[Destination, str], *legs: Destination) -> _Arrivals:
     """What merges of ORDERS did: silver was at version 5, downstream tables are at 7 now."""
-    pinned, landed = Head(5, 2, Checkpoint(END, "batch", notes={"complete": True})), Head(7, 4, None)
+    pinned, landed = Head(5, 2, SilverCommit(END, "batch", is_complete=True)), Head(7, 4, None)
     lake = Lake("lake")
     came = {
         (ORDERS, one.name): Brought((ORDERS, one.name), lake.downstream(*one.name), pinned, landed, None)

@@ -13,11 +13,11 @@ from spark_jobs.binlog import Column, Session, TableDefinition, TableName
 from spark_jobs.config.model import MySQL, SchemaDump
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import LakeError, StratalogError, TableStopped
-from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 from spark_jobs.schema import dump, history_rows
 from spark_jobs.schema import history as schema_history
+from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.schema.facts import Asked, Fact, Logged, Stated, TableVersion
 from spark_jobs.schema.history import ask_server, by_history, declared_facts, named, new_facts, read, reading_of
 from spark_jobs.source.files import Files
@@ -42,10 +42,10 @@ def at(offset: int) -> Position:
     return Position("mysql-bin.000003", offset, 2)
 
 
-def store(lake: Lake, *versions: TableVersion, **notes: Any) -> None:
+def store(lake: Lake, *versions: TableVersion, **told: Any) -> None:
     """What ``follow`` writes, written without Spark."""
     rows = pa.Table.from_pylist([history_rows.row_of(one) for one in versions], schema=history_rows.ARROW)
-    said = Checkpoint(at(900), "batch", notes={"begin": str(at(4))} | notes)
+    said = HistoryCommit(at(900), "batch", begin=at(4), **told)
     metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
     deltalake.write_deltalake(lake.schema("shop").path, rows, commit_properties=metadata)
 
@@ -91,25 +91,25 @@ TOLD = TableVersion(NAME, at(200), "server", KNOWN)
 def test_names_come_from_what_a_server_told_last(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     older = replace(KNOWN, columns=(replace(KNOWN.columns[0], name="old"), KNOWN.columns[1]))
-    store(lake, replace(TOLD, definition=older, at=at(100)), TOLD, asked=str(at(700)), completes=True)
+    store(lake, replace(TOLD, definition=older, at=at(100)), TOLD, asked_at=at(700), completes_log=True)
     assert named(lake, "shop", UNNAMED, at(700)) == KNOWN
     with pytest.raises(TableStopped, match=r"was read at 2/mysql-bin\.000003:700, before a change at .*:701"):
         named(lake, "shop", UNNAMED, at(701))
 
 
 @pytest.mark.parametrize(
-    "version, notes",
+    "version, told",
     [
         (TOLD, {}),
-        (TOLD, {"asked": str(at(700)), "completes": False}),
-        (replace(TOLD, definition=None, holds=False), {"asked": str(at(700)), "completes": True}),
-        (replace(TOLD, name=TableName("shop", "T")), {"asked": str(at(700)), "completes": True}),
-        (replace(TOLD, origin="ddl"), {"asked": str(at(700)), "completes": True}),
+        (TOLD, {"asked_at": at(700), "completes_log": False}),
+        (replace(TOLD, definition=None, holds=False), {"asked_at": at(700), "completes_log": True}),
+        (replace(TOLD, name=TableName("shop", "T")), {"asked_at": at(700), "completes_log": True}),
+        (replace(TOLD, origin="ddl"), {"asked_at": at(700), "completes_log": True}),
     ],
 )
-def test_what_no_server_told_names_nothing(tmp_path: Path, version: TableVersion, notes: dict[str, Any]) -> None:
+def test_what_no_server_told_names_nothing(tmp_path: Path, version: TableVersion, told: dict[str, Any]) -> None:
     lake = Lake(str(tmp_path))
-    store(lake, version, **notes)
+    store(lake, version, **told)
     with pytest.raises(TableStopped, match="no definition was read from a server"):
         named(lake, "shop", UNNAMED, None)
 
@@ -133,7 +133,7 @@ def test_a_server_is_asked_once_or_whenever_its_log_does_not_tell_all(database: 
     assert not found.completes
     assert TableName(database.name, "t") in {one.name for one in found.asked.definitions}
     assert found.asked.variables["version"].startswith("8.0")
-    store(lake, TOLD, asked=str(found.asked.at), completes=False)
+    store(lake, TOLD, asked_at=found.asked.at, completes_log=False)
     assert ask_server(lake, source) is None
     assert ask_server(lake, Files("shop", tmp_path)) is None
     without_charsets = ask_server(lake, Server("shop", settings))

@@ -12,6 +12,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.run import extract_source
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.rename_lineage import Ancestry, given, made_at
 from spark_jobs.silver.table_timeline import Rows
 from tests.logs import SOURCE, Logs, day, file
@@ -77,10 +78,10 @@ def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: S
     head = logs.bronze()
     assert head.checkpoint
     where = logs.lake, SOURCE, logs.lake.bronze(SOURCE), head.version, bronze.oldest(head.checkpoint)
-    named = logs.lake.silver(SOURCE, "shop", "lines").head()
+    named = SilverCommit.of_head(logs.lake.silver(SOURCE, "shop", "lines").head())
     assert named
-    assert named.checkpoint
-    until = Position.parse(named.checkpoint.notes["emptied"])
+    until = named.emptied_at
+    assert until
     by_silver, by_log = (Ancestry(*where, by_log=by_log).contents(orders, until) for by_log in (False, True))
     assert by_silver.base is not None
     assert by_log.base is None

@@ -1,7 +1,7 @@
 import pytest
 
 from spark_jobs.log.position import Position
-from spark_jobs.silver.retired_columns import KEPT, Kept, begun, from_notes, led_on, name_of, types_of
+from spark_jobs.silver.retired_columns import Kept, begun, led_on, name_of, types_of
 
 HERE, LATER = Position("b.000042", 1337), Position("b.000043", 4)
 V1, V2, D = Kept("_v_1", "INT", "v", HERE), Kept("_v_2", "STRING", "v", LATER), Kept("_d", "DATE", None, HERE)
@@ -21,8 +21,7 @@ def test_a_name_that_nobody_has(at: Position, taken: set[str], name: str) -> Non
 
 
 def test_notes_hold_all_of_them() -> None:
-    assert from_notes({KEPT: [one.to_note() for one in (V1, V2, D)]}) == (V1, V2, D)
-    assert from_notes({}) == ()
+    assert [Kept.from_note(one.to_note()) for one in (V1, V2, D)] == [V1, V2, D]
     assert types_of((V1, D)) == {"_v_1": "INT", "_d": "DATE"}
 
 

@@ -10,6 +10,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table import (
     ADDED,
     CHANGE_PLACE,
@@ -192,7 +193,7 @@ def test_a_bag_s_rows_are_equal_where_all_their_bytes_are(spark: SparkSession) -
 def test_what_is_stored_is_told_from_what_is_added(tmp_path: Path) -> None:
     table = Lake(str(tmp_path)).silver("shop", "shop", "t")
     deltalake.write_deltalake(table.path, pa.table({"id": pa.array([1], pa.int32()), "note": ["x"], "_op": ["insert"]}))
-    head = Head(0, 1, Checkpoint(Position("b.000001", 4), "b", notes={"key": ["id"]}))
+    head = Head(0, 1, SilverCommit(Position("b.000001", 4), "b", key=("id",)))
     assert stored_columns(table, head) == Columns({"id": "INT", "note": "STRING"}, ("id",))
 
 

@@ -20,8 +20,9 @@ from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.projection import onwards, origins_of
-from spark_jobs.silver.retired_columns import KEPT, Kept
+from spark_jobs.silver.retired_columns import Kept
 from spark_jobs.silver.table_timeline import Base, Content, Rows, Standing, Step, Turn
 from spark_jobs.silver.timeline import inputs
 from spark_jobs.silver.timeline.build import course, reached
@@ -350,8 +351,15 @@ def test_a_standing_is_read_back_from_a_commit() -> None:
         Standing(unique),
         Standing(OLD, is_complete=True),
     ):
-        assert Standing.from_notes(one.to_notes()) == one
-    assert Standing.from_notes({}) == Standing(None)
+        assert stored(one) == one
+    assert Standing.of(SilverCommit(at(900), "b")) == Standing(None)
+
+
+def stored(standing: Standing) -> Standing:
+    """How a table stands by the commit that says so."""
+    found = SilverCommit.from_json(standing.in_commit(SilverCommit(at(900), "b")).to_json())
+    assert found is not None
+    return Standing.of(found)
 
 
 @pytest.mark.parametrize(
@@ -698,7 +706,7 @@ def test_a_statement_that_is_left_out_takes_no_row_away(
 
 def test_a_table_made_anew_after_a_drop_that_was_left_out_keeps_its_rows_in_a_later_run() -> None:
     before = steps(ANEW[0], last=400, rules=ruled("drop table"))[-1].standing
-    again = Standing.from_notes(before.to_notes())
+    again = stored(before)
     (turn,) = steps(ANEW[1], maps=(), standing=again, rules=ruled("drop table"))
     assert isinstance(turn, Turn)
     assert (turn.keeps, turn.empties, turn.standing.is_kept) == (True, False, False)
@@ -981,7 +989,7 @@ def test_columns_that_nothing_names_are_numbered_where_that_is_chosen(
 def test_a_numbered_table_that_is_dropped_is_one_until_it_is_made_again() -> None:
     (_, gone) = steps((500, "DROP TABLE t"), maps=((100, BARE),), rules=NUMBERED)
     assert gone.standing.is_numbered
-    assert Standing.from_notes(gone.standing.to_notes()) == gone.standing
+    assert stored(gone.standing) == gone.standing
     (made,) = steps((500, "CREATE TABLE t (id INT)"), maps=(), standing=gone.standing, rules=NUMBERED)
     assert not made.standing.is_numbered
 
@@ -1098,10 +1106,9 @@ def test_both_definitions_are_told_and_the_next_one_knows_of_what_is_kept() -> N
     assert isinstance(turn, Turn)
     both = "v (as it was: _v_until_1_500); it was (id int, v int) and is (id int, v smallint)"
     assert turn.anew == both
-    told = Standing.from_notes(turn.standing.to_notes())
+    told = stored(turn.standing)
     assert told == turn.standing
     assert told.columns.types == {"id": "INT", "v": "SMALLINT", "_v_until_1_500": "INT"}
-    assert KEPT not in Standing(OLD).to_notes()
 
 
 def test_rows_are_led_through_a_beginning() -> None:

@@ -15,7 +15,7 @@ from spark_jobs.log.gtid import DomainGtids, MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load import anchor
 from spark_jobs.pipeline.initial_load.anchor import Anchor, Outrun, passed
-from spark_jobs.pipeline.initial_load.progress import READ, Progress
+from spark_jobs.pipeline.initial_load.commit import READ, LoadCommit
 from spark_jobs.source.protocol import Part, Switch
 from spark_jobs.source.server import Server
 
@@ -37,10 +37,10 @@ class Bronze:
         return [(5, self.held)]
 
 
-def read(gtids: str | None) -> Progress:
-    return Progress(
-        READ, Position("bin.000001", 4), Position("bin.000002", 50), DEFINITION, 10,
-        read_to=Position("bin.000002", 100), gtids=gtids,
+def read(gtids: str | None) -> LoadCommit:
+    return LoadCommit(
+        Position("bin.000001", 4), "b", state=READ, read_from=Position("bin.000002", 50), definition=DEFINITION,
+        chunk_rows=10, read_to=Position("bin.000002", 100), gtids=gtids,
     )  # fmt: skip
 
 

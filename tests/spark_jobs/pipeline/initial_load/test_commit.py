@@ -3,12 +3,20 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.lake.commit import Head
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.initial_load.progress import LOADED, READ, READING, STOPPED, Progress
+from spark_jobs.pipeline.initial_load.commit import LOADED, READ, READING, STOPPED, LoadCommit
 
 DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3), Column("e", 247, 1, labels=("ä", "y"))), (0,))
-BEGUN = Progress(READING, Position("b.000001", 4), Position("b.000001", 99), DEFINITION, 50, estimate=7)
+BEGUN = LoadCommit(
+    Position("b.000001", 4),
+    "b",
+    state=READING,
+    read_from=Position("b.000001", 99),
+    definition=DEFINITION,
+    chunk_rows=50,
+    estimate=7,
+)
 READ_ALL = replace(BEGUN, state=READ, rows=3, chunks=2, is_walked=True, read_to=Position("b.000002", 5))
 
 
@@ -22,15 +30,15 @@ READ_ALL = replace(BEGUN, state=READ, rows=3, chunks=2, is_walked=True, read_to=
         READ_ALL.stopped("was changed"),
     ],
 )
-def test_how_far_a_load_is_stands_in_its_commits(one: Progress) -> None:
-    checkpoint = one.checkpoint()
-    assert Progress.of(Head(3, 2, type(checkpoint).from_json(checkpoint.to_json()))) == one
-    assert checkpoint.position == one.since
+def test_how_far_a_load_is_stands_in_its_commits(one: LoadCommit) -> None:
+    assert LoadCommit.of_head(Head(3, 2, Checkpoint.from_json(one.to_json()))) == one
+    later = replace(one, kind=CommitKind.MAINTENANCE).next()
+    assert (replace(later, batch=one.batch), later.batch != one.batch) == (one, True)
 
 
 def test_a_table_without_a_commit_was_never_loaded() -> None:
-    assert Progress.of(None) is None
-    assert Progress.of(Head(0, 0, None)) is None
+    assert LoadCommit.of_head(None) is None
+    assert LoadCommit.of_head(Head(0, 0, None)) is None
 
 
 def test_a_load_goes_on_until_it_is_landed_or_stopped() -> None:

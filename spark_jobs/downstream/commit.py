@@ -1,0 +1,71 @@
+"""What commits of downstream tables say besides their position, and those of the tables beside them.
+
+Put here: their fields. Not here: which parts a table of several has (multi_source.py), or what order times are
+(commit_clock.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spark_jobs.lake.commit import LIST, POSITION, Checkpoint, list_of, member, object_of
+from spark_jobs.log.position import Position
+from spark_jobs.silver.commit import TableCommit
+
+
+@dataclass(frozen=True, slots=True)
+class PartEntry:
+    """What a commit of a table of several says of one source table's part."""
+
+    source: str = field(metadata=member("source"))
+    schema: str = field(metadata=member("schema"))
+    table: str = field(metadata=member("table"))
+    position: Position = field(metadata=member("position", POSITION))
+    silver_version: int = field(metadata=member("silver_version"))
+    is_complete: bool = field(metadata=member("complete"))
+    shape: int = field(metadata=member("shape"))
+    """Which of the commit's ``shapes`` its columns are."""
+    keys_never_whole: int = field(default=0, metadata=member("keys_never_whole"))
+    key: tuple[str, ...] = field(default=(), metadata=member("key", LIST))
+    """The columns of its key, where parts have keys in common."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownstreamCommit(TableCommit):
+    """A commit that merged silver rows of a source table, or changed the columns for it."""
+
+    silver_version: int = field(metadata=member("silver_version"))
+    """The version of silver that was merged."""
+    source: str | None = field(default=None, metadata=member("source"))
+    table: str | None = field(default=None, metadata=member("table"))
+    keys_never_whole: int = field(default=0, metadata=member("keys_never_whole"))
+    """Keys without a row because no row image of theirs was whole."""
+    altered_version: int | None = field(default=None, metadata=member("altered"))
+    """The version of silver whose columns the table is being given."""
+    columns: Mapping[str, str] | None = field(default=None, metadata=member("columns"))
+    """Of a part, on the way to the commit of its table: its columns, and its key."""
+    key: tuple[str, ...] | None = field(default=None, metadata=member("key", LIST))
+    parts: tuple[PartEntry, ...] | None = field(default=None, metadata=member("parts", list_of(object_of(PartEntry))))
+    """Of a table of several source tables: the part of each."""
+    shapes: tuple[Mapping[str, str], ...] | None = field(default=None, metadata=member("shapes", LIST))
+    """The columns of parts, by name and type; those that several have alike stand there once."""
+    key_sharing: str | None = field(default=None, metadata=member("keys"))
+    """``shared`` where equal keys of its parts are one row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockCommit(Checkpoint):
+    """A commit of a source's order times, up to its position."""
+
+    begin: Position = field(metadata=member("begin", POSITION))
+    """From where on they are known."""
+    reached: int | None = field(default=None, metadata=member("reached", is_always=True))
+    """The greatest of them, in microseconds since 1970; None where nothing was committed."""
+    has_late: bool = field(default=False, metadata=member("late", is_always=True))
+    """Whether the table may hold any late transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedCommit(Checkpoint):
+    """A commit that published what a run of a source left."""
+
+    source: str = field(metadata=member("source"))

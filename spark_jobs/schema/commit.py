@@ -1,0 +1,28 @@
+"""What commits of a schema history say besides their position.
+
+Put here: their fields. Not here: the history's rows (history_rows.py), or when it is written (history.py).
+"""
+
+from dataclasses import dataclass, field
+
+from spark_jobs.ddl.server_facts import ServerFacts
+from spark_jobs.lake.commit import POSITION, Checkpoint, JsonForm, member
+from spark_jobs.log.position import Position
+
+_FACTS = JsonForm(ServerFacts.to_note, ServerFacts.from_note)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryCommit(Checkpoint):
+    """A commit that brought the schema history of a source to its position."""
+
+    begin: Position = field(metadata=member("begin", POSITION))
+    """Where the history begins."""
+    asked_at: Position | None = field(default=None, metadata=member("asked", POSITION))
+    """Where a server was asked last for its tables' definitions."""
+    completes_log: bool | None = field(default=None, metadata=member("completes"))
+    """Whether that completes its log, which leaves out what only the server tells."""
+    dump: str | None = field(default=None, metadata=member("dump"))
+    """Which schema dump is in the history."""
+    facts: ServerFacts | None = field(default=None, metadata=member("facts", _FACTS))
+    """What the server declared that its log may not tell."""

@@ -1,0 +1,97 @@
+"""What commits of silver tables say besides their position.
+
+Put here: their fields. Not here: how a table stands, which follows from some of them (table_timeline.py), or what
+commits of downstream tables say (downstream/commit.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.ddl.definitions import from_json, to_json
+from spark_jobs.lake.commit import LIST, POSITION, RANGES, Checkpoint, JsonForm, list_of, member, object_of
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.retired_columns import Kept
+
+_DEFINITION = JsonForm(to_json, from_json)
+_RETIRED = list_of(JsonForm(Kept.to_note, Kept.from_note))
+NOT_FOLDED: Literal[""] = ""
+"""Where windows were folded, but are not any more: the table was rebuilt."""
+_FLOOR = JsonForm(str, lambda text: Position.parse(text) if text else NOT_FOLDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommit(Checkpoint):
+    """What commits of silver and of downstream tables say alike."""
+
+    start: Position | None = field(default=None, metadata=member("start", POSITION))
+    """Where the log begins that the commit is of; it ends at its position."""
+    is_complete: bool | None = field(default=None, metadata=member("complete"))
+    """Whether the table has the rows from before the log began, where any were. None: not known."""
+    is_numbered: bool = field(default=False, metadata=member("numbered"))
+    """Whether nothing names the table's columns, and they are called by their numbers."""
+    steps_left: tuple[str, ...] | None = field(default=None, metadata=member("left", LIST))
+    """Of a commit amid a change of columns: the steps that are still to be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRows:
+    """What an initial load read: rows, and where the log ended when reading began and ended."""
+
+    rows: int = field(metadata=member("rows"))
+    read_from: Position = field(metadata=member("read_from", POSITION))
+    read_to: Position | None = field(metadata=member("read_to", POSITION))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilverCommit(TableCommit):
+    """A commit of a silver table: a window, a statement, loaded rows, windows compacted again."""
+
+    bronze_version: int | None = field(default=None, metadata=member("bronze_version"))
+    log_bytes: int | None = field(default=None, metadata=member("log_bytes"))
+    """Bytes of log that its rows were decoded from."""
+    resets: int = field(default=0, metadata=member("resets"))
+    """How often the table was rebuilt from bronze."""
+    key: tuple[str, ...] | None = field(default=None, metadata=member("key", LIST))
+    rules: tuple[str, ...] | None = field(default=None, metadata=member("rules", LIST))
+    """Names of the rules that the rows were made by. None: the table was never under rules."""
+    rule_digests: Mapping[str, str] | None = field(default=None, metadata=member("rule_prints"))
+    known_columns: tuple[str, ...] | None = field(default=None, metadata=member("columns_known", LIST))
+    """Names, in small letters, of the columns that a table under rules has or had."""
+    filtered: Mapping[str, int] | None = field(default=None, metadata=member("left_out"))
+    """By rule how many changes and statements it kept out."""
+    definition: TableDefinition | None = field(default=None, metadata=member("definition", _DEFINITION, is_always=True))
+    is_dropped: bool = field(default=False, metadata=member("dropped", is_always=True))
+    emptied_at: Position | None = field(default=None, metadata=member("emptied", POSITION, is_always=True))
+    """The last statement that emptied the table: what was written before counts no more."""
+    keeps_dropped_rows: bool = field(default=False, metadata=member("kept"))
+    """Whether a rule kept the table's DROP out, so that its rows stay when it is created again."""
+    retired_columns: tuple[Kept, ...] = field(default=(), metadata=member("kept_columns", _RETIRED))
+    is_overwrite: bool = field(default=False, metadata=member("renewed"))
+    """Whether it replaced all rows and the columns."""
+    has_unknown_columns: bool = field(default=False, metadata=member("bare"))
+    """Of such a commit: whether nothing tells the table's columns, and those that it still has count for nothing."""
+    inherited_from: str | None = field(default=None, metadata=member("carried"))
+    """Of a statement that brought rows: what the table was called that they came from; its own name for its own."""
+    folded_to: Position | Literal[""] | None = field(default=None, metadata=member("folded", _FLOOR))
+    """Up to where windows were folded into one, and cannot be compacted again; it stands until a commit says another
+    place, or ``NOT_FOLDED``."""
+    statement_at: Position | None = field(default=None, metadata=member("turn", POSITION))
+    """Of a commit amid a change of columns: the statement that changed them."""
+    steps: tuple[str, ...] | None = field(default=None, metadata=member("steps", LIST))
+    """What a statement did to the columns, step by step."""
+    ranges: tuple[Range, ...] = field(default=(), metadata=member("ranges", RANGES))
+    """The windows that were replaced."""
+    loaded: LoadedRows | None = field(default=None, metadata=member("load", object_of(LoadedRows)))
+
+    @property
+    def floor(self) -> Position | None:
+        """Windows before it were folded into one; None where none were."""
+        return self.folded_to or None
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of the table's key; none of a bag."""
+        assert self.key is not None, "every commit of a silver table names its key"
+        return self.key
