@@ -5,6 +5,7 @@ quoted names are among them: whoever matches words is wrong there.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -146,6 +147,7 @@ CASES = [
     like(STOPS, "ALTER TABLE t DROP PARTITION p", "storage t DROP PARTITION"),
     like(STOPS, "ALTER TABLE t DROP PARTITION p, q", "storage t DROP PARTITION"),
     like(STOPS, "ALTER TABLE t ALGORITHM = INPLACE, TRUNCATE PARTITION p", "storage t TRUNCATE PARTITION"),
+    replace(STOPS, text="ALTER TABLE t DROP `partition`", effects="alter t: Drop", history="?", back="u(a)"),
     like(STOPS, "ALTER TABLE t IMPORT TABLESPACE", "storage t IMPORT TABLESPACE"),
     like(STOPS, "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", "storage t EXCHANGE PARTITION u"),
     like(STOPS, "ALTER TABLE u EXCHANGE /* a */ PARTITION p WITH TABLE t", "storage u EXCHANGE PARTITION t"),
@@ -346,3 +348,10 @@ def test_the_names_that_change_are_those_of_renames() -> None:
         ("DROP TABLE t", ""),
     ):
         assert ", ".join(map(shown, name_changes(judge(text, "shop"), "shop", PLAIN))) == wanted
+
+
+@by_text
+def test_a_statement_that_is_cut_anywhere_is_read_or_refused(case: Case) -> None:
+    for length in range(len(case.text)):
+        with suppress(Unsupported):
+            effects(judge(case.text[:length], "shop", case.session), "shop", case.session)
