@@ -116,8 +116,18 @@ class ChangeStorage(_OfTable):
     operations: ClassVar[tuple[Operation, ...]] = ()
 
     @property
+    def brings_rows(self) -> bool:
+        """Whether a table may have rows after it that it had not before."""
+        return self.action in _BRINGING
+
+    @property
     def tables(self) -> tuple[TableName, ...]:
         return (self.table,) if self.partner is None else (self.table, self.partner)
+
+
+_BRINGING = {
+    *("EXCHANGE PARTITION", "IMPORT PARTITION", "IMPORT TABLESPACE", "CONVERT PARTITION", "CONVERT TABLE"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +228,14 @@ def effects(statement: Statement, database: str, session: Session) -> tuple[Tabl
 
 def name_changes(statement: Statement, database: str, session: Session) -> tuple[Rename | FreeName, ...]:
     """The names that a statement gives to tables and takes from them. Raises Unsupported."""
-    if not statement.verb.startswith(("RENAME", "ALTER")):
+    if not may_rename(statement):
         return ()
     return tuple(one for one in effects(statement, database, session) if isinstance(one, Rename | FreeName))
+
+
+def may_rename(statement: Statement) -> bool:
+    """Whether a statement may give a table another name, also one that cannot be read."""
+    return statement.verb.startswith(("RENAME", "ALTER")) and "RENAME" in statement.text.upper()
 
 
 def _effects(statement: Statement, database: str, session: Session) -> tuple[TableEffect, ...]:

@@ -12,14 +12,14 @@ servers (server_facts.py), what a run does about it (spark_jobs/pipeline/log_gap
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from spark_jobs.binlog import TableName
+from spark_jobs.binlog import Session, TableName
+from spark_jobs.ddl.classify import judge
 from spark_jobs.ddl.columns import Word, words_of
+from spark_jobs.ddl.effects import AlterTable, CreateTable, DropSchema, DropTable, Rename, TableEffect, effects
 from spark_jobs.ddl.foreign_keys import ForeignKey, declared_keys, dropped_keys
-from spark_jobs.ddl.parse_alter import dropped, target
-from spark_jobs.ddl.renames import like, renamed
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import DecodeError
 from spark_jobs.log.position import Position
@@ -136,34 +136,42 @@ class _Follower:
             state.versioned = state.versioned or [None]
 
     def follow(self, said: Ddl) -> None:
-        words = words_of_or_none(said.text)
-        if not words:
-            return
-        for verb, carry_out in _VERBS.items():
-            if words[0].among(verb):
-                try:
-                    carry_out(self, said, words)
-                except (DecodeError, IndexError, StopIteration):
-                    return  # whoever follows the table's columns stops it by this statement
+        try:
+            every = effects(judge(said.text, said.database), said.database, _NO_MODE)
+            for effect in every:
+                self._carry_out(said, effect)
+            self._rename(said, [effect for effect in every if isinstance(effect, Rename)])
+        except (DecodeError, IndexError, StopIteration):
+            return  # whoever follows the table's columns stops it by this statement
 
-    def create(self, said: Ddl, words: list[Word]) -> None:
-        if not any(word.among("TABLE") for word in words[:5]):
-            return
-        name = target(said.text, said.database)
-        heads = [word.text.upper() for word in words[:8]]
-        if "EXISTS" in heads and name in self._tables:
+    def _carry_out(self, said: Ddl, effect: TableEffect) -> None:
+        match effect:
+            case CreateTable():
+                self._create(said, effect)
+            case AlterTable(table):
+                self._alter(said, table)
+            case DropTable(table):
+                self._end(table, said.at)
+            case DropSchema(schema):
+                for name in [table for table in self._tables if table.schema == schema]:
+                    self._end(name, said.at)
+            case _:
+                pass
+
+    def _create(self, said: Ddl, effect: CreateTable) -> None:
+        name, other = effect.table, effect.like
+        if effect.if_missing and name in self._tables:
             return
         self._end(name, said.at)
-        other = like(said.text, said.database)
         model = self._tables.get(other) if other else None
         state = self._tables[name] = _State()
-        if is_versioned(words) or (model and model.versioned):
+        if is_versioned(words_of(said.text)) or (model and model.versioned):
             state.versioned = [said.at]
         if other is None:
             self._add_keys(name, said)
 
-    def alter(self, said: Ddl, words: list[Word]) -> None:
-        name = target(said.text, said.database)
+    def _alter(self, said: Ddl, name: TableName) -> None:
+        words = words_of(said.text)
         state = self._tables.setdefault(name, _State())
         gone = {one.casefold() for one in dropped_keys(said.text)}
         for key, since in [one for one in state.keys if {one[0].name.casefold(), one[0].index.casefold()} & gone]:
@@ -172,32 +180,18 @@ class _Follower:
         self._add_keys(name, said)
         if is_versioned(words) and not state.versioned:
             state.versioned = [said.at]
-        if "DROP SYSTEM VERSIONING" in " ".join(word.text.upper() for word in words):
+        if "DROP SYSTEM VERSIONING" in " ".join(word.text.upper() for word in words if word.kind == "word"):
             self._ended += [LogGap(name, None, since, said.at) for since in state.versioned]
             state.versioned = []
-        self._rename(said)
 
-    def drop(self, said: Ddl, words: list[Word]) -> None:
-        if any(word.among("DATABASE", "SCHEMA") for word in words[:2]):
-            schema = [word.text for word in words if not word.among(";")][-1]
-            for name in [table for table in self._tables if table.schema == schema]:
-                self._end(name, said.at)
-        elif any(word.among("TABLE", "TABLES") for word in words[:3]):
-            for name in dropped(said.text, said.database):
-                self._end(name, said.at)
-
-    def rename(self, said: Ddl, _: list[Word]) -> None:
-        self._rename(said)
-
-    def _rename(self, said: Ddl) -> None:
+    def _rename(self, said: Ddl, renames: Sequence[Rename]) -> None:
         """Gives tables and the keys that refer to them their new names."""
-        was = {new: old for new, old in renamed(said.text, said.database).items() if old and old != new}
-        moved = {old: self._tables.pop(old) for old in was.values() if old in self._tables}
-        for new, old in was.items():
-            if old in moved:
-                self._ended += _gaps_of(old, moved[old], said.at)
-                self._tables[new] = _renamed(moved[old], old, new, said.at)
-        names = {old: new for new, old in was.items()}
+        moved = {one.was: self._tables.pop(one.was) for one in renames if one.was in self._tables}
+        for one in renames:
+            if one.was in moved:
+                self._ended += _gaps_of(one.was, moved[one.was], said.at)
+                self._tables[one.table] = _renamed(moved[one.was], one.was, one.table, said.at)
+        names = {one.was: one.table for one in renames}
         for state in self._tables.values():
             state.keys = [(replace(key, parent=names.get(key.parent, key.parent)), since) for key, since in state.keys]
 
@@ -216,20 +210,7 @@ class _Follower:
 
 
 _FIRST = Position("", 0)
-_VERBS: dict[str, Callable[[_Follower, Ddl, list[Word]], None]] = {
-    "CREATE": _Follower.create,
-    "ALTER": _Follower.alter,
-    "DROP": _Follower.drop,
-    "RENAME": _Follower.rename,
-}
-
-
-def words_of_or_none(text: str) -> list[Word]:
-    """A statement's words; none where it has no tokens of SQL."""
-    try:
-        return words_of(text)
-    except DecodeError:
-        return []
+_NO_MODE = Session()
 
 
 def _gaps_of(name: TableName, state: _State, until: Position | None = None) -> list[LogGap]:

@@ -373,7 +373,7 @@ def storage_action(text: str, database: str) -> tuple[str, TableName | None] | N
     """
     clauses = (part for part in parts(after_name(words_of(text))) if not part[0].among("ALGORITHM", "LOCK"))
     part = next(clauses, [])
-    action = " ".join(word.text.upper() for word in part[:2])
+    action = " ".join(word.text.upper() for word in part[:2] if word.kind == "word")  # and no column `partition`
     if action not in _OF_STORAGE:
         return None
     at = next((k for k, word in enumerate(part) if word.among("TABLE")), None)
@@ -381,19 +381,6 @@ def storage_action(text: str, database: str) -> tuple[str, TableName | None] | N
         return action, None
     schema, table = qualified(part[at + 1 :])
     return action, TableName(database if schema is None else schema, table)
-
-
-@readable
-def keeps_columns(text: str) -> bool:
-    """Whether an ALTER TABLE is about rows alone: of a partition, or a tablespace. Raises Unsupported."""
-    heads = [" ".join(word.text.upper() for word in part[:2]) for part in parts(after_name(words_of(text)))]
-    return bool(heads) and set(heads) <= _OF_ROWS
-
-
-_OF_ROWS = {
-    *("DROP PARTITION", "TRUNCATE PARTITION", "EXCHANGE PARTITION", "DISCARD PARTITION", "IMPORT PARTITION"),
-    *("DISCARD TABLESPACE", "IMPORT TABLESPACE", "CONVERT PARTITION"),
-}
 
 
 _OF_STORAGE = {
@@ -423,36 +410,3 @@ def index_changes(text: str, database: str) -> tuple[TableName, tuple[AddUnique 
     if any(word.among("UNIQUE") for word in heads):
         changes.append(AddUnique(name, _unique([Word("UNIQUE", "word"), *words[on + 1 :]]).columns))
     return TableName(database if schema is None else schema, table), tuple(changes)
-
-
-@readable
-def index_made(text: str, database: str) -> tuple[TableName, AddUnique | DropIndex | None]:
-    """The table of a CREATE INDEX or DROP INDEX, and what that does; None for an index that is not unique.
-
-    Raises Unsupported where it cannot be read.
-    """
-    words = words_of(text)
-    at = next((k for k, word in enumerate(words) if word.among("ON")), len(words) - 1)
-    if not words[at + 1 :]:
-        raise Unsupported("it names no table")
-    schema, table = qualified(words[at + 1 :])
-    name = TableName(database if schema is None else schema, table)
-    if words[0].among("DROP"):
-        return name, index_dropped(text)
-    if not any(word.among("UNIQUE") for word in words[:4]):
-        return name, None
-    index = next((k for k, word in enumerate(words) if word.among("INDEX")), 0)
-    index += 3 if words[index + 1].among("IF") else 0
-    one = _unique([Word("UNIQUE", "word"), *words[at + 1 :]])
-    return name, AddUnique(words[index + 1].text, one.columns)
-
-
-@readable
-def index_dropped(text: str) -> DropIndex | None:
-    """Which index a DROP INDEX drops; None for another statement. Raises Unsupported where it cannot be read."""
-    words = words_of(text)
-    at = next((k for k, word in enumerate(words[:4]) if word.among("INDEX")), None)
-    if at is None or not words[0].among("DROP"):
-        return None
-    at += 3 if words[at + 1].among("IF") else 1
-    return DropIndex(words[at].text)

@@ -4,13 +4,12 @@ Source: MySQL manual, "RENAME TABLE Statement" (renames are done one after the o
 others all at once), "ALTER TABLE Statement", "CREATE TABLE ... LIKE Statement"; MariaDB's knowledge base for IF EXISTS
 and WAIT.
 
-Put here: reading names off such statements. Not here: what becomes of rows (silver/table_timeline.py).
+Put here: reading names off such statements. Not here: what becomes of rows (silver/timeline/changes.py).
 """
 
 from collections.abc import Iterator, Sequence
 
 from spark_jobs.binlog import TableName
-from spark_jobs.ddl.classify import Statement
 from spark_jobs.ddl.columns import Word, words_of
 from spark_jobs.ddl.parse_alter import after_name, new_name, parts, qualified, target
 from spark_jobs.ddl.unreadable_types import readable
@@ -30,11 +29,6 @@ def renamed(text: str, database: str) -> dict[TableName, TableName | None]:
         if new != old:
             was[old] = None
     return was
-
-
-def may_rename(statement: Statement) -> bool:
-    """Whether a statement may give a table another name: the others need not be read."""
-    return statement.verb.startswith(("RENAME", "ALTER")) and "RENAME" in statement.text.upper()
 
 
 @readable

@@ -62,17 +62,11 @@ from spark_jobs.silver.compact import (
     told_of_partial,
 )
 from spark_jobs.silver.planning_context import PlanningContext
+from spark_jobs.silver.projection import onwards
 from spark_jobs.silver.rename_lineage import Ancestry
-from spark_jobs.silver.table_timeline import (
-    Again,
-    Content,
-    Rows,
-    Standing,
-    Step,
-    Turn,
-    onwards,
-)
-from spark_jobs.silver.table_timeline import held as content_at_end
+from spark_jobs.silver.table_timeline import Content, Rows, Standing, Step, Turn
+from spark_jobs.silver.timeline.build import held as content_at_end
+from spark_jobs.silver.timeline.inputs import Again
 from spark_jobs.text.remedies import advised
 from spark_jobs.text.sql import identifier
 

@@ -68,14 +68,9 @@ from spark_jobs.silver.commit import SilverCommit, TableCommit
 from spark_jobs.silver.compact import Compacted, Window, Work, compact
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import Ancestry, given, own_base
-from spark_jobs.silver.table_timeline import (
-    Ended,
-    Rules,
-    Standing,
-    Turn,
-    place_of_rows,
-    reached,
-)
+from spark_jobs.silver.table_timeline import Ended, Standing, Turn
+from spark_jobs.silver.timeline.build import reached
+from spark_jobs.silver.timeline.inputs import Rules, place_of_rows
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
 from spark_jobs.text.remedies import advised

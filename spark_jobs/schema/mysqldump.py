@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from spark_jobs.binlog import Session, TableDefinition, TableName
-from spark_jobs.ddl.classify import Effect, Statement, judge
+from spark_jobs.ddl.classify import Statement, judge
 from spark_jobs.ddl.columns import Word, converted, words_of
+from spark_jobs.ddl.effects import AlterTable, ChangeIndex, ChangeStorage, CreateTable, DropTable, effects
 from spark_jobs.ddl.log_gaps import Ddl, LogGap, log_gaps
-from spark_jobs.ddl.parse_alter import default_charset, dropped, index_made, target
-from spark_jobs.ddl.renames import like
+from spark_jobs.ddl.parse_alter import default_charset
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, StratalogError, Unsupported
 from spark_jobs.log.gtid import Gtids, parse_gtids
 from spark_jobs.log.position import Position
@@ -149,7 +149,7 @@ _NAMED_IN_QUOTES = re.compile(
     r'\s*(?:CREATE|ALTER|DROP)\s+TABLE\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?"|\s*USE\s+"', re.IGNORECASE
 )
 """A dump by --compact does not say its sql_mode; no text stands where something is named."""
-_INDEXES = ("INDEX", "UNIQUE", "FULLTEXT", "SPATIAL")
+_OBJECTS = ("TABLE", "INDEX", "UNIQUE", "FULLTEXT", "SPATIAL")
 
 _QUOTES = {"ANSI", "ANSI_QUOTES", "DB2", "MAXDB", "MSSQL", "ORACLE", "POSTGRESQL"}
 _WITHOUT_OPTIONS = _QUOTES | {"MYSQL323", "MYSQL40", "NO_FIELD_OPTIONS", "NO_TABLE_OPTIONS"}
@@ -203,19 +203,8 @@ class _Script:
                 self.database = words_of(self._judged(piece).plain)[1].text
             case ("CREATE", "DATABASE" | "SCHEMA"):
                 self._schema(words_of(self._judged(piece).plain))
-            case ("CREATE", "TABLE"):
-                self._create(piece)
-            case ("DROP", "TABLE"):
-                plain = self._judged(piece).plain
-                self.statements.append(Ddl(_line(piece), plain, self.database or ""))
-                for name in dropped(plain, self.database or ""):
-                    self.tables.pop(name, None)
-            case ("ALTER", "TABLE"):
-                judged = self._judged(piece)
-                if judged.effect is not Effect.NONE:
-                    self._change(piece, target(judged.plain, self.database or ""))
-            case ("CREATE" | "DROP", kind) if kind in _INDEXES:
-                self._change(piece, index_made(self._judged(piece).plain, self.database or "")[0])
+            case ("CREATE" | "ALTER" | "DROP", kind) if kind in _OBJECTS:
+                self._table(piece)
             case _:
                 pass  # rows, views, routines: nothing about tables
 
@@ -253,15 +242,29 @@ class _Script:
     def _judged(self, piece: _Piece) -> Statement:
         return judge(piece.text.strip(), self.database or "", self._session(piece.text))
 
-    def _create(self, piece: _Piece) -> None:
-        plain = self._judged(piece).plain
-        name = target(plain, self.database or "")
+    def _table(self, piece: _Piece) -> None:
+        """A statement about a table."""
+        judged, database = self._judged(piece), self.database or ""
+        every = effects(judged, database, self._session(piece.text))
+        if any(isinstance(effect, DropTable) for effect in every):
+            self.statements.append(Ddl(_line(piece), judged.plain, database))
+        for effect in every:
+            match effect:
+                case CreateTable():
+                    self._create(piece, effect)
+                case DropTable(name):
+                    self.tables.pop(name, None)
+                case AlterTable(name) | ChangeIndex(name) | ChangeStorage(name):
+                    self._change(piece, name)
+
+    def _create(self, piece: _Piece, effect: CreateTable) -> None:
+        name = effect.table
         if not name.schema:
             raise Unsupported(
                 f"CREATE TABLE {name.table} does not say of which database, and no USE stands before it; make the dump "
                 "with --databases"
             )
-        self._change(piece, name, like(plain, self.database or ""))
+        self._change(piece, name, effect.like)
         if self._session(piece.text).has_ansi_quotes or self.modes & _WITHOUT_OPTIONS:
             self.without_charset.add(name)
 

@@ -45,19 +45,10 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import NOT_FOLDED, SilverCommit
 from spark_jobs.silver.net_changes import Place, image_rows, net_rows, reduce, settle
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
+from spark_jobs.silver.projection import onwards, origins_of
 from spark_jobs.silver.retired_columns import Kept, names_of, types_of
-from spark_jobs.silver.table_timeline import (
-    Base,
-    Content,
-    Ended,
-    Rows,
-    Standing,
-    Step,
-    Turn,
-    onwards,
-    origins_of,
-    without,
-)
+from spark_jobs.silver.table_timeline import Base, Content, Ended, Rows, Standing, Step, Turn
+from spark_jobs.silver.timeline.inputs import without
 from spark_jobs.text import sql
 from spark_jobs.text.sql import identifier, literal
 

@@ -15,7 +15,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 from spark_jobs.schema.history import by_history, named
 from spark_jobs.silver.quarantine import with_skips
-from spark_jobs.silver.table_timeline import ByHistory
+from spark_jobs.silver.timeline.inputs import ByHistory
 
 
 @dataclass(frozen=True, slots=True)

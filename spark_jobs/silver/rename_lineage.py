@@ -25,17 +25,9 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import PlanningContext
-from spark_jobs.silver.table_timeline import (
-    Base,
-    Beginning,
-    Complete,
-    Content,
-    Rules,
-    Standing,
-    first_rows,
-    held,
-    place_of_rows,
-)
+from spark_jobs.silver.table_timeline import Base, Content, Standing
+from spark_jobs.silver.timeline.build import held
+from spark_jobs.silver.timeline.inputs import Beginning, Complete, Rules, first_rows, place_of_rows
 
 
 @dataclass(frozen=True)

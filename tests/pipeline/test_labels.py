@@ -10,7 +10,7 @@ from spark_jobs.ddl import definitions
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.silver import table_timeline
+from spark_jobs.silver.timeline import definitions as row_definitions
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -67,9 +67,9 @@ def test_numbers_of_labels_in_an_older_lake_differ_and_a_backfill_corrects_them(
     pipeline = shop.pipeline(live=True)
     shop.execute(*MADE)
     with monkeypatch.context() as older:
-        older.setattr(table_timeline, "with_labels", lambda logged, _: logged)
+        older.setattr(row_definitions, "with_labels", lambda logged, _: logged)
         older.setattr(definitions, "with_labels", lambda logged, _: logged)
-        older.setattr(table_timeline._Course, "_labelled", lambda _self, told, _: told)
+        older.setattr(row_definitions, "_labelled", lambda _progress, named, _: named)
         shop.run(pipeline)
     assert [row[1] for row in shop.merged(pipeline, "t")] == ["1", "2", "3", "4"]
     assert states(shop, pipeline)["t"][0] == "differs"

@@ -11,6 +11,7 @@ one (compare.py), or how a verdict is printed (spark_jobs/cli/check.py).
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,7 +27,7 @@ from spark_jobs.checks.verify.row_digest import Layout, layout
 from spark_jobs.checks.verify.server_rows import ServerRows, Session
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination, Name
-from spark_jobs.ddl.parse_alter import target as table_of
+from spark_jobs.ddl.effects import CreateTable, effects
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import SharedPart, is_own
 from spark_jobs.downstream.publication import Entry
@@ -287,18 +288,15 @@ class _Source:
         head = table.head()
         assert head is not None
         said = survey(read_index(table, head.version, kind="statement")).statements
-        return frozenset(name for one in said if (name := _made(one)))
+        return frozenset(name for one in said for name in _made(one))
 
 
-def _made(said: Said) -> TableName | None:
-    """The table that a statement creates."""
-    words = said.statement.verb.split()
-    if words[0] != "CREATE" or "INDEX" in words:
-        return None
-    try:
-        return table_of(said.statement.plain, said.database)
-    except (DecodeError, IndexError):  # a schema, or a statement that nobody here can read
-        return None
+def _made(said: Said) -> Iterator[TableName]:
+    """The table that a statement creates; nothing where it cannot be read."""
+    if said.statement.verb.startswith("CREATE"):
+        with suppress(DecodeError):
+            every = effects(said.statement, said.database, said.session)
+            yield from [effect.table for effect in every if isinstance(effect, CreateTable)]
 
 
 class _Table:

@@ -55,9 +55,12 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import LoadedRows, SilverCommit
 from spark_jobs.silver.compact import Window, Work
 from spark_jobs.silver.planning_context import PlanningContext
+from spark_jobs.silver.projection import onwards
 from spark_jobs.silver.rename_lineage import Ancestry
 from spark_jobs.silver.retired_columns import begun
-from spark_jobs.silver.table_timeline import Beginning, Standing, Turn, course, onwards
+from spark_jobs.silver.table_timeline import Standing, Turn
+from spark_jobs.silver.timeline.build import course
+from spark_jobs.silver.timeline.inputs import Beginning
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server

@@ -5,6 +5,7 @@ quoted names are among them: whoever matches words is wrong there.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,12 +31,15 @@ from spark_jobs.ddl.effects import (
     effects,
     name_changes,
 )
-from spark_jobs.errors import Unsupported
-from spark_jobs.log.position import Position
+from spark_jobs.errors import TableStopped, Unsupported
+from spark_jobs.log.position import Position, Range
 from spark_jobs.schema.facts import Asked, Fact, Stated, TableVersion
 from spark_jobs.schema.reverse_replay import back
 from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.silver.rename_lineage import made_at
+from spark_jobs.silver.table_timeline import Content, Rows, Standing, Turn
+from spark_jobs.silver.timeline.build import course
+from spark_jobs.silver.timeline.inputs import Rules
 
 T, U = TableName("shop", "t"), TableName("shop", "u")
 ID, V, A = Column("id", 3, nullable=False), Column("v", 3), Column("a", 3, nullable=False)
@@ -143,6 +147,7 @@ CASES = [
     like(STOPS, "ALTER TABLE t DROP PARTITION p", "storage t DROP PARTITION"),
     like(STOPS, "ALTER TABLE t DROP PARTITION p, q", "storage t DROP PARTITION"),
     like(STOPS, "ALTER TABLE t ALGORITHM = INPLACE, TRUNCATE PARTITION p", "storage t TRUNCATE PARTITION"),
+    replace(STOPS, text="ALTER TABLE t DROP `partition`", effects="alter t: Drop", history="?", back="u(a)"),
     like(STOPS, "ALTER TABLE t IMPORT TABLESPACE", "storage t IMPORT TABLESPACE"),
     like(STOPS, "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", "storage t EXCHANGE PARTITION u"),
     like(STOPS, "ALTER TABLE u EXCHANGE /* a */ PARTITION p WITH TABLE t", "storage u EXCHANGE PARTITION t"),
@@ -282,6 +287,27 @@ def test_what_the_schema_history_makes_of_it(case: Case) -> None:
     assert (renamed if now.is_dropped else columns(now.definition)) == case.history
 
 
+def filled(name: TableName, until: Position) -> Content:
+    """A table of which the log has all rows."""
+    standing = Standing(TABLES.get(name), is_complete=True)
+    return Content(name, None, [Rows(Range(at(20), until), standing)], standing, at(20))
+
+
+@by_text
+def test_what_the_timeline_makes_of_it(case: Case) -> None:
+    rules = Rules(lambda logged, _: logged, lambda *_: {}, contents=filled)
+    try:
+        steps = course(scanned(case), T, Range(at(10), at(1000)), Standing(TABLES[T]), rules)
+    except TableStopped:
+        steps = []
+    last = steps[-1] if steps else None
+    text = "stops"
+    if last:
+        is_empty = isinstance(last, Turn) and last.empties
+        text = "dropped" if last.standing.is_dropped else "empty " * is_empty + columns(last.standing.definition)
+    assert text == (case.rows or case.history)
+
+
 @by_text
 def test_what_it_leads_back_to(case: Case) -> None:
     after = [version.definition for version in history(case).values() if version.definition]
@@ -322,3 +348,10 @@ def test_the_names_that_change_are_those_of_renames() -> None:
         ("DROP TABLE t", ""),
     ):
         assert ", ".join(map(shown, name_changes(judge(text, "shop"), "shop", PLAIN))) == wanted
+
+
+@by_text
+def test_a_statement_that_is_cut_anywhere_is_read_or_refused(case: Case) -> None:
+    for length in range(len(case.text)):
+        with suppress(Unsupported):
+            effects(judge(case.text[:length], "shop", case.session), "shop", case.session)

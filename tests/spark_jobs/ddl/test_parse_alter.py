@@ -1,24 +1,45 @@
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.ddl.operations import DropIndex
-from spark_jobs.ddl.parse_alter import created, dropped, index_dropped, target
+from spark_jobs.ddl.parse_alter import created, dropped, index_changes, storage_action, target
 from spark_jobs.errors import Unsupported
 
 NAME = TableName("shop", "t")
 
 
 @pytest.mark.parametrize(
-    "text, name",
+    "text, wanted",
     [
-        ("DROP INDEX u ON t", "u"),
-        ("DROP INDEX IF EXISTS `a b` ON s.t", "a b"),
-        ("DROP ONLINE INDEX u ON t", "u"),
-        ("CREATE UNIQUE INDEX u ON t (a)", None),
+        ("DROP INDEX u ON t", "db.t DropIndex(name='u')"),
+        ("DROP INDEX IF EXISTS `a b` ON s.t", "s.t DropIndex(name='a b')"),
+        ("DROP ONLINE INDEX u ON t", "db.t DropIndex(name='u')"),
+        ("CREATE INDEX i ON t (a)", "db.t"),
+        ("CREATE UNIQUE INDEX IF NOT EXISTS u ON t (a, b)", "db.t AddUnique(name='u', columns=('a', 'b'))"),
+        ("CREATE UNIQUE INDEX u USING BTREE ON t (a(3))", "db.t AddUnique(name='u', columns=None)"),
+        ("CREATE OR REPLACE UNIQUE INDEX u ON t (a)", "db.t DropIndex(name='u') AddUnique(name='u', columns=('a',))"),
     ],
 )
-def test_the_index_of_a_drop(text: str, name: str | None) -> None:
-    assert index_dropped(text) == (name and DropIndex(name))
+def test_what_a_statement_does_to_an_index(text: str, wanted: str) -> None:
+    table, changes = index_changes(text, "db")
+    assert " ".join(map(str, [table, *changes])) == wanted
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("ALTER TABLE t DROP PARTITION p, q", "DROP PARTITION"),
+        ("ALTER TABLE t LOCK = NONE, TRUNCATE PARTITION ALL", "TRUNCATE PARTITION"),
+        ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE s.u WITHOUT VALIDATION", "EXCHANGE PARTITION s.u"),
+        ("ALTER TABLE t NOWAIT CONVERT TABLE u TO PARTITION p VALUES IN (1)", "CONVERT TABLE db.u"),
+        ("ALTER TABLE t DISCARD TABLESPACE", "DISCARD TABLESPACE"),
+        ("ALTER TABLE t CONVERT TO CHARACTER SET latin1", None),
+        ("ALTER TABLE t DROP `partition`", None),
+        ("ALTER TABLE t", None),
+    ],
+)
+def test_what_an_alter_does_to_rows_alone(text: str, wanted: str | None) -> None:
+    found = storage_action(text, "db")
+    assert (found and " ".join(str(one) for one in found if one)) == wanted
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.ddl import alter, foreign_keys, inverse, parse_alter, renames
+from spark_jobs.ddl import alter, effects, foreign_keys, inverse, parse_alter, renames
 from spark_jobs.ddl.unreadable_types import readable
 from spark_jobs.errors import TableStopped, Unsupported
 
@@ -40,9 +40,8 @@ def test_no_statement_ends_in_another_error(text: str) -> None:
         lambda: parse_alter.dropped(text, "s"),
         lambda: parse_alter.created(name, text),
         lambda: parse_alter.new_name(text),
-        lambda: parse_alter.index_made(text, "s"),
-        lambda: parse_alter.index_dropped(text),
-        lambda: parse_alter.keeps_columns(text),
+        lambda: parse_alter.index_changes(text, "s"),
+        lambda: parse_alter.storage_action(text, "s"),
         lambda: renames.renamed(text, "s"),
         lambda: renames.like(text, "s"),
         lambda: foreign_keys.declared_keys(text, "s"),
@@ -57,7 +56,8 @@ def test_no_statement_ends_in_another_error(text: str) -> None:
 def test_the_functions_that_interpret_statements_are_guarded() -> None:
     guarded = {
         alter: ("moved",),
-        parse_alter: ("operations", "new_name", "target", "dropped", "created", "index_made", "index_dropped"),
+        parse_alter: ("operations", "new_name", "target", "dropped", "created", "index_changes", "storage_action"),
+        effects: ("effects",),
         renames: ("renamed", "like"),
         inverse: ("told", "inverted", "settled"),
         foreign_keys: ("declared_keys", "dropped_keys"),

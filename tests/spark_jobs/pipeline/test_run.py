@@ -20,7 +20,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.run import Brought, Plan, Planner, _Arrivals, each_table, why_not_anew
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compact import Compacted
-from spark_jobs.silver.table_timeline import Rules
+from spark_jobs.silver.timeline.inputs import Rules
 from spark_jobs.text.remedies import advised
 
 ORDERS, LINES, AUDIT = (TableName("shop", table) for table in ("orders", "lines", "audit"))

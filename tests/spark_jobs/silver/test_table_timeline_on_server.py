@@ -32,7 +32,10 @@ from spark_jobs.ddl.classify import Effect, judge
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.table_timeline import Content, Rows, Rules, Step, Turn, course, held, origins_of
+from spark_jobs.silver.projection import origins_of
+from spark_jobs.silver.table_timeline import Content, Rows, Step, Turn
+from spark_jobs.silver.timeline.build import course, held
+from spark_jobs.silver.timeline.inputs import Rules
 from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_servers import TELLING, Servers, telling

@@ -51,7 +51,7 @@ def raised() -> Iterator[tuple[str, type[StratalogError], str]]:
             name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
             if name in CLASSES:
                 yield place, CLASSES[name], literal(node.args[0])
-            elif name == "_refused" and place == "silver/table_timeline.py":  # how a course refuses a statement
+            elif name == "refusal" and place.startswith("silver/timeline/"):  # how a timeline refuses a statement
                 yield place, TableStopped, f"ALTER TABLE at bin.000001:4 {literal(node.args[1])}: ALTER TABLE t"
 
 

@@ -1,0 +1,243 @@
+"""What a statement changes of a table: the table is made, emptied, dropped, altered, or takes another one's place.
+
+Put here: one statement, from how the table stands before it to how it stands after it. Not here: whether it changes the
+table (statements.py), columns (columns.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze.scan import Said
+from spark_jobs.config.filters import skip_name
+from spark_jobs.ddl.effects import (
+    AlterTable,
+    ChangeIndex,
+    ChangeStorage,
+    CreateTable,
+    DropSchema,
+    DropTable,
+    FreeName,
+    Rename,
+    TableEffect,
+    TruncateTable,
+    may_rename,
+)
+from spark_jobs.ddl.operations import LEAVING_ROWS, DropIndex
+from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.log.position import Range
+from spark_jobs.silver.retired_columns import names_of
+from spark_jobs.silver.table_timeline import Content, Standing, Turn
+from spark_jobs.silver.timeline import columns, definitions
+from spark_jobs.silver.timeline.filtering import filtered_by, is_ignored, require_no_filters
+from spark_jobs.silver.timeline.progress import Progress
+from spark_jobs.silver.timeline.statements import changes_table, operations_of
+
+_LEAVING_KEYS = tuple(kind for kind in LEAVING_ROWS if kind is not DropIndex)
+"""Operations that leave every row as it is, and what it is told apart by."""
+
+
+def apply(progress: Progress, event: Said, logged: TableDefinition | None) -> None:
+    """Takes the table over a statement. logged: what the log has for the rows after it. Raises TableStopped."""
+    if event.position in progress.skips:
+        _pass_over(progress, event)
+    elif progress.is_early(event):
+        _apply_early(progress, event, logged)
+    else:
+        _apply(progress, event, logged)
+
+
+def _apply(progress: Progress, event: Said, logged: TableDefinition | None) -> None:
+    every = progress.read(event)
+    rename = _rename_to(progress.name, every)
+    if rename:
+        filtered_by(progress, event)
+        _inherit(progress, event, rename, every, logged)
+        return
+    if not changes_table(progress, event):  # it was about a table without rows, until others' came into it
+        return
+    effect = progress.own(event, every)[-1]  # an ALTER that gives the table another name takes it away from this one
+    rule = filtered_by(progress, event)
+    if isinstance(effect, CreateTable):
+        _create(progress, event, effect, logged, rule)
+    elif progress.standing.is_dropped:
+        return
+    elif rule:
+        _leave_out(progress, event, effect, rule)
+    elif isinstance(effect, TruncateTable):
+        progress.standing = replace(progress.standing, emptied=event.position, is_complete=True)
+        progress.steps.append(Turn(_place(event), progress.standing, event, empties=True))
+    elif isinstance(effect, DropTable | DropSchema | FreeName):
+        _drop(progress, event)
+    elif isinstance(effect, AlterTable | ChangeIndex) and progress.standing.definition is not None:
+        columns.alter(progress, event, effect, logged, progress.standing.definition)
+
+
+def _place(event: Said) -> Range:
+    return Range(event.position, event.stop)
+
+
+def _rename_to(name: TableName, every: Sequence[TableEffect]) -> Rename | None:
+    """What gives a table a name, among a statement's effects."""
+    return next((effect for effect in every if isinstance(effect, Rename) and effect.table == name), None)
+
+
+def _pass_over(progress: Progress, event: Said) -> None:
+    """The table stays as it is; rows after the statement that have other columns stop it."""
+    turn = Turn(_place(event), progress.standing, event, left_out_by=skip_name(event.position))
+    progress.steps.append(turn)
+
+
+def _leave_out(progress: Progress, event: Said, effect: TableEffect, rule: str) -> None:
+    """The rows stay; of a table that is dropped no definition does."""
+    if isinstance(effect, DropTable | DropSchema):
+        progress.standing = replace(progress.standing, definition=None, is_dropped=True, is_kept=True)
+    progress.steps.append(Turn(_place(event), progress.standing, event, left_out_by=rule))
+
+
+def _drop(progress: Progress, event: Said) -> None:
+    before, empties = progress.standing, progress.rules.on_drop_empties
+    progress.standing = Standing(
+        None,
+        is_dropped=True,
+        emptied=event.position if empties else before.emptied,
+        is_complete=before.is_complete or empties,
+        was_numbered=before.is_numbered,
+    )
+    progress.steps.append(Turn(_place(event), progress.standing, event, empties=empties))
+
+
+def _create(
+    progress: Progress, event: Said, effect: CreateTable, logged: TableDefinition | None, rule: str | None
+) -> None:
+    before = progress.standing
+    exists = not before.is_dropped and (not progress.is_new or before.definition is not None)
+    if exists and effect.if_missing:
+        return
+    stated = _declared(progress, event, effect)
+    definition = stated
+    if logged and (logged.named() or stated):
+        definition = definitions.settle(progress, logged, stated, event.stop, is_last=True, is_new=True)
+    if progress.is_first():
+        progress.standing = Standing(definition, is_complete=before.is_complete or not effect.if_missing)
+        return
+    if rule or before.is_kept:
+        has_definition = definition is not None
+        progress.standing = replace(before, definition=definition, is_dropped=False, is_kept=not has_definition)
+        turn = Turn(_place(event), progress.standing, event, left_out_by=rule, keeps=has_definition)
+        progress.steps.append(turn)
+        return
+    progress.standing = Standing(definition, emptied=event.position, is_complete=True)
+    progress.steps.append(Turn(_place(event), progress.standing, event, empties=True))
+
+
+def _declared(progress: Progress, event: Said, effect: CreateTable) -> TableDefinition | None:
+    """What a CREATE declares; None where its first row tells."""
+    try:
+        return effect.definition or _like(progress, event, effect.like)
+    except DecodeError:
+        return None
+
+
+def _like(progress: Progress, event: Said, model: TableName | None) -> TableDefinition | None:
+    """The definition that a table made like another one begins with, where its rows will not tell."""
+    told = progress.rows.definitions if progress.rows else ()
+    is_told = bool(told) and all(definition.named() for _, definition in told)
+    if model is None or progress.rules.contents is None or is_told:
+        return None
+    try:
+        known = progress.rules.contents(model, event.position).standing.definition
+    except TableStopped:
+        return None  # what stops that table is its own affair; where names are missing, this one stops for them
+    return known and replace(known, name=progress.name)
+
+
+def _inherit(
+    progress: Progress, event: Said, rename: Rename, every: Sequence[TableEffect], logged: TableDefinition | None
+) -> None:
+    """Takes the place of what the name meant: the table that a statement gives it, with all that it holds."""
+    was = rename.was
+    if progress.rules.contents is None:
+        raise progress.refusal(event, "changes the table, which is not applied yet")
+    content = progress.rules.contents(was, event.position)
+    if content.standing.is_dropped:
+        raise progress.refusal(event, f"gives the table the rows of {was}, which the log has dropped before")
+    alter = next((effect for effect in every if isinstance(effect, AlterTable) and effect.table == was), None)
+    if alter:
+        content = _altered(progress, content, event, alter, logged)
+    if content.standing.kept:
+        names = names_of(content.standing.kept)
+        raise progress.refusal(event, f"gives the table the rows of {was}, which has kept columns ({names}): not done")
+    known = content.standing.definition
+    definition = replace(known, name=progress.name) if known else None
+    if logged is not None and content.is_empty:
+        definition = definitions.settle(progress, logged, definition, event.stop, is_last=True, is_new=True)
+    standing = Standing(definition, emptied=event.position, is_complete=content.standing.is_complete)
+    if content.is_empty and progress.is_first():
+        progress.standing = replace(standing, emptied=None)
+        return
+    progress.standing = standing
+    if not content.is_empty:
+        require_no_filters(progress, event, f"gives the table the rows of {was}", was)
+    carried = None if content.is_empty else content
+    progress.steps.append(Turn(_place(event), standing, event, empties=True, carried=carried))
+
+
+def _altered(
+    progress: Progress, content: Content, event: Said, effect: AlterTable, logged: TableDefinition | None
+) -> Content:
+    """What a table holds after the other operations of the ALTER that gives it its new name."""
+    before = content.standing.definition
+    operations = [one for one in operations_of(progress, event, effect) if not isinstance(one, _LEAVING_KEYS)]
+    if not operations or before is None:
+        return content
+    other = Progress.begin(progress.scan, content.name, _place(event), progress.rules, content.standing)
+    other.before = content
+    columns.alter(other, event, effect, logged and replace(logged, name=content.name), before)
+    return replace(content, steps=[*content.steps, *other.steps], standing=other.standing)
+
+
+def _apply_early(progress: Progress, event: Said, logged: TableDefinition | None) -> None:
+    """What the table's first rows will have for columns, as far as statements tell; nothing is refused here.
+
+    But a name that may come with another table's rows: that is not before the first row any more.
+    """
+    try:
+        every = progress.read(event)
+    except TableStopped:
+        if may_rename(event.statement):
+            raise
+        every = ()
+        progress.standing = replace(progress.standing, definition=None)
+    rename = _rename_to(progress.name, every)
+    if rename:
+        filtered_by(progress, event)
+        _inherit(progress, event, rename, every, logged)
+        return
+    try:
+        for effect in progress.own(event, every)[-1:]:
+            _follow_early(progress, event, effect)
+    except (TableStopped, DecodeError):
+        progress.standing = replace(progress.standing, definition=None)
+
+
+def _follow_early(progress: Progress, event: Said, effect: TableEffect) -> None:
+    """The definition after a statement before the first row. Raises TableStopped, DecodeError."""
+    before = progress.standing
+    match effect:
+        case CreateTable():
+            _create(progress, event, effect, None, None)
+        case AlterTable() | ChangeIndex() if before.definition is not None:
+            definition = columns.move(progress, event, effect, before.definition).definition
+            progress.standing = replace(before, definition=columns.or_keyless(before.definition, definition))
+        case ChangeStorage():
+            progress.standing = Standing(None, is_complete=before.is_complete and not effect.brings_rows)
+        case TruncateTable():
+            is_complete = before.is_complete or not is_ignored(progress, event)
+            progress.standing = replace(before, is_complete=is_complete)
+        case DropTable() | DropSchema():
+            progress.standing = Standing(None, is_complete=not is_ignored(progress, event))
+        case FreeName():
+            progress.standing = Standing(None, is_complete=True)
+        case _:
+            pass

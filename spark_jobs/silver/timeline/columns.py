@@ -1,0 +1,238 @@
+"""ALTER TABLE on a table that has rows: where each column comes from, which begin anew, and whether the key stays.
+
+Put here: what one ALTER makes of the table's columns and rows. Not here: which statement it is (changes.py), the
+definition that it leads to (ddl/alter.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from spark_jobs.binlog import Column, TableDefinition
+from spark_jobs.bronze.scan import Said
+from spark_jobs.ddl import session_time
+from spark_jobs.ddl.alter import Moved, moved
+from spark_jobs.ddl.definitions import listed
+from spark_jobs.ddl.effects import AlterTable, ChangeIndex
+from spark_jobs.ddl.operations import LEAVING_ROWS, Add
+from spark_jobs.ddl.widening import keeps_values
+from spark_jobs.errors import DecodeError
+from spark_jobs.log.position import Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.retired_columns import Kept, led_on, name_of, names_of, types_of
+from spark_jobs.silver.table_timeline import Content, Turn
+from spark_jobs.silver.timeline import definitions
+from spark_jobs.silver.timeline.filtering import require_no_filters
+from spark_jobs.silver.timeline.progress import Progress
+from spark_jobs.silver.timeline.statements import leaves_rows, operations_of
+
+Alter = AlterTable | ChangeIndex
+
+
+def alter(
+    progress: Progress, event: Said, effect: Alter, logged: TableDefinition | None, before: TableDefinition
+) -> None:
+    """Changes columns and key. logged: what the log has for the rows after it. Raises TableStopped."""
+    if before.numbered and not _adds_alone(progress, event, effect):
+        return
+    try:
+        stated = move(progress, event, effect, before)
+    except DecodeError as error:
+        raise progress.refusal(event, f"changes the table, which is not applied: {error}") from error
+    after = or_keyless(before, stated.definition)
+    if logged is not None:
+        after = or_keyless(before, definitions.settle(progress, logged, stated.definition, event.stop, is_last=True))
+        if shape(after) != shape(stated.definition):
+            raise progress.refusal(
+                event,
+                f"leads to ({listed(stated.definition)}), but the rows behind it have ({listed(after)})",
+            )
+    elif definitions.is_kept_keyless(progress, event.stop):
+        after = replace(after, key=(), index=None)
+    is_key_kept = _keeps_key(before, after, stated.origins)
+    if is_key_kept and leaves_rows(progress, event):
+        progress.standing = replace(progress.standing, definition=replace(before, index=after.index))
+        return
+    turn = _turn(progress, event, before, after, stated)
+    if not is_key_kept and turn.standing.kept:
+        names = names_of(turn.standing.kept)
+        raise progress.refusal(event, f"changes the key of a table with kept columns ({names}): not done")
+    if not is_key_kept:
+        turn = _rekeyed(progress, event, turn)
+    progress.standing = turn.standing
+    progress.steps.append(turn)
+
+
+def move(progress: Progress, event: Said, effect: Alter, before: TableDefinition) -> Moved:
+    """The definition after the operations of a statement. Raises TableStopped, Unsupported."""
+    moment = session_time.with_zone(event.session.moment, progress.rules.system_zone)
+    return moved(before, operations_of(progress, event, effect), moment)
+
+
+def or_keyless(before: TableDefinition, after: TableDefinition) -> TableDefinition:
+    """A definition of which a key may not be known any more: all columns together tell rows apart in any case."""
+    return replace(after, key=(), index=None) if after.key is None and before.key is not None else after
+
+
+def shape(definition: TableDefinition) -> list[tuple[str, str]]:
+    """Names and types in the lake: what a statement and the rows behind it must agree on."""
+    return [
+        (name.casefold(), silver.spark_type(str(column.arrow)))
+        for name, column in zip(definition.column_names(), definition.columns, strict=True)
+    ]
+
+
+def _turn(progress: Progress, event: Said, before: TableDefinition, after: TableDefinition, stated: Moved) -> Turn:
+    """The turn of a statement that changes columns: where each one comes from. Raises TableStopped."""
+    restarted = _restarted(progress, event, before, after, stated)
+    names, old = after.column_names(), before.column_names()
+    came = {name: None if at is None else old[at] for name, at in zip(names, stated.origins, strict=True)}
+    retired = {names[at]: before.columns[origin] for at, origin in restarted.items()}
+    kept = _kept(progress, event, came, retired)
+    origins: dict[str, str | None] = {name: None if at in restarted else came[name] for at, name in enumerate(names)}
+    origins |= {one.name: str(came[str(one.of)]) if one.at == event.position else one.name for one in kept}
+    fills = {
+        names[at]: stated.fills[str(column.name)]
+        for at, column in enumerate(stated.definition.columns)
+        if column.name in stated.fills
+    }
+    standing = replace(progress.standing, definition=after, kept=kept)
+    turn = Turn(Range(event.position, event.stop), standing, event, origins=origins, fills=fills)
+    if not restarted:
+        return turn
+    begun = ", ".join(
+        f"{names[at]} (as it was: {one.name})" for at, one in zip(restarted, kept[-len(restarted) :], strict=True)
+    )
+    return replace(turn, anew=f"{begun}; it was ({listed(before)}) and is ({listed(after)})")
+
+
+def _kept(
+    progress: Progress, event: Said, came: Mapping[str, str | None], retired: Mapping[str, Column]
+) -> tuple[Kept, ...]:
+    """The columns that are kept after a statement.
+
+    Args:
+        progress: the build.
+        event: the statement.
+        came: from which column each one comes, by name.
+        retired: those of them that begin anew, with what they were.
+    """
+    went = {old: new for new, old in came.items() if old is not None}
+    kept = led_on(progress.standing.kept, went)
+    taken = {name.casefold() for name in (*came, *went, *types_of(kept))}
+    clash = next((one for one in kept if one.name.casefold() in {name.casefold() for name in came}), None)
+    if clash:
+        raise progress.refusal(event, f"gives a column the name {clash.name}, under which the lake keeps another one")
+    return kept + tuple(
+        Kept(name_of(str(came[new]), event.position, taken), silver.spark_type(str(was.arrow)), new, event.position)
+        for new, was in retired.items()
+    )
+
+
+def _adds_alone(progress: Progress, event: Said, effect: Alter) -> bool:
+    """Whether a statement adds columns to numbered ones; otherwise it leaves the table as it is.
+
+    A column added is another one than all that are there; IF NOT EXISTS asks for one that may be. Raises
+    TableStopped for a statement about columns by names that only the server knows.
+    """
+    operations = [one for one in operations_of(progress, event, effect) if not isinstance(one, LEAVING_ROWS)]
+    if all(isinstance(one, Add) and not one.if_missing for one in operations):
+        return bool(operations)
+    raise progress.refusal(
+        event,
+        "is about columns or keys by name, and nothing names the columns that the table had before it "
+        "(on_unnamed: number); its rows up to there are in the lake. Name a schema dump of before it (schema_dump: "
+        f"of a source of files) and begin the table anew (stratalog reset --source SOURCE --table {progress.name}), or "
+        "begin behind it in a pipeline of its own (start:) and load it",
+    )
+
+
+def _rekeyed(progress: Progress, event: Said, turn: Turn) -> Turn:
+    """The turn of a statement after which rows are told apart otherwise: it takes over all that the table held.
+
+    The rows before are net by the old key, those after it by the new one: no fold over both is right.
+    """
+    content = _contents_before(progress, event)
+    if content is not None and not content.is_empty:
+        require_no_filters(progress, event, "changes what the table's rows are told apart by", content.name)
+    carried = None if content is None or content.is_empty else content
+    return replace(turn, standing=replace(turn.standing, emptied=event.position), empties=True, carried=carried)
+
+
+def _contents_before(progress: Progress, event: Said) -> Content | None:
+    """What the table held before a statement; None where that counts no more, and is not asked for."""
+    rules = progress.rules
+    if progress.before is not None:
+        return progress.before
+    if rules.again is None:
+        base, size = rules.base(), progress.rows.size if progress.rows else 0
+        size += sum(base.table.files()) if base else 0
+        steps, since = tuple(progress.steps), progress.whole.start
+        return Content(progress.name, base, steps, progress.standing, since, size, progress.skips, progress.scan.xa)
+    is_last = rules.again.emptied == event.position
+    return rules.contents(progress.name, event.position) if is_last and rules.contents else None
+
+
+def _restarted(
+    progress: Progress, event: Said, before: TableDefinition, after: TableDefinition, stated: Moved
+) -> dict[int, int]:
+    """The columns that begin anew at a statement, and which they were before: by their places.
+
+    Raises TableStopped for one whose values may be others after it, where none does, or this one cannot.
+    """
+    restarted = {}
+    for at, origin in enumerate(stated.origins):
+        if origin is None:
+            _require_null_told(progress, event, after.columns[at], stated)
+            continue
+        why = _values_may_change(event, before, after, origin, at)
+        if why is None:
+            continue
+        if not progress.rules.begins_anew:
+            raise progress.refusal(event, why)
+        why_not = progress.rules.why_not or _why_not_restarted(before, after, origin, at)
+        if why_not:
+            raise progress.refusal(event, f"{why}; no new column begins, because {why_not}")
+        restarted[at] = origin
+    return restarted
+
+
+def _require_null_told(progress: Progress, event: Said, column: Column, stated: Moved) -> None:
+    """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
+    wanted = next(one for one in stated.definition.columns if one.name == column.name)
+    is_told = wanted is not column or event.session.explicit_timestamps or column.name not in stated.is_open
+    has_fill = column.name in stated.fills  # which older rows have whether or not NULL is a value too
+    if (wanted.nullable != column.nullable and not has_fill) or not is_told:
+        raise progress.refusal(
+            event,
+            f"does not say what rows written before column {column.name} have in it: that depends on the server's "
+            "explicit_defaults_for_timestamp; add it with NULL or NOT NULL and a DEFAULT",
+        )
+
+
+def _values_may_change(
+    event: Said, before: TableDefinition, after: TableDefinition, origin: int, at: int
+) -> str | None:
+    """Why a column's values may be others after a statement; None where they are not."""
+    old, new = before.columns[origin], after.columns[at]
+    if old.nullable and not new.nullable and not event.session.is_strict:
+        return f"may have changed NULL in column {new.name}: its session was not strict"
+    if old.charset is not None and new.charset is None and not event.session.is_strict:
+        return f"may have changed text of column {new.name}: its session was not strict"
+    if keeps_values(old, new):
+        return None
+    both = f"the table was ({listed(before)}) and is ({listed(after)})"
+    return f"does not keep every value of column {new.name}: {both}"
+
+
+def _why_not_restarted(before: TableDefinition, after: TableDefinition, origin: int, at: int) -> str | None:
+    """Why a column cannot begin anew; None where it can."""
+    if not before.key or not after.key:
+        return "the table has no key, and all columns together tell its rows apart"
+    return "rows are told apart by it" if origin in before.key or at in after.key else None
+
+
+def _keeps_key(before: TableDefinition, after: TableDefinition, origins: Sequence[int | None]) -> bool:
+    """Whether rows are told apart by the same columns after a statement, as far as is known."""
+    if before.key is None or after.key is None:
+        return True
+    return {origins[at] for at in after.key} == set(before.key)

@@ -1,0 +1,259 @@
+"""The definition that rows of a table have: what their log tells, with names and whatever else is known otherwise.
+
+Put here: where names, labels, character sets and keys come from, and where they lack. Not here: what statements change
+(changes.py), which rows have which definition in the log (pieces.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.ddl.classify import Effect
+from spark_jobs.ddl.definitions import (
+    PRIMARY,
+    Told,
+    completed_by_history,
+    listed,
+    numbered,
+    with_defaults,
+    with_names,
+    without_defaults,
+)
+from spark_jobs.ddl.effects import CreateTable
+from spark_jobs.ddl.labels import with_known_labels, with_labels, without_labels
+from spark_jobs.errors import NamesUnknown, TableStopped
+from spark_jobs.log.position import Position, Range
+from spark_jobs.schema.tracker import lacks
+from spark_jobs.silver.timeline.progress import Progress
+
+
+def settle(
+    progress: Progress,
+    logged: TableDefinition,
+    known: TableDefinition | None,
+    until: Position,
+    *,
+    is_last: bool,
+    is_new: bool = False,
+) -> TableDefinition:
+    """A logged definition with names: its own, those that are known from before, or a server's.
+
+    Args:
+        progress: the build.
+        logged: what the log has for the rows.
+        known: what is known of the table before them.
+        until: up to where the rows lie, or the statement that leads to the definition.
+        is_last: no statement about the table stands after these rows.
+        is_new: the lake has no row of the table as it is.
+    """
+    named = _complete(progress, logged, known, until, is_last=is_last)
+    return _keyed(progress, with_defaults(without_defaults(named), known), known, until, is_new=is_new)
+
+
+def settle_rows(progress: Progress, logged: TableDefinition, until: Position, *, is_last: bool) -> TableDefinition:
+    """As ``settle``, of rows where the build is: a server tells the defaults of the last ones, which no log does."""
+    known = progress.standing.definition
+    named = _complete(progress, logged, known, until, is_last=is_last)
+    settled = with_defaults(without_defaults(named), known)
+    settled = with_defaults(settled, named) if is_last else settled
+    return _keyed(progress, settled, known, until, is_new=progress.is_first())
+
+
+def _complete(
+    progress: Progress, logged: TableDefinition, known: TableDefinition | None, until: Position, *, is_last: bool
+) -> TableDefinition:
+    """With names and labels. Raises TableStopped where nothing tells them."""
+    return _labelled(progress, _named(progress, with_labels(logged, known), known, until, is_last=is_last), until)
+
+
+def _keyed(
+    progress: Progress, settled: TableDefinition, known: TableDefinition | None, until: Position, *, is_new: bool
+) -> TableDefinition:
+    """With the key that silver tells rows apart by: a keyless table stays one, and right, whatever index is made."""
+    is_keyless = known is not None and known.key == () and not is_new
+    if is_keyless or is_kept_keyless(progress, until):
+        return replace(settled, key=(), index=None)
+    is_named = known is not None and settled.index is None and known.key == settled.key
+    return replace(settled, index=known.index) if known and is_named else settled
+
+
+def is_kept_keyless(progress: Progress, until: Position) -> bool:
+    """Whether silver has the rows up to a place, or the last of them, without a key, whatever the log says."""
+    again = progress.rules.again
+    is_since = again is None or again.emptied is None or again.emptied < until
+    return progress.rules.is_bag and is_since
+
+
+def require_still_unnamed(progress: Progress, first: Range) -> None:
+    """Raises TableStopped where rules are about a table with numbered columns, or something names them by now.
+
+    first: the range up to its first statement.
+    """
+    known = progress.standing.definition
+    if known is None or not known.numbered:
+        return
+    _require_no_filters(progress)
+    told = progress.rules.by_history(progress.name, progress.whole.start)
+    if told and told.definition and not told.why and told.at <= first.stop:
+        raise _named_by_now(progress, told.by)
+
+
+def label_standing(progress: Progress) -> None:
+    """Adds labels that an earlier version did not take from statements and servers: the lake has their numbers."""
+    known = progress.standing.definition
+    if known is None or known.numbered or not without_labels(known):
+        return
+    told = progress.rules.by_history(progress.name, progress.whole.start)
+    if told is None or told.definition is None or told.why:
+        return
+    progress.standing = replace(progress.standing, definition=with_known_labels(known, told.definition))
+
+
+def told_by_history(progress: Progress, logged: Sequence[TableDefinition | None]) -> Told | None:
+    """What the history tells of the table, where nothing else does. logged: what the log has for its rows."""
+    is_known = progress.standing.definition is not None or any(one and one.named() for one in logged)
+    return None if is_known else progress.rules.by_history(progress.name, progress.whole.start)
+
+
+def begin_with_told(progress: Progress) -> None:
+    """Takes what the history tells for the table's definition, rows or not: the next statement may change it."""
+    known = progress.told and not progress.told.why and progress.told.definition
+    if known and progress.standing.definition is None and not progress.standing.is_dropped:
+        progress.standing = replace(progress.standing, definition=known)
+
+
+def _require_no_filters(progress: Progress) -> None:
+    """Raises TableStopped where rules are about the table, which may go by names."""
+    rules = progress.rules.filters.of(progress.name.schema, progress.name.table).names()
+    if rules:
+        raise TableStopped(
+            f"{progress.name}: its columns have no names (on_unnamed: number), and {', '.join(rules)} would have to "
+            "judge them by name: not done; take the rule away from the table"
+        )
+
+
+def _named_by_now(progress: Progress, who: str) -> TableStopped:
+    return TableStopped(
+        f"{progress.name}: its columns are numbered in the lake (on_unnamed: number), and {who} names them by now; "
+        f"begin it anew with the names (stratalog reset --source SOURCE --table {progress.name})"
+    )
+
+
+def _labelled(progress: Progress, named: TableDefinition, until: Position) -> TableDefinition:
+    """With labels whose character set the log does not name. Raises TableStopped where nothing tells them."""
+    if not any(column.label_bytes for column in named.columns):
+        return named
+    told = progress.rules.by_history(progress.name, until)
+    if told and not told.why:
+        named = with_labels(named, told.definition)
+    rule = progress.rules.filters.of(progress.name.schema, progress.name.table).columns
+    lacking = [name for name in without_labels(named) if rule is None or not rule.is_left_out(name)]
+    if lacking and not named.numbered:
+        raise TableStopped(
+            f"{progress.name}: column {lacking[0]}: the log has its labels without a character set that is known "
+            "(MySQL before 8.0.17 names none), and neither a statement nor a server tells them as they were up to "
+            f"{until}; run again to ask the server, or name a schema dump (schema_dump: of a source of files), or "
+            "leave the column out (columns:)"
+        )
+    return named
+
+
+def _named(
+    progress: Progress, logged: TableDefinition, known: TableDefinition | None, until: Position, *, is_last: bool
+) -> TableDefinition:
+    if known is not None and known.numbered:
+        return _by_number(progress, logged, known, is_last=is_last)
+    try:
+        return _by_name(progress, logged, known, until, is_last=is_last)
+    except NamesUnknown:
+        if not progress.rules.numbers or _is_made_before(progress, until):
+            raise
+        _require_no_filters(progress)
+        return numbered(logged)
+
+
+def _is_made_before(progress: Progress, until: Position) -> bool:
+    """Whether the log makes the table before a place: a server may tell more of it when it is asked next."""
+    before = (event for event in progress.about() if event.position < until)
+    creates = (event for event in before if event.statement.effect is Effect.CREATES)
+    return any(isinstance(effect, CreateTable) for event in creates for effect in progress.effects(event))
+
+
+def _by_number(
+    progress: Progress, logged: TableDefinition, known: TableDefinition, *, is_last: bool
+) -> TableDefinition:
+    """The definition of rows after others whose columns are numbered. Raises TableStopped, also where it is told.
+
+    What a column was numbered as, it stays; columns added since have their names.
+    """
+    if logged.named():
+        raise _named_by_now(progress, "the log")
+    events = progress.about()
+    try:
+        told = progress.rules.complete(logged, events[-1].position if events else None) if is_last else None
+    except TableStopped:
+        told = None
+    if told is not None and told.named():
+        raise _named_by_now(progress, "the server")
+    named = with_names(logged, known)
+    if named is None:
+        raise TableStopped(
+            f"{progress.name}: its columns are numbered (on_unnamed: number), and were ({listed(known)}), where rows "
+            f"now have ({listed(logged)}): which of them are the same is not known"
+        )
+    return named
+
+
+def _by_name(
+    progress: Progress, logged: TableDefinition, known: TableDefinition | None, until: Position, *, is_last: bool
+) -> TableDefinition:
+    if not logged.named() and known is not None and known.named():
+        return _with_names(logged, _with_charsets(progress, known, until))
+    events, later = progress.about(), progress.later
+    if not logged.named() and progress.told:
+        named = completed_by_history(logged, progress.told)
+    elif not logged.named() and later and later.not_before:
+        raise NamesUnknown(
+            f"{progress.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
+            f"{later.not_before}; begin behind it (start: {later.at}, and load the table), or name a "
+            "schema dump of before it (schema_dump: of a source of files)"
+        )
+    elif not logged.named() and not is_last:
+        raise NamesUnknown(
+            f"{progress.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
+            f"{events[-1].statement.verb} at {events[-1].position} changed them since"
+        )
+    else:
+        named = progress.rules.complete(logged, events[-1].position if events else None)
+    is_by_unique = not logged.named() and named.index not in (None, PRIMARY)
+    if is_by_unique and (events or progress.indexes()):
+        return replace(named, key=(), index=None)  # whether the index was there before is not known
+    return named
+
+
+def _with_charsets(progress: Progress, known: TableDefinition, until: Position) -> TableDefinition:
+    """With the character sets that statements leave to the table's default, as the history has them at a place."""
+    told = progress.rules.by_history(progress.name, until) if lacks(known) else None
+    definition = told.definition if told and told.at == until and not told.why else None
+    if definition is None or definition.column_names() != known.column_names():
+        return known
+    pairs = zip(known.columns, definition.columns, strict=True)
+    return replace(
+        known, columns=tuple(replace(a, charset=b.charset if a.charset is None else a.charset) for a, b in pairs)
+    )
+
+
+def _with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
+    """A definition of a log that tells types alone, with the names and whatever else is known otherwise."""
+    named = with_names(logged, known)
+    if named is None:
+        raise TableStopped(
+            f"{logged.name}: the log does not name its columns, and has types ({listed(logged)}) where the table is "
+            f"known as ({listed(known)})"
+        )
+    for column in named.columns:
+        if column.charset is None and column.type.is_character:
+            raise TableStopped(
+                f"{logged.name}: neither the log nor a statement tells the character set of {column.name}"
+            )
+    return named

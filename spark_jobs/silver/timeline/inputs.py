@@ -1,0 +1,140 @@
+"""What the timeline of a table is built from, besides the scan of its log.
+
+Put here: the choices of the configuration, and what asks others (the schema history, a server, other tables, the first
+rows in a part of the log). Not here: what follows from the answers (build.py and the modules that it uses).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from spark_jobs.binlog import TableDefinition, TableName, definitions_of, passed_over
+from spark_jobs.binlog.events.scanner import Bytes, view
+from spark_jobs.bronze.boundaries import first_transaction
+from spark_jobs.bronze.index import SliceIndex
+from spark_jobs.bronze.scan import agreed
+from spark_jobs.config.filters import Filters
+from spark_jobs.ddl.definitions import Told
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.table_timeline import Base, Content
+
+Complete = Callable[[TableDefinition, Position | None], TableDefinition]
+"""Adds to a logged definition what a server told: (definition, the last change before the range's end)."""
+ByHistory = Callable[[TableName, Position], Told | None]
+"""What the schema history tells of a table that nothing else is known of at a place: there, or from where on it does;
+None where it does not."""
+
+
+Contents = Callable[[TableName, Position], Content]
+"""What a table holds where a statement begins. Raises TableStopped where that is not to be found out."""
+
+
+Skipped = Callable[[str, str], frozenset[Position]]
+"""The events that are passed over for the table of a schema and a name."""
+First = Callable[[TableName, Sequence[Range]], Mapping[int, TableDefinition]]
+"""Of each part of the log, by its ordinal, the definition of the table's first rows in it."""
+
+
+Place = Callable[[TableName, Range, Callable[[TableDefinition], bool]], Position]
+"""Where the first transaction begins in a range that has rows of a table with such a definition."""
+
+
+def place_of_rows(slices: SliceIndex) -> Place:
+    """Looks into the first slice that a table has in the range."""
+
+    def place(name: TableName, part: Range, wanted: Callable[[TableDefinition], bool]) -> Position:
+        row = slices.first(name, [part]).get(0)
+        if row is None:
+            return part.start
+        at = slices.place(row)
+        return at if slices.is_moved(row) else first_transaction(slices.record(row), at, name, wanted)
+
+    return place
+
+
+def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: frozenset()) -> First:
+    """Reads the first slices that a table has in each part, until one has rows and not their TABLE_MAP alone."""
+
+    def first(name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
+        found: dict[int, TableDefinition] = {}
+        left = list(enumerate(parts))
+        while left:
+            ranges, further = [part for _, part in left], []
+            rows = slices.first(name, ranges)
+            for nth, cells in zip(rows, slices.cells(list(rows.values())), strict=True):
+                at, part = left[nth]
+                place, here = slices.place(rows[nth]), slices.begin(rows[nth])
+                payload = without(skipped(name.schema, name.table), here, cells["payload"])
+                # the slices of one XA transaction have one place: the next one is not behind it
+                is_moved = slices.is_moved(rows[nth])
+                used = definitions_of(here.file, here.offset, cells["context"], payload, unused=is_moved)
+                own = [(place, one) for one in used if one.name == name]
+                if own:
+                    found[at] = agreed(name, own)
+                else:
+                    further.append((at, Range(replace(place, offset=place.offset + 1), part.stop)))
+            left = further
+        return found
+
+    return first
+
+
+def without(skips: frozenset[Position], start: Position, payload: Bytes) -> Bytes:
+    """A slice's bytes, those events of it passed over that are to be. Raises DecodeError where there is none."""
+    size = len(view(payload))
+    same = (skip for skip in skips if (skip.stretch, skip.file) == (start.stretch, start.file))
+    offsets = [one.offset for one in same if start.offset <= one.offset < start.offset + size]
+    return passed_over(start.file, start.offset, payload, offsets) if offsets else payload
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What of a table may be in the log before bronze begins.
+
+    made: where bronze's log makes the table, before a position; None where it does not. is_needed: whether the table
+    needs what was logged before, also where it is not complete.
+    """
+
+    made: Callable[[TableName, Position], Position | None]
+    is_needed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What silver has behind a range that is done again. emptied: where the last statement stands that emptied it."""
+
+    emptied: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a course needs to know besides the survey.
+
+    on_drop_empties: whether DROP TABLE takes the rows away. system_zone: the server's own time zone, where the
+    configuration names it. is_bag: rows are told apart by all columns, whatever the log says: silver has them so,
+    since it was emptied the last time. begins_anew: whether a column begins anew where a statement gives it a type
+    that does not hold every value, and the old one is kept; unless why_not says why it does not: then the table stops,
+    as otherwise. contents: of other tables, for those that take
+    their names or definitions; without it a name that another table takes stops its table. filters: which statements
+    are not carried out. begun: the definition whose defaults hold at the range's start, where no standing says that;
+    beginning: what may lack where the log commits an XA transaction whose rows bronze does not hold. by_history: names
+    that neither the log nor a statement has. base: what silver has where the range begins. again: the range is done
+    again, amid what the table has, and silver shows what came of it. numbers: whether columns whose names nothing
+    tells are numbered. place: where the first transaction of a range begins that has rows of a table, so defined.
+    """
+
+    complete: Complete
+    first: First
+    on_drop_empties: bool = False
+    system_zone: str | None = None
+    is_bag: bool = False
+    begins_anew: bool = False
+    why_not: str | None = None
+    contents: Contents | None = None
+    filters: Filters = field(default_factory=Filters)
+    begun: TableDefinition | None = None
+    beginning: Beginning | None = None
+    by_history: ByHistory = lambda _name, _start: None
+    base: Callable[[], Base | None] = lambda: None
+    again: Again | None = None
+    numbers: bool = False
+    place: Place = lambda _name, part, _wanted: part.start

@@ -1,0 +1,76 @@
+"""Parts of a range between statements, cut into pieces whose rows have one definition each in the log.
+
+Put here: where the log has which definition. Not here: what is known of it otherwise (definitions.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import eq
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.bronze.scan import differs
+from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.log.position import Range
+from spark_jobs.silver.timeline.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of the log, and the definition that the log has for its rows; None where the table has no row there.
+
+    why: how it differs from the piece before it, with no statement between them. failed: its rows cannot be looked at.
+    """
+
+    range: Range
+    definition: TableDefinition | None = None
+    why: str | None = None
+    failed: TableStopped | DecodeError | None = None
+
+
+def pieces_of(progress: Progress, parts: Sequence[Range]) -> list[list[Piece]]:
+    """Each part in pieces; one without a definition where there is no row.
+
+    The scan has a definition where its extraction met it first; rows under one that was met before are looked at.
+    """
+    rows = progress.rows
+    if rows is None:
+        return [[Piece(part)] for part in parts]
+    pieces = [_pieces(progress, part) for part in parts]
+    unmet = [
+        at
+        for at, part in enumerate(parts)
+        if pieces[at][0].definition is None and part and rows.first < part.stop and part.start <= rows.last
+    ]
+    for at, piece in _met_before(progress, [parts[at] for at in unmet]).items():
+        pieces[unmet[at]] = [piece]
+    return pieces
+
+
+def _pieces(progress: Progress, part: Range) -> list[Piece]:
+    """A part by the definitions that the scan has in it."""
+    definitions = progress.rows.definitions if progress.rows else ()
+    inside = [(at, definition) for at, definition in definitions if part.start <= at < part.stop]
+    pieces = [Piece(part, inside[0][1] if inside else None)]
+    for at, definition in inside[1:]:
+        last = pieces[-1]
+        assert last.definition is not None
+        if not differs(last.definition, definition, last.range.start, at):
+            continue
+        place = progress.rules.place(progress.name, Range(at, part.stop), partial(eq, definition))
+        why = differs(last.definition, definition, last.range.start, place)
+        pieces[-1:] = [replace(last, range=Range(last.range.start, place))]
+        pieces.append(Piece(Range(place, part.stop), definition, f"{progress.name}: {why}"))
+    return pieces
+
+
+def _met_before(progress: Progress, parts: Sequence[Range]) -> dict[int, Piece]:
+    """The parts, by their ordinals, whose rows have a definition that was met before them."""
+    try:
+        met = progress.rules.first(progress.name, parts) if parts else {}
+    except (TableStopped, DecodeError) as error:
+        if len(parts) == 1:
+            return {0: Piece(parts[0], failed=error)}
+        each = (_met_before(progress, [part]) for part in parts)  # those before the one that cannot be read are taken
+        return {at: piece[0] for at, piece in enumerate(each) if piece}
+    return {at: Piece(parts[at], definition) for at, definition in met.items()}

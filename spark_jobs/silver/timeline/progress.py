@@ -1,0 +1,129 @@
+"""A table on its way through a range of its log: what it is built from, and how far that is.
+
+Put here: the state that the modules beside this one share, and the effects of statements on this one table. Not here:
+what follows from an effect (changes.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze.scan import Said, Seen, Survey
+from spark_jobs.ddl.classify import Effect
+from spark_jobs.ddl.definitions import Told
+from spark_jobs.ddl.effects import ChangeIndex, DropSchema, TableEffect, UnknownChange, effects
+from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.table_timeline import Content, Rows, Standing, Step
+from spark_jobs.silver.timeline.inputs import Rules
+
+DDL = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
+"""Statements that change tables, and no rows by themselves."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """The state of a build.
+
+    Attributes:
+        scan: what bronze has in the range.
+        name: the table.
+        whole: the range.
+        rules: what else the build goes by.
+        is_new: whether silver has no row of the table at the range's start.
+        standing: how the table stands where the build is.
+        steps: those up to there.
+        before: what the table held before the one statement that is built, where another build asks for that.
+        told: what the schema history tells of the part that is gone through, with no statement between the two.
+        later: what it tells from a place after the part on.
+    """
+
+    scan: Survey
+    name: TableName
+    whole: Range
+    rules: Rules
+    is_new: bool
+    standing: Standing
+    steps: list[Step] = field(default_factory=list)
+    before: Content | None = None
+    told: Told | None = None
+    later: Told | None = None
+
+    @classmethod
+    def begin(cls, scan: Survey, name: TableName, whole: Range, rules: Rules, standing: Standing | None) -> "Progress":
+        return cls(scan, name, whole, rules, standing is None, standing or Standing(None))
+
+    @property
+    def rows(self) -> Seen | None:
+        """Where the range has rows of the table; None where it has none."""
+        return self.scan.tables.get(self.name)
+
+    @property
+    def skips(self) -> frozenset[Position]:
+        """The events that are passed over."""
+        return self.rules.filters.skipped(self.name.schema, self.name.table)
+
+    def is_first(self) -> bool:
+        """Whether silver has no row of the table yet."""
+        return self.is_new and not any(isinstance(step, Rows) or step.carried for step in self.steps)
+
+    def is_before_rows(self, event: Said) -> bool:
+        """Whether a statement stands before the first row that the lake has of the table."""
+        return self.is_first() and (self.rows is None or event.position < self.rows.first)
+
+    def is_early(self, event: Said) -> bool:
+        """Whether DDL changes a table that the lake has no row of yet: then there is nothing to change but names."""
+        return event.statement.effect in DDL and self.is_before_rows(event)
+
+    def about(self) -> list[Said]:
+        """The statements of the range that name the table, without those about indexes alone."""
+        return self.scan.about(self.name, self.whole.start)
+
+    def indexes(self) -> list[Said]:
+        """The statements of the range that make or drop one of the table's indexes."""
+        return self.scan.indexes(self.name, self.whole.start)
+
+    def effects(self, event: Said) -> list[TableEffect]:
+        """What a statement does to the table. Raises TableStopped where that is not certain."""
+        return self.own(event, self.read(event))
+
+    def read(self, event: Said) -> tuple[TableEffect, ...]:
+        """What a statement does to any table. Raises TableStopped where it cannot be read."""
+        try:
+            return effects(event.statement, event.database, event.session)
+        except DecodeError as error:
+            raise self.refusal(event, "changes the table, which is not applied: it cannot be read") from error
+
+    def own(self, event: Said, every: Sequence[TableEffect]) -> list[TableEffect]:
+        """The effects on the table, of all that a statement has.
+
+        Some servers store names in small letters and log statements as they were typed; which do is not in the log.
+        Raises TableStopped for a name in other letters.
+        """
+        own = [effect for effect in every if self._is_own(event, effect)]
+        named = [table for effect in every for table in effect.tables]
+        alike = [table for table in named if str(table).casefold() == str(self.name).casefold()]
+        if not own and alike and alike[0] not in self.scan.tables and str(self.name).islower():
+            raise self.refusal(event, f"names {alike[0]}; whether that is {self.name} is not in the log")
+        return own
+
+    def _is_own(self, event: Said, effect: TableEffect) -> bool:
+        match effect:
+            case UnknownChange():
+                raise self.refusal(event, "changes the table, which is not applied yet")
+            case DropSchema(schema) if schema != self.name.schema:
+                raise self.refusal(
+                    event, f"names the schema {self.name.schema} in other letters; whether it is, is not in the log"
+                )
+            case DropSchema():
+                return True
+            case ChangeIndex(table):
+                return str(table).casefold() == str(self.name).casefold()
+            case _:
+                return self.name in effect.tables
+
+    def refusal(self, event: Said, why: str) -> TableStopped:
+        """The error of a statement that stops the table, with its place."""
+        return TableStopped(
+            f"{event.statement.verb} at {event.position} {why}: {event.statement.short}", event.boundary
+        )

@@ -1,0 +1,179 @@
+"""Which statements of a range change a table, and which of them stop it before anything is done.
+
+Put here: telling these apart. Not here: what a statement changes (changes.py), reading it (ddl/effects.py).
+"""
+
+from collections.abc import Iterator
+from itertools import product
+
+from spark_jobs.bronze.scan import Said
+from spark_jobs.ddl.classify import Effect
+from spark_jobs.ddl.definitions import PRIMARY
+from spark_jobs.ddl.effects import AlterTable, ChangeIndex, ChangeStorage, CreateTable, TableEffect, effects
+from spark_jobs.ddl.operations import LEAVING_ROWS, DropIndex, Operation
+from spark_jobs.errors import DecodeError, TableStopped
+from spark_jobs.log.position import Position
+from spark_jobs.silver.table_timeline import Ended
+from spark_jobs.silver.timeline.progress import DDL, Progress
+
+
+def changing(progress: Progress) -> tuple[list[Said], Ended | None]:
+    """The statements that change the table, in order, up to the first one, or XA COMMIT, that stops it."""
+    limit, events = _undecidable(progress), list[Said]()
+    for event in sorted((*progress.about(), *progress.indexes()), key=lambda said: said.position):
+        if limit and event.position >= limit.at:
+            break
+        try:
+            is_of_key = event.statement.effect is not Effect.INDEXES or _may_drop_key(progress, event)
+            events += [event] if is_of_key and changes_table(progress, event) else []
+        except (TableStopped, DecodeError) as error:
+            return events, Ended(event.boundary, error)
+    return events, limit
+
+
+def changes_table(progress: Progress, event: Said) -> bool:
+    """Whether a statement changes the table, or is passed over. Raises TableStopped for what is not handled."""
+    if event.position in progress.skips:
+        return not progress.is_before_rows(event)
+    statement = event.statement
+    if statement.effect not in DDL:
+        raise _rows_unknown(progress, event)
+    # A query that fills a table leaves no row in the log, also before the first row that there is.
+    if statement.writes_rows and any(isinstance(effect, CreateTable) for effect in progress.effects(event)):
+        raise progress.refusal(
+            event, "fills the table in statement format, which says what was asked, not what happened"
+        )
+    if progress.is_early(event) or statement.effect is Effect.INDEXES:
+        return True
+    return any(_is_change(progress, event, effect) for effect in progress.effects(event))
+
+
+def _rows_unknown(progress: Progress, event: Said) -> TableStopped:
+    """The error of a statement that changes rows, or what becomes of them, and has no row events."""
+    match event.statement.effect:
+        case Effect.ROWS:
+            return progress.refusal(
+                event, "changes rows in statement format, which says what was asked, not what happened"
+            )
+        case Effect.ROUTINE:
+            return progress.refusal(
+                event,
+                "runs a routine, logged in statement format: which rows of which tables it changed, it does not say",
+            )
+        case _:
+            return progress.refusal(
+                event, "undoes a part of the rows that were logged before it; which of them stay is not in the log"
+            )
+
+
+def _is_change(progress: Progress, event: Said, effect: TableEffect) -> bool:
+    match effect:
+        case AlterTable():
+            operations = operations_of(progress, event, effect)
+            is_index_dropped = any(isinstance(operation, DropIndex) for operation in operations)
+            drops_key = is_index_dropped and _may_have_key(progress, event)
+            return drops_key or any(not isinstance(operation, LEAVING_ROWS) for operation in operations)
+        case ChangeStorage(table):
+            if table != progress.name:
+                raise progress.refusal(event, "changes the table, which is not applied yet")
+            raise progress.refusal(event, f"changes the table, which is not applied: {effect.why}")
+        case _:
+            return True
+
+
+def operations_of(progress: Progress, event: Said, effect: AlterTable | ChangeIndex) -> tuple[Operation, ...]:
+    """What a statement does to columns and keys. Raises TableStopped where that cannot be read."""
+    try:
+        return effect.operations
+    except DecodeError as error:
+        raise progress.refusal(event, f"changes the table, which is not applied: {error}") from error
+
+
+def leaves_rows(progress: Progress, event: Said) -> bool:
+    """Whether a statement is about the table, and leaves every row and column as they are."""
+    own = progress.effects(event)
+    return bool(own) and all(_leaves_rows(progress, event, effect) for effect in own)
+
+
+def _leaves_rows(progress: Progress, event: Said, effect: TableEffect) -> bool:
+    if isinstance(effect, ChangeIndex):
+        return True
+    if not isinstance(effect, AlterTable):
+        return False
+    return all(isinstance(operation, LEAVING_ROWS) for operation in operations_of(progress, event, effect))
+
+
+def dropped_indexes(progress: Progress, event: Said) -> list[DropIndex]:
+    """The indexes that a statement drops, of the table by its very name. Raises Unsupported."""
+    return [operation for operation in _index_operations(progress, event) if isinstance(operation, DropIndex)]
+
+
+def _index_operations(progress: Progress, event: Said) -> Iterator[Operation]:
+    for effect in effects(event.statement, event.database, event.session):
+        if isinstance(effect, ChangeIndex) or (isinstance(effect, AlterTable) and effect.table == progress.name):
+            yield from effect.operations
+
+
+def _may_drop_key(progress: Progress, event: Said) -> bool:
+    """Whether rows may be told apart otherwise after a statement about indexes alone.
+
+    Of a table that only a server names, the key is not taken for known where statements are about its indexes.
+    """
+    if not event.statement.verb.startswith("DROP") or not _may_have_key(progress, event):
+        return False
+    try:
+        return bool(dropped_indexes(progress, event))
+    except DecodeError as error:
+        raise progress.refusal(event, f"is not followed: {error}") from error
+
+
+def _may_have_key(progress: Progress, event: Said) -> bool:
+    """Whether the table may be told apart, before a statement, by an index that is known."""
+    known, definitions = progress.standing.definition, progress.rows.definitions if progress.rows else ()
+    if known is not None or any(definition.named() for _, definition in definitions):
+        return known is None or known.index != PRIMARY
+    before = (one for one in progress.about() if one.position < event.position)
+    return any(one.statement.effect is Effect.CREATES for one in before)
+
+
+def _undecidable(progress: Progress) -> Ended | None:
+    """The first XA COMMIT whose rows are not there, or are not of the table as it is."""
+    own = progress.scan.xa.of(progress.name, progress.skips)
+    ends = [Ended(at, TableStopped(why, at)) for xid, at in own.unknown if (why := _why_rows_lack(progress, xid, at))]
+    events = (event for event in (*progress.scan.before, *progress.scan.statements) if _may_change(progress, event))
+    spans = own.spans() if len(own.held) else []
+    for event, span in product(events, spans) if spans else ():
+        if span.start < event.position < span.stop and span.stop >= progress.whole.start:
+            error = progress.refusal(
+                event,
+                f"changes the table between rows of an XA transaction, prepared at {span.start}, and their XA "
+                f"COMMIT at {span.stop}; which rows the server then had is not in the log",
+            )
+            ends.append(Ended(span.stop, error))
+    return min(ends, key=lambda end: end.at.order, default=None)
+
+
+def _why_rows_lack(progress: Progress, xid: str, at: Position) -> str | None:
+    """Why the table stops at an XA COMMIT whose rows bronze does not hold; None where none can be the table's."""
+    beginning = progress.rules.beginning
+    is_needed = progress.standing.is_complete or (beginning is not None and beginning.is_needed)
+    if at < progress.whole.start or not is_needed or (beginning and beginning.made(progress.name, at)):
+        return None
+    return (
+        f"the XA transaction {xid}, which XA COMMIT at {at} commits, was prepared before the log begins that "
+        "bronze holds, and may have rows of the table; bring the older log (stratalog extract --archive DIR), or "
+        f"pass the XA COMMIT over (stratalog skip --at {at})"
+    )
+
+
+def _may_change(progress: Progress, event: Said) -> bool:
+    """Whether a statement changes the table, also one that is not followed: the table stops at that itself."""
+    name = progress.name
+    is_about = event.statement.effect is Effect.CHANGES and event.statement.names(name.schema, name.table)
+    if not is_about or event.position in progress.skips:
+        return False
+    try:
+        is_change = any(_is_change(progress, event, effect) for effect in progress.effects(event))
+        return is_change and not leaves_rows(progress, event)
+    except (TableStopped, DecodeError):
+        return False

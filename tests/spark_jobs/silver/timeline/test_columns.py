@@ -1,0 +1,201 @@
+from dataclasses import replace
+
+import pytest
+
+from spark_jobs.binlog import Column, Moment, Session, TableDefinition
+from spark_jobs.ddl.default_values import Fill
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.table import Table
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.table_timeline import Base, Content, Rows, Standing, Turn
+from spark_jobs.silver.timeline.inputs import Again
+from tests.timelines import (
+    BAG,
+    BARE,
+    BEGINNING,
+    CHANGE,
+    ID,
+    NAME,
+    NOTE,
+    OLD,
+    RULES,
+    STRICT,
+    V,
+    at,
+    definition,
+    keyed,
+    keys,
+    ruled,
+    steps,
+    unknown,
+)
+
+
+def test_a_statement_and_the_rows_behind_it_must_agree() -> None:
+    with pytest.raises(TableStopped) as stopped:
+        steps((500, "ALTER TABLE t ADD x BIGINT"), maps=((100, OLD), (600, definition(ID, V, NOTE))))
+    assert "leads to (id int, v int, x bigint), but the rows behind it have (id int, v int, note" in str(stopped.value)
+
+
+@pytest.mark.parametrize("nullable", [True, False])
+def test_rows_have_the_time_of_the_statement(nullable: bool) -> None:
+    """Whether NULL is a value of a bare TIMESTAMP depends on the server; what it was given does not."""
+    new = replace(OLD, columns=(*OLD.columns, Column("u", 17, 0, nullable=nullable)))
+    _, turn, _ = steps(
+        (500, "ALTER TABLE t ADD u TIMESTAMP DEFAULT NOW()"),
+        maps=((100, OLD), (600, new)),
+        session=Session(moment=Moment(60)),
+    )
+    assert isinstance(turn, Turn)
+    assert turn.fills == {"u": Fill("TIMESTAMP'1970-01-01 00:01:00Z'")}
+
+
+@pytest.mark.parametrize(
+    "statement, before, behind, key",
+    [
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v)", keyed(0), keyed(1), (1,)),
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v)", keyed(0), BARE, (1,)),
+        ("ALTER TABLE t DROP PRIMARY KEY", keyed(0), BARE, ()),
+        ("ALTER TABLE t DROP PRIMARY KEY", keyed(0), keyed(1), (1,)),
+        ("ALTER TABLE t ADD PRIMARY KEY (v)", BAG, keyed(1), (1,)),
+        ("ALTER TABLE t ADD PRIMARY KEY (v)", BAG, None, (1,)),
+        ("ALTER TABLE t DROP KEY U", keyed(0, index="u"), BARE, ()),
+        ("ALTER TABLE t MODIFY id INT", keyed(0, index="u"), BARE, ()),
+        ("ALTER TABLE t RENAME INDEX a TO b", keyed(0, index=""), BARE, ()),
+        ("DROP INDEX u ON t", keyed(0, index="u"), None, ()),
+        ("DROP INDEX u ON t", keyed(0, index="u"), keyed(1), (1,)),
+        ("DROP INDEX u ON t", keyed(0), keyed(1), (1,)),
+        ("DROP INDEX `PRIMARY` ON t", keyed(0), BAG, ()),
+    ],
+)
+def test_rows_are_taken_over_where_they_are_told_apart_otherwise(
+    statement: str, before: TableDefinition, behind: TableDefinition | None, key: tuple[int, ...]
+) -> None:
+    base = Base(Silver(), 7, silver.columns(before), None)
+    maps = ((100, before), (600, behind)) if behind else ((100, before),)
+    found = steps(
+        (500, statement),
+        maps=maps,
+        standing=Standing(before, is_complete=True),
+        rules=replace(RULES, base=lambda: base),
+        last=900 if behind else 400,
+        session=STRICT,
+    )
+    rows, turn, *later = found
+    assert isinstance(rows, Rows)
+    assert isinstance(turn, Turn)
+    assert (turn.empties, turn.standing.emptied, turn.standing.is_complete) == (True, at(500), True)
+    assert turn.carried == Content(NAME, base, (rows,), rows.standing, at(10), turn.carried.size if turn.carried else 0)
+    assert turn.origins == {"id": "id", "v": "v"}
+    assert [one.standing.definition.key for one in (turn, *later) if one.standing.definition] == [key] * (
+        1 + bool(behind)
+    )
+    rules = replace(ruled("truncate table"), base=lambda: base)
+    with pytest.raises(TableStopped, match=r"changes what the table's rows are told apart by, and filters\.r would"):
+        steps((500, statement), maps=maps, standing=Standing(before), rules=rules, session=STRICT)
+
+
+class Silver(Table):
+    """A silver table of which nothing is read."""
+
+    def __init__(self) -> None:
+        super().__init__("", plain=False)
+
+    def files(self) -> list[int]:
+        return [3, 4]
+
+
+def test_a_range_done_again_takes_rows_over_where_silver_did() -> None:
+    said = (300, "ALTER TABLE t DROP PRIMARY KEY"), (500, "ALTER TABLE t ADD PRIMARY KEY (v)")
+    maps = ((100, keyed(0)), (400, BAG), (600, keyed(1)))
+    for is_bag in (False, True):
+        rules = replace(RULES, again=Again(at(500)), contents=unknown, is_bag=is_bag)
+        found = steps(*said, maps=maps, rules=rules)
+        told = [one.standing.definition.key for one in found if one.standing.definition]
+        assert told == ([(0,), (), (), (), ()] if is_bag else [(0,), (), (), (1,), (1,)])
+    behind = steps(*said, maps=maps, rules=replace(RULES, again=Again(None), is_bag=True))
+    assert keys(behind) == [(), (), ()]
+    assert [one for one in behind if isinstance(one, Turn) and one.empties] == [], "silver has a bag all along"
+
+
+def kept_by(*statements: tuple[int, str], standing: Standing | None = None) -> tuple[list[str], list[str]]:
+    """Where columns come from behind the last statement, and what the table keeps: which name is of which column."""
+    found = steps(*statements, last=400, rules=BEGINNING, standing=standing)[-1]
+    assert isinstance(found, Turn)
+    came = [f"{name}<{origin}" for name, origin in (found.origins or {}).items()]
+    return came, [f"{one.name} {one.type} {one.of}" for one in found.standing.kept]
+
+
+@pytest.mark.parametrize(
+    "statements, came, kept",
+    [
+        ([], ["id<id", "v<None", "_v_until_1_500<v"], ["_v_until_1_500 INT v"]),
+        (["ADD x INT"], ["id<id", "v<v", "x<None", "_v_until_1_500<_v_until_1_500"], ["_v_until_1_500 INT v"]),
+        (
+            ["MODIFY v DATE"],
+            ["id<id", "v<None", "_v_until_1_500<_v_until_1_500", "_v_until_1_600<v"],
+            ["_v_until_1_500 INT v", "_v_until_1_600 STRING v"],
+        ),
+        (
+            ["RENAME COLUMN v TO w", "CHANGE w v INT FIRST"],
+            ["v<None", "id<id", "_v_until_1_500<_v_until_1_500", "_w_until_1_700<w"],
+            ["_v_until_1_500 INT v", "_w_until_1_700 STRING v"],
+        ),
+        (["DROP v"], ["id<id", "_v_until_1_500<_v_until_1_500"], ["_v_until_1_500 INT None"]),
+        (
+            ["DROP v", "ADD v INT"],
+            ["id<id", "v<None", "_v_until_1_500<_v_until_1_500"],
+            ["_v_until_1_500 INT None"],
+        ),
+    ],
+)
+def test_a_column_begins_anew_and_the_old_one_is_kept(statements: list[str], came: list[str], kept: list[str]) -> None:
+    every = ["MODIFY v VARCHAR(9) CHARACTER SET utf8mb4", *statements]
+    found = kept_by(*((500 + 100 * at, f"ALTER TABLE t {one}") for at, one in enumerate(every)))
+    assert found == (came, kept)
+
+
+@pytest.mark.parametrize("statement", ["MODIFY v INT NOT NULL", "CHANGE v v SMALLINT", "MODIFY V SMALLINT"])
+def test_whatever_may_have_changed_values_begins_anew(statement: str) -> None:
+    assert kept_by((500, f"ALTER TABLE t {statement}"))[1][0].startswith("_v_until_1_500 INT ")
+
+
+def test_what_is_made_anew_keeps_nothing_and_what_is_emptied_does() -> None:
+    change = (500, "ALTER TABLE t MODIFY v SMALLINT")
+    emptied = steps(change, (600, "TRUNCATE t"), last=400, rules=BEGINNING)[-1]
+    made = steps(change, (600, "DROP TABLE t"), (700, "CREATE TABLE t (id INT PRIMARY KEY)"), last=400, rules=BEGINNING)
+    assert (len(emptied.standing.kept), made[-1].standing.kept) == (1, ())
+
+
+@pytest.mark.parametrize(
+    "statements, old, rules, why",
+    [
+        (
+            [(500, "ALTER TABLE t MODIFY id SMALLINT")],
+            OLD,
+            {},
+            "no new column begins, because rows are told apart by it",
+        ),
+        ([CHANGE], replace(OLD, key=()), {}, "no new column begins, because the table has no key"),
+        ([CHANGE], OLD, {"why_not": "of routes"}, "is (id int, v smallint); no new column begins, because of routes"),
+        ([CHANGE], OLD, {"begins_anew": False}, "does not keep every value of column v"),
+        (
+            [CHANGE, (600, "ALTER TABLE t DROP PRIMARY KEY")],
+            OLD,
+            {},
+            "changes the key of a table with kept columns (_v_until_1_500)",
+        ),
+        (
+            [CHANGE, (600, "ALTER TABLE t ADD _V_until_1_500 INT")],
+            OLD,
+            {},
+            "gives a column the name _v_until_1_500, under which the lake keeps another one",
+        ),
+    ],
+)
+def test_where_no_column_begins_anew_the_table_stops(
+    statements: list[tuple[int, str]], old: TableDefinition, rules: dict[str, object], why: str
+) -> None:
+    with pytest.raises(TableStopped) as stopped:
+        steps(*statements, maps=((100, old),), last=400, rules=replace(BEGINNING, **rules))  # type: ignore[arg-type]
+    assert why in str(stopped.value)

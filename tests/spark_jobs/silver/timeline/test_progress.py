@@ -1,0 +1,62 @@
+import pytest
+
+from spark_jobs.bronze.scan import Said, Seen, Survey
+from spark_jobs.ddl.classify import judge
+from spark_jobs.errors import TableStopped
+from spark_jobs.log.position import Range
+from spark_jobs.silver.table_timeline import Rows, Standing
+from spark_jobs.silver.timeline.progress import Progress
+from tests.timelines import NAME, OLD, RULES, at
+
+
+def progress(standing: Standing | None = None, *, has_rows: bool = True) -> Progress:
+    seen = {NAME: Seen(at(100), at(900), ((at(100), OLD),))} if has_rows else {}
+    return Progress.begin(Survey(seen, ()), NAME, Range(at(10), at(1000)), RULES, standing)
+
+
+def event(text: str, offset: int = 50) -> Said:
+    return Said(at(offset), judge(text, "shop"), at(offset + 10), "shop")
+
+
+@pytest.mark.parametrize(
+    "text, own",
+    [
+        ("DROP TABLE u, t, v", "DropTable"),
+        ("RENAME TABLE t TO tmp, u TO t", "Rename"),
+        ("ALTER TABLE t ADD x INT, RENAME TO u", "AlterTable FreeName"),
+        ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t", "ChangeStorage"),
+        ("DROP DATABASE shop", "DropSchema"),
+        ("DROP INDEX i ON T", "ChangeIndex"),
+        ("CREATE TABLE u LIKE t", ""),
+    ],
+)
+def test_the_effects_on_one_table(text: str, own: str) -> None:
+    assert " ".join(type(effect).__name__ for effect in progress().effects(event(text))) == own
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("DROP TABLE T", "names shop.T; whether that is shop.t is not in the log"),
+        ("ALTER TABLE u RENAME TO T", "names shop.T; whether that is shop.t is not in the log"),
+        ("DROP DATABASE Shop", "names the schema shop in other letters"),
+        ("RENAME TABLE t", "cannot be read"),
+        ("REFILL t", "changes the table, which is not applied yet"),
+    ],
+)
+def test_an_effect_that_is_not_certain_stops_the_table_at_its_place(text: str, why: str) -> None:
+    with pytest.raises(TableStopped, match=why) as stopped:
+        progress().effects(event(text))
+    assert stopped.value.at == at(50)
+
+
+def test_a_statement_before_the_first_row_is_early() -> None:
+    added = "ALTER TABLE t ADD x INT"
+    assert progress().is_early(event(added))
+    assert not progress().is_early(event(added, 500))
+    assert not progress().is_early(event("INSERT INTO t VALUES (1)"))
+    assert progress(has_rows=False).is_early(event(added, 500))
+    assert not progress(Standing(OLD), has_rows=False).is_early(event(added))
+    later = progress(has_rows=False)
+    later.steps.append(Rows(Range(at(10), at(20)), Standing(OLD)))
+    assert not later.is_early(event(added))

@@ -1,0 +1,165 @@
+"""Timelines of one table for tests: statements and table maps at offsets of a log, and how their steps are shown."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from spark_jobs.binlog import Column, Session, TableDefinition, TableName
+from spark_jobs.bronze.scan import Said, Seen, Survey
+from spark_jobs.config.filters import Action, EventFilter, Filters
+from spark_jobs.config.table_patterns import Scope
+from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.definitions import numbered
+from spark_jobs.errors import NamesUnknown
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.table_timeline import Content, Rows, Standing, Step
+from spark_jobs.silver.timeline.build import course
+from spark_jobs.silver.timeline.inputs import Rules
+
+NAME = TableName("shop", "t")
+
+
+ID, V, NOTE = Column("id", 3, nullable=False), Column("v", 3), Column("note", 15, 80, charset=255)
+
+
+def at(offset: int) -> Position:
+    return Position("b.000001", offset)
+
+
+def definition(*columns: Column) -> TableDefinition:
+    return TableDefinition(NAME, columns, (0,))
+
+
+OLD = definition(ID, V)
+
+
+def as_logged(logged: TableDefinition, _: Position | None) -> TableDefinition:
+    return logged
+
+
+def nowhere(_: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
+    return {}
+
+
+def everywhere(_: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
+    """Rows of the old definition in every part that is asked for."""
+    return dict.fromkeys(range(len(parts)), OLD)
+
+
+def unknown(name: TableName, until: Position) -> Content:
+    """A table that the log knows nothing of."""
+    return Content(name, None, (), Standing(None), until)
+
+
+RULES = Rules(as_logged, nowhere, contents=unknown)
+
+
+OFTEN = Rules(as_logged, everywhere)
+
+
+def steps(
+    *statements: tuple[int, str],
+    maps: tuple[tuple[int, TableDefinition], ...] = ((100, OLD),),
+    standing: Standing | None = None,
+    last: int = 900,
+    rules: Rules = RULES,
+    session: Session | None = None,
+) -> list[Step]:
+    """The course of shop.t from 10 to 1000; every statement is 10 bytes long."""
+    seen = Seen(at(maps[0][0]), at(last), tuple((at(offset), one) for offset, one in maps)) if maps else None
+    said = tuple(
+        Said(at(offset), judge(text, "shop"), at(offset + 10), "shop", session=session or Session())
+        for offset, text in statements
+    )
+    found = Survey({NAME: seen} if seen else {}, said)
+    return course(found, NAME, Range(at(10), at(1000)), standing, rules)
+
+
+def shown(found: list[Step]) -> list[str]:
+    """Each step in a few characters: rows by their columns, turns by what they do."""
+    texts = []
+    for step in found:
+        known = step.standing.definition
+        names = ",".join(known.column_names()) if known else "?"
+        if isinstance(step, Rows):
+            texts.append(f"{step.range.start.offset}-{step.range.stop.offset} {names}")
+        else:
+            what = "empties " * step.empties + "dropped " * step.standing.is_dropped
+            came = f" from {step.carried.name.table}" if step.carried else ""
+            texts.append(f"at {step.range.start.offset} {what}{names}{came}")
+    return texts
+
+
+GHOST = TableDefinition(TableName("shop", "_t_gho"), (ID, V, NOTE), (0,))
+
+
+CUT_OVER = "RENAME TABLE t TO _t_del, _t_gho TO t"
+
+
+def filled(name: TableName, until: Position) -> Content:
+    """A table of which the log has all rows."""
+    standing = Standing(replace(GHOST, name=name), is_complete=True)
+    return Content(name, None, [Rows(Range(at(20), until), standing)], standing, at(20))
+
+
+FILLED = Rules(as_logged, nowhere, contents=filled)
+
+
+def stored(standing: Standing) -> Standing:
+    """How a table stands by the commit that says so."""
+    found = SilverCommit.from_json(standing.in_commit(SilverCommit(at(900), "b")).to_json())
+    assert found is not None
+    return Standing.of(found)
+
+
+def keyed(*key: int, index: str | None = None, more: bool = False) -> TableDefinition:
+    """id, v, told apart by the columns with these ordinals. more: there is x besides."""
+    return TableDefinition(NAME, (ID, V, Column("x", 3)) if more else (ID, V), key, index)
+
+
+BARE = TableDefinition(NAME, (Column(None, 3), Column(None, 3)), None)
+
+
+UNNAMED = definition(replace(ID, name=None), replace(V, name=None))
+
+
+BAG = keyed()
+
+
+def everywhere_unnamed(_: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
+    """Rows whose log names no columns in every part that is asked for."""
+    return dict.fromkeys(range(len(parts)), UNNAMED)
+
+
+OFTEN_UNNAMED = Rules(as_logged, everywhere_unnamed)
+
+
+def keys(found: list[Step]) -> list[tuple[int, ...] | None]:
+    return [step.definition.key for step in found if isinstance(step, Rows)]
+
+
+STRICT = Session(sql_mode=1 << 22)
+
+
+def ruled(*events: str, action: Action = "ignore", empties: bool = False) -> Rules:
+    rule = EventFilter("r", Scope.parse(["shop.*"]), events, (re.compile("nightly"),), action)
+    return Rules(as_logged, nowhere, on_drop_empties=empties, filters=Filters((rule,)))
+
+
+def unknown_names(logged: TableDefinition, _: Position | None) -> TableDefinition:
+    if logged.named():
+        return logged
+    raise NamesUnknown("nothing names them")
+
+
+NUMBERED = Rules(unknown_names, nowhere, contents=unknown, numbers=True)
+
+
+OF_NUMBERS = numbered(BARE)
+
+
+BEGINNING = Rules(as_logged, nowhere, contents=unknown, begins_anew=True)
+
+
+CHANGE = (500, "ALTER TABLE t MODIFY v SMALLINT")
