@@ -164,15 +164,20 @@ def chosen(pipeline: Pipeline, source: str | None) -> list[str]:
 
 @contextmanager
 def spark_of(pipeline: Pipeline) -> "Iterator[SparkSession]":
-    """The session of a pipeline; Ctrl-C inside the ``with`` block ends its jobs quietly.
+    """The session of a pipeline, started at its first use; Ctrl-C inside the ``with`` block ends its jobs quietly.
 
     Raises JvmEnded where Spark's JVM is gone, in place of what the calls to it raised.
     """
-    from spark_jobs.runtime.interrupt import interruptible
-    from spark_jobs.runtime.spark_session import spark_session
+    from spark_jobs.runtime.interrupt import interruptible, own_handler_kept
+    from spark_jobs.runtime.lazy_session import lazy_session, session_if_started
 
-    with ERRORS.status("starting Spark"):
-        spark = spark_session(pipeline.spark)
+    def start() -> "SparkSession":
+        from spark_jobs.runtime.spark_session import spark_session
+
+        with ERRORS.status("starting Spark"), own_handler_kept():
+            return spark_session(pipeline.spark)
+
+    spark = lazy_session(start)
     with translated(""):
         try:
             with nullcontext() if pipeline.spark.remote else interruptible(spark):
@@ -180,8 +185,13 @@ def spark_of(pipeline: Pipeline) -> "Iterator[SparkSession]":
         except JvmEnded:  # there is no session to stop
             raise
         except BaseException:
-            spark.stop()
+            _stop(session_if_started(spark))
             raise
+        _stop(session_if_started(spark))
+
+
+def _stop(spark: "SparkSession | None") -> None:
+    if spark is not None:
         spark.stop()
 
 
@@ -193,7 +203,7 @@ def each_source(
 ) -> None:
     """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then.
 
-    is_done: whether a source needs no work. Spark is started only where one does.
+    is_done: whether a source needs no work. Spark is started by the first that uses it.
     """
     pipeline = load(path)
     names = [name for name in chosen(pipeline, source) if not is_done(pipeline, name)]
