@@ -52,7 +52,7 @@ def maintain_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefin
             if pipeline.retention.bronze:
                 said = _of_collected(gc_source(lazy_session(spark.session), pipeline, source))
                 context.log_event(dg.AssetObservation(lineage.bronze, metadata=said))
-            upkeep = maintain_source(lazy_session(spark.session), pipeline, source)
+            upkeep = maintain_source(spark.session(), pipeline, source)
         keys = _keys(pipeline, lineage)
         for one in upkeep.done:
             if one.path in keys:

@@ -1,5 +1,7 @@
 """A Spark session that is made at its first use: a run that has nothing for Spark to do starts no JVM.
 
+Columns and expressions (``F.col``) need a session that is there: whoever makes them first calls ``start_session``.
+
 Put here: standing in for a session. Not here: how one is made (spark_session.py). Nothing here imports pyspark.
 """
 

@@ -144,8 +144,11 @@ def session_over(spark: SparkSession, size: int) -> SparkSession:
 @cache
 def slots(spark: SparkSession) -> int:
     """How many tasks Spark runs at a time: into so many parts it divides a range by itself."""
-    parts = spark.range(1 << 16).select(F.spark_partition_id().alias("part")).distinct()
-    return max(1, parts.count())
+    session = start_session(spark)
+    if session.__module__.startswith("pyspark.sql.connect"):  # which has no context to ask
+        parts = session.range(1 << 16).select(F.spark_partition_id().alias("part")).distinct()
+        return max(1, parts.count())
+    return max(1, session.sparkContext.defaultParallelism)
 
 
 def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
