@@ -125,7 +125,10 @@ def extract(
         if not planned.parts:
             log.info("%s: nothing new; the log ends at %s", source.name, planned.range.stop)
             return _settled(spark, table, planned)
-        log.info("%s: reading %s, %d bytes in %d files", source.name, planned.range, _size(planned), len(planned.parts))
+        log.info(
+            "%s: reading up to %s, %d bytes in %d files",
+            *(source.name, planned.range.stop, _size(planned), len(planned.parts)),
+        )
         return land(spark, table, planned, source.reading(), began)
 
 

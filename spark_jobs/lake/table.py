@@ -22,6 +22,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
@@ -132,7 +133,9 @@ class Table:
         self, version: int, columns: Sequence[str], condition: pc.Expression, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
         """Rows of one version that satisfy a condition, so many at once, in no order, without a JVM."""
-        dataset = deltalake.DeltaTable(object_store(self.path), version=version).to_pyarrow_dataset()
+        dataset = deltalake.DeltaTable(object_store(self.path), version=version).to_pyarrow_dataset(
+            filesystem=_local_files(self.path)
+        )
         scanner = dataset.scanner(
             columns=list(columns), filter=condition, batch_size=rows, batch_readahead=1, fragment_readahead=1
         )
@@ -148,7 +151,10 @@ class Table:
             columns: those that are read; all by default.
         """
         opened = self._open()
-        return [] if opened is None else opened.to_pyarrow_table(columns=columns, filters=wanted).to_pylist()
+        if opened is None:
+            return []
+        found: pa.Table = opened.to_pyarrow_table(columns=columns, filters=wanted, filesystem=_local_files(self.path))
+        return list(found.to_pylist())
 
     def history(self, limit: int) -> list[dict[str, Any]]:
         """What Delta says of the newest commits, newest first, without a JVM."""
@@ -343,3 +349,13 @@ def _local(path: str) -> Path | None:
 def object_store(path: str) -> str:
     """Spark writes s3a://, deltalake reads s3://."""
     return re.sub(r"^s3[an]://", "s3://", path)
+
+
+def _local_files(path: str) -> SubTreeFileSystem | None:
+    """A local table's files as Arrow reads them itself; None for an object store, by deltalake's default.
+
+    That one is Python, called by Arrow's threads. A process that ends while one of them closes a file is aborted
+    (exit status 134): one in seven that read a small table and nothing else.
+    """
+    local = path.removeprefix("file://")
+    return None if re.match(r"[a-z0-9]+://", local) else SubTreeFileSystem(local, LocalFileSystem())

@@ -61,6 +61,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, before_gap, gaps_of
 from spark_jobs.pipeline.settled import Leg, settled
+from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.schema.history import follow, named, new_facts, reading_of
 from spark_jobs.silver import table as silver
@@ -73,6 +74,7 @@ from spark_jobs.silver.timeline.build import reached
 from spark_jobs.silver.timeline.inputs import Rules, place_of_rows
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
+from spark_jobs.text.progress import Progress
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
@@ -205,8 +207,11 @@ def compact_source(
         return Outcome(entries, None)
     planner = Planner(pipeline, lake, held, tables, publication.surveyed(lake, name))
     planned = planner.plan(entries)
+    if planned.work:
+        log.info("%s: %d tables have changes up to %s", name, len(planned.work), planner.end)
+        start_session(spark)  # by this thread, where it is a lazy one
     units = _silver_units(spark, planned, held.table)
-    done = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped)
+    done = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped, f"{name}: silver")
     for one in done:
         if one.stopped:
             planned.stop(one.name, f"{name}: {one.name}", one.stopped)
@@ -284,7 +289,8 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     stopped_into: dict[TableInto, str] = {}
     units = _merge_units(spark, deliveries)
     bring = partial(_bring, units)
-    brought = _at_one_version({one.name: one for one in each_table(deliveries, bring, stopped_into)})
+    each = each_table(deliveries, bring, stopped_into, f"{name}: downstream")
+    brought = _at_one_version({one.name: one for one in each})
     for one in brought.values():
         if one.stopped:
             stopped_into[one.name] = advised(one.stopped, table=one.name[0])
@@ -359,6 +365,7 @@ def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome
     now = datetime.now(UTC)
     entries = [replace(entry, published_at=now) for entry in outcome.entries]
     publication.write(session_over(spark, 0), lake, name, entries, outcome.position)
+    log.info("%s: published up to %s", name, outcome.position)
 
 
 def run_source(spark: SparkSession, pipeline: Pipeline, name: str) -> tuple[Extracted, Outcome]:
@@ -930,15 +937,22 @@ def _reached(target: Target, entry: Entry, one: Brought | None) -> Target:
     return replace(target, merged=merged, version=one.downstream.version, keys_never_whole=one.unseen)
 
 
-def each_table(work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[Any, str]) -> list[Result]:
+def each_table(
+    work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[Any, str], layer: str = ""
+) -> list[Result]:
     """Runs the work of several tables side by side; what one table raises stops that table.
 
-    Raises LostRace, once the others are done, where another run moved a table first: nothing is wrong with that one.
+    layer: what lines of progress begin with; none are logged without it. Raises LostRace, once the others are done,
+    where another run moved a table first: nothing is wrong with that one.
     """
     done: list[Result] = []
     lost: LostRace | None = None
+    progress = Progress(log, layer, len(work)) if layer else None
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         running = [(one.name, pool.submit(run, one)) for one in work]
+        if progress:
+            for _, future in running:
+                future.add_done_callback(progress.add)
         for name, future in running:
             try:
                 done.append(future.result())
