@@ -349,7 +349,7 @@ class _Backfill:
         with failing():
             request.require_valid(self._pipeline)
             self._outcome = backfill_source(
-                spark.session(), self._pipeline, request.source, self._wanted, request.wants, manner
+                spark.session(), self._pipeline, request.source, self._wanted, request.wants, manner=manner
             )
         self._publish(self._outcome)
         if self._brought:

@@ -30,6 +30,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import Range
 from spark_jobs.operations.backlog import backlog, settled
 from spark_jobs.operations.failures import noted
+from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # imports pyspark
     from spark_jobs.lake.commit import Head
@@ -84,7 +85,7 @@ def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Line
     with failing(), noted(pipeline.path, lineage.source, is_last=False):
         head = table.head()
         comparison = compared(context, {key: head.position if head else None})[key]
-        extracted = extract_source(spark.session(), pipeline, lineage.source) if spark else None
+        extracted = extract_source(lazy_session(spark.session), pipeline, lineage.source) if spark else None
         register_files(context.instance, pipeline, lineage.source)
     if extracted and extracted.stretch and extracted.stretch.endpoint:
         context.instance.add_run_tags(context.run_id, {ENDPOINT_TAG: extracted.stretch.endpoint})

@@ -27,6 +27,7 @@ from assets.steps import (
 )
 from spark_jobs.config.model import Pipeline
 from spark_jobs.operations.failures import noted
+from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # these import pyspark
     from datetime import datetime
@@ -65,7 +66,7 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
             )
             wanted = picked.any and not idle
             merging = partial(merge_source, tables=picked.names, into=picked.targets)
-            outcome = merging(spark.session(), pipeline, source, compacted) if wanted else None
+            outcome = merging(lazy_session(spark.session), pipeline, source, compacted) if wanted else None
             done = merged_tables(pipeline, source, outcome) if outcome else {}
         yield from before.events(context, done)
         yield from check_results(context, lineage.downstream, _stopped(lineage, outcome, compacted), set(done))

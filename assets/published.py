@@ -19,6 +19,7 @@ from spark_jobs.errors import under
 from spark_jobs.log.position import Position
 from spark_jobs.operations.backlog import published_position
 from spark_jobs.operations.failures import noted
+from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.checks.schema_drift import SchemaAudit
@@ -107,7 +108,7 @@ def _entries(pipeline: Pipeline, source: str) -> "list[Entry]":
 def _published(pipeline: Pipeline, source: str, spark: Sessions, outcome: "Outcome") -> "list[Entry]":
     from spark_jobs.pipeline.run import publish
 
-    publish(spark.session(), pipeline, source, outcome)
+    publish(lazy_session(spark.session), pipeline, source, outcome)
     return _entries(pipeline, source)
 
 

@@ -25,6 +25,7 @@ from assets.steps import (
 )
 from spark_jobs.config.model import Pipeline
 from spark_jobs.operations.failures import noted
+from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # imports pyspark
     from spark_jobs.pipeline.run import Outcome
@@ -52,7 +53,9 @@ def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
         with failing(), noted(pipeline.path, source, is_last=False):
             before = Before.read(context, {table.key: lake.silver(source, *table.name) for table in picked.tables})
             wanted = picked.any and not idle
-            outcome = compact_source(spark.session(), pipeline, source, tables=picked.names) if wanted else None
+            outcome = (
+                compact_source(lazy_session(spark.session), pipeline, source, tables=picked.names) if wanted else None
+            )
             done = _done(pipeline, source, outcome)
         yield from before.events(context, done)
         reasons = {silver_key(source, name): [why] for name, why in stopped(outcome).items()}

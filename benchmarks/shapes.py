@@ -180,11 +180,11 @@ def write(server: Server, flavor: str, shapes: tuple[Shape, ...], named: str, wa
                 continue
             if shape.compressed:
                 cursor.execute(_COMPRESS[flavor])
-            sample = _written(server, cursor, shape, name, shape.amount // SAMPLE, None)
-            yield _written(server, cursor, shape, name, shape.amount, sample)
+            sample = _written(server, cursor, shape, name, shape.amount // SAMPLE, sample=None)
+            yield _written(server, cursor, shape, name, shape.amount, sample=sample)
 
 
-def _written(server: Server, cursor: Cursor, shape: Shape, name: str, amount: int, sample: Log | None) -> Log:
+def _written(server: Server, cursor: Cursor, shape: Shape, name: str, amount: int, *, sample: Log | None) -> Log:
     for statement in ("DROP TABLE IF EXISTS one, two", shape.create("one"), shape.create("two")):
         cursor.execute(statement)
     if shape.write is _oltp:

@@ -11,6 +11,7 @@ import dagster as dg
 from assets.keys import Lineage, downstream_key, silver_key
 from assets.steps import RETRY, Sessions, failing
 from spark_jobs.config.model import Pipeline
+from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.operations.gc import Collected
@@ -49,7 +50,7 @@ def maintain_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefin
                 context.log.info("%s: bronze holds nothing yet", source)
                 return
             if pipeline.retention.bronze:
-                said = _of_collected(gc_source(spark.session(), pipeline, source))
+                said = _of_collected(gc_source(lazy_session(spark.session), pipeline, source))
                 context.log_event(dg.AssetObservation(lineage.bronze, metadata=said))
             upkeep = maintain_source(spark.session(), pipeline, source)
         keys = _keys(pipeline, lineage)

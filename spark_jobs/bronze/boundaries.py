@@ -151,13 +151,6 @@ def transaction_at(table: Table, version: int, place: Position) -> Position | No
     return Position(cells.column("file")[0].as_py(), begun, place.stretch)
 
 
-def is_inside(table: Table, version: int, position: Position) -> bool:
-    """Whether a position lies inside a slice, between two of its transactions; without a JVM."""
-    here = (pc.field("stretch") == position.stretch) & (pc.field("number") == position.number)
-    here &= (pc.field("start") < position.offset) & (pc.field("stop") > position.offset)
-    return any(batch.num_rows for batch in table.scan(version, ["start"], here, rows=1))
-
-
 def first_transaction(
     cells: pa.RecordBatch, place: Position, name: TableName, wanted: Callable[[TableDefinition], bool]
 ) -> Position:

@@ -55,7 +55,7 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
         _make(folder)
         index = {stretch.number: stretch for stretch in BronzeCommit.of(head.checkpoint).stretches}
         for held in bronze.files(table, head.version):
-            yield from _written(spark, table, head.version, held, folder, index.get(held.stretch))
+            yield from _written(spark, table, head.version, held, folder, stretch=index.get(held.stretch))
 
 
 def _say_gone(source: str, checkpoint: Checkpoint) -> None:
@@ -65,7 +65,7 @@ def _say_gone(source: str, checkpoint: Checkpoint) -> None:
 
 
 def _written(
-    spark: SparkSession, table: Table, version: int, held: HeldFile, folder: Path, stretch: Stretch | None
+    spark: SparkSession, table: Table, version: int, held: HeldFile, folder: Path, *, stretch: Stretch | None
 ) -> Iterator[Exported]:
     """A file; where another log was taken up in it, each run of bytes that bronze holds of it."""
     runs = _runs(held, stretch)

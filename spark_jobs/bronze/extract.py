@@ -102,6 +102,7 @@ def extract(
     lake: Lake,
     source: Source,
     start: str,
+    *,
     until: Position | None = None,
     redact: Redaction | None = None,
 ) -> Extracted:
@@ -124,7 +125,10 @@ def extract(
         if not planned.parts:
             log.info("%s: nothing new; the log ends at %s", source.name, planned.range.stop)
             return _settled(spark, table, planned)
-        log.info("%s: reading %s, %d bytes in %d files", source.name, planned.range, _size(planned), len(planned.parts))
+        log.info(
+            "%s: reading up to %s, %d bytes in %d files",
+            *(source.name, planned.range.stop, _size(planned), len(planned.parts)),
+        )
         return land(spark, table, planned, source.reading(), began)
 
 
@@ -149,7 +153,7 @@ def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, beg
     """Reads the planned parts in parallel and commits them. Raises LostRace where the head has moved since."""
     seen = Observation()
     source, stretch = planned.source, planned.stretch.number
-    slices = slices_of(spark, source, stretch, planned.parts, planned.uuid, reading, redact=planned.redact)
+    slices = slices_of(spark, source, stretch, planned.parts, reading, uuid=planned.uuid, redact=planned.redact)
     wanted = _SUMS | (_REDACTED_SUMS if planned.redact else {})
     slices = slices.observe(seen, *(F.expr(sql).alias(name) for name, sql in wanted.items()))
     head = append(table, slices, planned.head, planned.commit())
@@ -225,15 +229,15 @@ def slices_of(  # noqa: PLR0913 - a part's place and its reader
     source: str,
     stretch: int,
     parts: tuple[Part, ...],
-    uuid: str | None,
     reading: Reading,
     *,
+    uuid: str | None,
     redact: Redaction | None = None,
 ) -> DataFrame:
     """Bronze rows of parts of files, to be written: each task reads those that its rows' ids stand for, in order."""
     ids = bronze.writing(spark).range(0, len(parts), 1, tasks_for(parts))
     columns = bronze.REDACTED_DDL if redact else bronze.DDL
-    return ids.mapInArrow(slicing_task(source, stretch, parts, uuid, reading, redact), columns)
+    return ids.mapInArrow(slicing_task(source, stretch, parts, uuid, reading, redact=redact), columns)
 
 
 def tasks_for(parts: Sequence[Part]) -> int:
@@ -251,6 +255,7 @@ def slicing_task(
     parts: tuple[Part, ...],
     uuid: str | None,
     reading: Reading,
+    *,
     redact: Redaction | None = None,
 ) -> Callable[[Batches], Batches]:
     """A mapInArrow function from ids of parts to bronze rows."""

@@ -255,8 +255,8 @@ class SliceIndex:
         """
         offsets: dict[int, list[int]] = {}
         for position in sorted(positions, key=lambda one: one.order):
-            row = self._rank(position) - 1
-            if row >= 0 and self._is_inside(row, position):
+            row = self._around(position)
+            if row is not None:
                 offsets.setdefault(row, []).append(position.offset)
         if not offsets:
             return self
@@ -267,9 +267,18 @@ class SliceIndex:
         rest = self.slices.filter(pa.array(whole))
         return replace(self, slices=ordered(pa.concat_tables([rest, pa.Table.from_pylist(cut, SCHEMA)])), parts=parts)
 
-    def _is_inside(self, row: int, position: Position) -> bool:
+    def is_inside(self, position: Position) -> bool:
+        """Whether a position lies inside a slice, between two of its transactions, and the slice is not cut there."""
+        return self._around(position) is not None
+
+    def _around(self, position: Position) -> int | None:
+        """The slice that a position lies inside; none where that is a file's head, which has no transactions."""
+        row = self._rank(position) - 1
+        if row < 0:
+            return None
         stretch, number, start, stop = (self.slices.column(name)[row].as_py() for name in SCHEMA.names[:4])
-        return (stretch, number) == position.order[:2] and start < position.offset < stop
+        is_around = (stretch, number) == position.order[:2] and start < position.offset < stop
+        return row if is_around and self.slices.column("kind")[row].as_py() != "control" else None
 
     def _cut(
         self, row: int, places: Sequence[int], parts: dict[tuple[int, int, int, int], Mapping[str, Any]]

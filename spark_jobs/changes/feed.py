@@ -278,7 +278,7 @@ class _File:
 
 
 def changes_of_bronze(
-    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, wanted: Wanted
+    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, *, wanted: Wanted
 ) -> Iterator[str]:
     """The changes of a range of bronze, snapped outward to transactions; all of it by default.
 
@@ -327,7 +327,9 @@ CHANGE = (
 _LINE = "stretch INT, number BIGINT, line STRING"
 
 
-def changes_frame(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, wanted: Wanted) -> DataFrame:
+def changes_frame(
+    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, *, wanted: Wanted
+) -> DataFrame:
     """The same changes as a DataFrame of ``stretch, number`` (of the file) and CHANGE, decoded by Spark's tasks.
 
     In no order: (stretch, number, offset, row) is the log's. Rows of XA transactions that the range commits have the

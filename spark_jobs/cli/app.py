@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from spark_jobs.pipeline.run import Outcome
 
 
+log = logging.getLogger(__name__)
+
+
 class Terminal(Console):
     """What people read: text is printed as it is, without markup, emoji or control characters of its own."""
 
@@ -163,25 +166,41 @@ def chosen(pipeline: Pipeline, source: str | None) -> list[str]:
 
 
 @contextmanager
-def spark_of(pipeline: Pipeline) -> "Iterator[SparkSession]":
+def spark_of(pipeline: Pipeline, *, is_run: bool = False, is_lazy: bool = False) -> "Iterator[SparkSession]":
     """The session of a pipeline; Ctrl-C inside the ``with`` block ends its jobs quietly.
 
-    Raises JvmEnded where Spark's JVM is gone, in place of what the calls to it raised.
+    is_run: whether its start is a line on standard error too where that is no terminal. is_lazy: whether it is started
+    at its first use; for work that makes no column or expression of Spark's before. Raises JvmEnded where Spark's JVM
+    is gone, in place of what the calls to it raised.
     """
-    from spark_jobs.runtime.interrupt import interruptible
-    from spark_jobs.runtime.spark_session import spark_session
+    from spark_jobs.runtime.interrupt import interruptible, own_handler_kept
+    from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 
-    with ERRORS.status("starting Spark"):
-        spark = spark_session(pipeline.spark)
+    def start() -> "SparkSession":
+        from spark_jobs.runtime.spark_session import spark_session
+
+        if is_run:
+            log.info("starting Spark")
+        with ERRORS.status("starting Spark"), own_handler_kept():
+            return spark_session(pipeline.spark)
+
+    spark = lazy_session(start)
+    if not is_lazy:
+        start_session(spark)
     with translated(""):
         try:
             with nullcontext() if pipeline.spark.remote else interruptible(spark):
-                yield spark
+                yield spark if is_lazy else start_session(spark)
         except JvmEnded:  # there is no session to stop
             raise
         except BaseException:
-            spark.stop()
+            _stop(session_if_started(spark))
             raise
+        _stop(session_if_started(spark))
+
+
+def _stop(spark: "SparkSession | None") -> None:
+    if spark is not None:
         spark.stop()
 
 
@@ -190,16 +209,18 @@ def each_source(
     source: str | None,
     do: Callable[["SparkSession", Pipeline, str], "Outcome | Upkeep | None"],
     is_done: Callable[[Pipeline, str], bool] = lambda _, __: False,
+    *,
+    is_lazy: bool = False,
 ) -> None:
     """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then.
 
-    is_done: whether a source needs no work. Spark is started only where one does.
+    is_done: whether a source needs no work. Spark is started where one does, or, lazily, by the first that uses it.
     """
     pipeline = load(path)
     names = [name for name in chosen(pipeline, source) if not is_done(pipeline, name)]
     if not names:
         return
-    with spark_of(pipeline) as spark:
+    with spark_of(pipeline, is_run=True, is_lazy=is_lazy) as spark:
         went = [went_well(name, lambda name: do(spark, pipeline, name)) for name in names]
     if not all(went):
         sys.exit(1)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from spark_jobs.pipeline.initial_load.commit import LoadCommit
     from spark_jobs.pipeline.run import Outcome
 
+log = logging.getLogger(__name__)
+
 
 @cli.command()
 @config_option
@@ -52,7 +54,7 @@ def run(path: Path, source: str | None) -> None:
         _warn_of_cascades(pipeline, name)
         return outcome
 
-    each_source(path, source, one, _has_nothing_new)
+    each_source(path, source, one, _has_nothing_new, is_lazy=True)
 
 
 def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
@@ -63,6 +65,7 @@ def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
     from spark_jobs.operations.backlog import nothing_new
     from spark_jobs.operations.failures import noted
 
+    _log_connecting(pipeline, name)
     try:
         end = nothing_new(pipeline, name)
     except StratalogError:  # the run meets the same, and says it
@@ -76,6 +79,17 @@ def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
     say_schema(audit_after_run(pipeline, name))
     _warn_of_cascades(pipeline, name)
     return True
+
+
+def _log_connecting(pipeline: Pipeline, name: str) -> None:
+    """The first line of a run: where it reads. A server that does not answer takes seconds to be given up."""
+    settings = pipeline.sources[name]
+    if settings.files:
+        log.info("%s: reading %s", name, settings.files)
+    elif settings.endpoints:
+        log.info("%s: connecting to one of %d endpoints", name, len(settings.endpoints))
+    elif settings.mysql:
+        log.info("%s: connecting to %s:%d", name, settings.mysql.host, settings.mysql.port)
 
 
 def _warn_of_cascades(pipeline: Pipeline, name: str) -> None:
@@ -116,6 +130,7 @@ def extract(path: Path, source: str | None, archive: Path | None) -> None:
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
         if archive is None:
+            _log_connecting(pipeline, name)
             _say_extracted(extract_source(spark, pipeline, name))
             return
         done = read_archive(spark, pipeline, name, archive)
@@ -126,7 +141,7 @@ def extract(path: Path, source: str | None, archive: Path | None) -> None:
 
     if archive and len(chosen(load(path), source)) > 1:
         raise click.UsageError("--archive DIR holds the log of one source; give --source with it")
-    each_source(path, source, one)
+    each_source(path, source, one, is_lazy=archive is None)
 
 
 @cli.command()
@@ -303,7 +318,7 @@ def _one_layer(path: Path, source: str | None, layer: Callable[["SparkSession", 
         say_outcome(name, outcome)
         return outcome
 
-    each_source(path, source, one)
+    each_source(path, source, one, is_lazy=True)
 
 
 def _say_extracted(extracted: Any) -> None:

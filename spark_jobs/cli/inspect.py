@@ -124,6 +124,7 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
 @click.option("--to", "stop", metavar="P", help="Up to this position, GTID set or time.")
 @tables_option()
 def changes(
+    *,
     files: tuple[Path, ...],
     path: Path | None,
     source: str | None,
@@ -159,11 +160,11 @@ def changes(
             _warn_of_no_table(tables, "the files have rows of", map(str, met))
     else:
         assert path is not None
-        print_pieces(_bronze_changes(path, source, start, stop, (tables, wanted), changes_of_bronze))
+        print_pieces(_bronze_changes(path, source, start, stop, (tables, wanted), read=changes_of_bronze))
 
 
 def _bronze_changes(
-    path: Path, source: str | None, start: str | None, stop: str | None, chosen_tables: Any, read: Any
+    path: Path, source: str | None, start: str | None, stop: str | None, chosen_tables: Any, *, read: Any
 ) -> Iterator[str]:
     from spark_jobs.binlog import TableName
     from spark_jobs.downstream import publication
@@ -184,7 +185,7 @@ def _bronze_changes(
     if tables and is_listed and not any(map(wanted, known)):
         raise ConfigError({"--table": _no_table(tables, f"the log of {names[0]} has rows of", map(str, known))})
     with spark_of(pipeline) as spark:
-        yield from read(spark, lake, names[0], start, stop, wanted)
+        yield from read(spark, lake, names[0], start, stop, wanted=wanted)
 
 
 @cli.command()

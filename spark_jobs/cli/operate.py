@@ -167,7 +167,7 @@ def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: boo
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
         _say_collected(gc_source(spark, pipeline, name, ignored=ignored, dry_run=dry_run), dry_run=dry_run)
 
-    each_source(path, source, one)
+    each_source(path, source, one, is_lazy=True)
 
 
 @cli.command()

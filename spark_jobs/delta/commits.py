@@ -112,12 +112,12 @@ def write_checkpoint(path: str, version: int) -> bool:
 
 def _file_actions(
     snapshot: Snapshot,
-    adds: Iterable[DataFile],
-    removes: Iterable[DataFile],
-    dv_updates: Iterable[tuple[DataFile, Descriptor]],
+    adds: Sequence[DataFile],
+    removes: Sequence[DataFile],
+    dv_updates: Sequence[tuple[DataFile, Descriptor]],
     now: int,
 ) -> list[dict[str, Any]]:
-    present = {file.key for file in snapshot.files}
+    present = {file.key for file in snapshot.files} if removes or dv_updates else set()
     actions = [_remove(snapshot, file, present, now) for file in removes]
     for file, vector in dv_updates:
         actions.append(_remove(snapshot, file, present, now))

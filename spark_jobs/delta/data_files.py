@@ -6,7 +6,7 @@ Put here: the layout of files. Not here: which rows are in them, or naming them 
 import os
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import SystemRandom
 
@@ -71,6 +71,7 @@ def write(  # noqa: PLR0913 -- what a file's layout may differ in
                 sink,
                 table.schema,
                 compression=compression,
+                use_dictionary=_dictionary_columns(table.schema),
                 write_statistics=parquet_statistics,
                 data_page_size=_PAGE_BYTES,
                 write_batch_size=max(1, min(_ROWS_A_PAGE_CHECK, _PAGE_BYTES // row_bytes)),
@@ -203,6 +204,29 @@ def _relisted(array: pa.Array, values: pa.Array, target: pa.DataType) -> pa.Arra
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
     return pa.ListArray.from_arrays(offsets, values, type=target, mask=pc.is_null(array))
+
+
+def _dictionary_columns(schema: pa.Schema) -> list[str]:
+    """Paths of the columns whose values may be kept in a dictionary: all but floating-point numbers.
+
+    Spark looks for 0.0 in a file's dictionaries and does not find -0.0 there, though the two are equal: it would skip
+    rows that it needs.
+    """
+    return [path for item in schema for path, kind in _leaves(item.name, item.type) if not pa.types.is_floating(kind)]
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """Paths in Parquet, and types, of what a column is stored in."""
+    if pa.types.is_struct(kind):
+        for item in kind:
+            yield from _leaves(f"{path}.{item.name}", item.type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path, kind
 
 
 def _only(schema: TableSchema, names: Collection[str]) -> TableSchema:

@@ -46,6 +46,7 @@ from spark_jobs.errors import TableStopped, about
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
+from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
@@ -124,7 +125,7 @@ def merge(spark: SparkSession, work: Work, way: Bring | None = None) -> Merged |
         if taken is None:
             return None
         is_first = head.checkpoint is None and work.target.empty()
-        session = session_over(spark, news.size)
+        session = session_over(start_session(spark), news.size)
         bring = way or (_appended if is_first else _renewed if news.is_renewed else _merged)
         unseen = 0
         if work.columns.has_partial and not work.columns.is_bag:

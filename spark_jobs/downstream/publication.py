@@ -273,7 +273,11 @@ def _with_all_columns(spark: SparkSession, table: Table) -> Head | None:
 
 def _row_of_source(lake: Lake, source: str, position: Position) -> dict[str, object]:
     said = {"source": source, "state": "current", "position": str(position), "surveyed": str(position)}
-    holding = (version for version, found in lake.bronze(source).since(-1) if found.position == position)
+    bronze = lake.bronze(source)
+    head = bronze.head()
+    newest = (head.version - 1, -1) if head else ()  # most often it is the last commit; each one is a file that is read
+    commits = (one for since in newest for one in bronze.since(since))
+    holding = (version for version, found in commits if found.position == position)
     return said | {"bronze_version": next(holding, None), "published_at": datetime.now(UTC)}
 
 

@@ -21,8 +21,9 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream import merge
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge import Merged, News, Work
-from spark_jobs.engine import downstream_task, routing, spark_job
+from spark_jobs.engine import downstream_task, fills, routing, spark_job
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
+from spark_jobs.engine.fills import Fill
 from spark_jobs.engine.silver_job import has_exact_texts
 from spark_jobs.errors import about
 from spark_jobs.lake.commit import APPLICATION, Head
@@ -32,6 +33,8 @@ from spark_jobs.silver import schema_evolution
 _TASK_BYTES = 32 << 20
 """Bytes of silver's data files that one task merges at most."""
 _LEAST_TASK_BYTES = 1 << 20
+_FILLED_BYTES = 64 << 20
+"""Bytes of a target's data files up to which one task writes them again with a column that is filled."""
 _UNIT_BYTES = 64 << 10
 """What a unit costs beside its rows, as bytes of data files."""
 
@@ -84,7 +87,7 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
     if why:
         return why
     try:
-        design = _reshaped(snapshot, [] if head.design else news.steps)
+        design, filled = _reshaped(snapshot, [] if head.design else news.steps)
     except SparkOnly as error:
         return str(error)
     if design.schema.spark_types != work.columns.types | merge.ADDED:
@@ -109,23 +112,42 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
         schema=design.schema,
         configuration=design.configuration,
         files=tuple(snapshot.files),
-        rewrites=not snapshot.has_deletion_vectors,
+        rewrites=bool(filled) or not snapshot.has_deletion_vectors,
+        fills=filled,
         floor=floor,
         empties=bool(floor and head.position and head.position <= floor),
     )
     return Prepared(work, head, news, taken, unit, snapshot, design)
 
 
-def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> Snapshot:
-    """The target with the columns that statements left. Raises SparkOnly where rows have to be written again."""
+def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple[Fill, ...]]:
+    """The target with the columns that statements left, and what its rows get in some. Raises SparkOnly."""
     rest = [step for step in steps if not step.endswith(schema_evolution.OF_EXACT)]
     if len(rest) < len(steps) and any(has_exact_texts(snapshot, file) for file in snapshot.files):
         raise SparkOnly("a statement changes columns that rows have exact texts of")
-    return schema_changes.apply(snapshot, rest) if rest else snapshot
+    if not rest:
+        return snapshot, ()
+    design, found = snapshot, list[Fill]()
+    for step in rest:
+        plain, filled = fills.split([step])
+        design = schema_changes.apply(design, plain) if plain else design
+        found += fills.fills_of(design, filled)
+    if found and sum(file.size for file in snapshot.files) > _FILLED_BYTES:
+        raise SparkOnly("a statement fills a column of a large table")
+    behind = {column.physical_name: column for column in design.schema.columns}
+    kept = [replace(fill, column=behind[name]) for fill in found if (name := fill.column.physical_name) in behind]
+    return design, tuple(kept)
 
 
 def run(spark: SparkSession, units: Sequence[Prepared], slots: int) -> dict[int, list[MergedFiles]]:
     """What tasks did, by unit. slots: how many tasks Spark runs at a time."""
+    values = fills.evaluated(spark, (fill.sql for unit in units for fill in unit.unit.fills))
+    units = [
+        replace(
+            one, unit=replace(one.unit, fills=tuple(replace(each, value=values[each.sql]) for each in one.unit.fills))
+        )
+        for one in units
+    ]
     found: dict[int, list[MergedFiles]] = defaultdict(list)
     for one in spark_job.run(spark, tasks_of(units, slots), downstream_task.work):
         found[one.unit].append(one)

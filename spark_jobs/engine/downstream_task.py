@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import StructType, TableSchema
 from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.engine.fills import Fill, with_fills
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
@@ -53,6 +54,8 @@ class DownstreamUnit:
     files: tuple[DataFile, ...]
     rewrites: bool
     """Whether files are written again without the old images (``compat: plain``); deletion vectors mark them else."""
+    fills: tuple[Fill, ...] = ()
+    """Columns that statements added with a default: the target's files are written again with it."""
     floor: Position | None = None
     """Where the last statement stands that emptied the table: silver rows before it count no more."""
     empties: bool = False
@@ -107,9 +110,9 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     removed: list[str] = []
     if unit.rewrites:
         for file in unit.files:
-            if len(dead.get(file.path, ())):
+            if unit.fills or len(dead.get(file.path, ())):
                 removed.append(file.path)
-                added += _rewritten(unit, file, dead.pop(file.path))
+                added += _rewritten(unit, file, dead.pop(file.path, _NO_ROWS))
     return MergedFiles(
         unit=unit.number,
         dead={path: numbers.astype(np.int64).tobytes() for path, numbers in dead.items() if len(numbers)},
@@ -133,8 +136,7 @@ def _emptied(unit: DownstreamUnit) -> dict[str, Numbers]:
             held = data_files.read_columns(unit.target, file, ["_position"], unit.schema).column(0)
             rows = np.flatnonzero(~_at_or_after(held, unit.floor).to_numpy())
         if file.deletion_vector is not None:
-            present = deletion_vectors.read(unit.target, file.deletion_vector)
-            rows = rows[~np.isin(rows, np.asarray(present.to_array(), np.int64))]
+            rows = rows[_alive(unit.target, file, file.num_records or int(rows.max(initial=-1)) + 1)[rows]]
         if len(rows):
             found[file.path] = rows
     return found
@@ -157,7 +159,10 @@ def pending(unit: DownstreamUnit) -> pa.Table:
     for file in unit.pending:
         rows = data_files.read_columns(unit.origin, file, names, unit.origin_schema)
         kept = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
-        if unit.after:
+        if file.deletion_vector is not None:
+            kept = pc.and_(kept, pa.array(_alive(unit.origin, file, len(rows))))
+        if unit.after:  # rows that were loaded are in no window, wherever they count from
+            kept = pc.and_(kept, pc.not_equal(rows.column("_op"), silver.Op.LOAD))
             kept = pc.and_(kept, _at_or_after(rows.column("_window_start"), unit.after))
         if unit.floor:
             kept = pc.and_(kept, _at_or_after(rows.column("_position"), unit.floor))
@@ -166,6 +171,14 @@ def pending(unit: DownstreamUnit) -> pa.Table:
         tables.append(rows.filter(kept))
     rows = pa.concat_tables(tables) if tables else pa.table({})
     return newest(rows, unit.columns.key) if unit.windows > 1 and len(rows) else rows
+
+
+def _alive(path: str, file: DataFile, count: int) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    """Which of a file's rows its deletion vector does not mark."""
+    kept = np.ones(count, np.bool_)
+    if file.deletion_vector is not None:
+        kept[np.asarray(deletion_vectors.read(path, file.deletion_vector).to_array(), np.int64)] = False
+    return kept
 
 
 def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -213,6 +226,8 @@ def _at_or_after(places: pa.ChunkedArray, position: Position) -> pa.Array:
 
 def _later(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Which hits are rows of the target that are as new as the wanted ones, or newer."""
+    if not len(hit.rows):
+        return np.zeros(0, np.bool_)
     own = rows.column("_position").combine_chunks().take(pa.array(hit.wanted))
     most = _latest(hit.file, unit.schema)
     first = tuple(pc.min(own.field(name)).as_py() for name in _ORDER[:3])
@@ -246,9 +261,9 @@ def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Numbers) -> list[Data
     """A file of the target without some of its rows; none where none is left."""
     names = [*unit.columns.types, *_KEPT]
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
-    kept = np.ones(len(rows), np.bool_)
+    kept = _alive(unit.target, file, len(rows))
     kept[dead] = False
-    return _written(unit, rows.filter(pa.array(kept)))
+    return _written(unit, with_fills(rows.filter(pa.array(kept)), unit.fills))
 
 
 def _written(unit: DownstreamUnit, rows: pa.Table) -> list[DataFile]:

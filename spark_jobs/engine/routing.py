@@ -66,8 +66,10 @@ def why_not_merged(work: MergeWork) -> str | None:
 
 def why_downstream_by_sql(head: Head, news: News) -> str | None:
     """Why what is new of a table is merged by Spark SQL; None where the engine takes it."""
-    if news.is_renewed or news.redone or news.is_loaded:
-        return "windows were done again, or rows loaded"
+    if news.is_renewed or news.redone:
+        return "windows were done again"
+    if news.is_loaded and not head.design:
+        return "rows were loaded"
     last = DownstreamCommit.of_head(head)
     if last and last.steps_left:
         return "a run ended amid a statement that changes it"

@@ -21,8 +21,9 @@ from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.delta import commits, data_files, schema_changes
 from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
-from spark_jobs.engine import routing, silver_task, spark_job
-from spark_jobs.engine.silver_task import SilverTask, SilverUnit, SilverWindow, Written
+from spark_jobs.engine import fills, routing, silver_task, spark_job
+from spark_jobs.engine.fills import Fill
+from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, SilverWindow, Written
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, Head
 from spark_jobs.silver import schema_evolution
@@ -58,6 +59,8 @@ class Stage:
     window: int | None = None
     steps: tuple[str, ...] = ()
     """What a statement does to the columns."""
+    fills: tuple[Fill, ...] = ()
+    """Columns that it adds, with what rows before it have there."""
     needs_no_exact: bool = False
     """Whether the stage is right only where no row before it has an exact text (``_raw``)."""
 
@@ -107,6 +110,7 @@ def _prepared(number: int, work: Work, index: SliceIndex) -> Prepared | str:
         if why:
             return why
         stages = tuple(_stages(work, snapshot))
+        _require_distinct_fills(snapshot, stages)
     except (TableStopped, SparkOnly, BySparkSql) as error:
         return str(error)
     windows = tuple(
@@ -116,12 +120,23 @@ def _prepared(number: int, work: Work, index: SliceIndex) -> Prepared | str:
             ranges=(stage.step.range,),
             schema=stage.design.schema,
             configuration=stage.design.configuration,
+            fills=tuple(fill for later in stages[at:] for fill in later.fills),
         )
-        for stage in stages
+        for at, stage in enumerate(stages)
         if stage.window is not None
     )
     unit = SilverUnit(number, str(work), work.table.path, windows, work.filters.skips)
     return Prepared(work, unit, snapshot, stages, tuple(index.of_table(work.name, one.ranges) for one in windows))
+
+
+def _require_distinct_fills(snapshot: Snapshot, stages: Sequence[Stage]) -> None:
+    """Raises BySparkSql where a filled column has the name of another one that rows before it have."""
+    before = {*snapshot.schema.names}
+    for stage in stages:
+        filled = {fill.column.name for fill in stage.fills}
+        if filled & before:
+            raise BySparkSql("a statement adds a column again, with a default, that another one dropped")
+        before |= {*stage.design.schema.names}
 
 
 def _definition(stage: Stage) -> TableDefinition:
@@ -152,7 +167,8 @@ def _stages(work: Work, snapshot: Snapshot) -> Iterator[Stage]:
             names = [name for name in design.schema.names if name not in silver.ADDED]
             types = design.schema.spark_types
             done = reshaping(work, silver.Columns({name: types[name] for name in names}, key), step)
-            rest = [one for one in done.left if not one.endswith(schema_evolution.OF_EXACT)]
+            left = [one for one in done.left if not one.endswith(schema_evolution.OF_EXACT)]
+            rest, filled = fills.split(left)
             behind = schema_changes.apply(design, rest) if rest else design
             columns = done.after
             yield Stage(
@@ -161,7 +177,8 @@ def _stages(work: Work, snapshot: Snapshot) -> Iterator[Stage]:
                 behind,
                 changes_design=bool(rest),
                 steps=tuple(done.steps),
-                needs_no_exact=len(rest) < len(done.left),
+                fills=fills.fills_of(behind, filled),
+                needs_no_exact=len(left) < len(done.left),
             )
             design = behind
         key = columns.key
@@ -169,12 +186,42 @@ def _stages(work: Work, snapshot: Snapshot) -> Iterator[Stage]:
 
 def run(spark: SparkSession, bronze: str, units: Sequence[Prepared], slots: int) -> dict[int, list[Written]]:
     """What tasks wrote, by unit. bronze: the table's path; slots: how many tasks Spark runs at a time."""
+    units = _with_values(spark, units)
     tasks, buckets, placed = tasks_of(bronze, units, slots)
     finish = silver_task.finish({unit.number: unit for unit in placed}) if buckets else None
     found: dict[int, list[Written]] = defaultdict(list)
-    for written in spark_job.run(spark, tasks, silver_task.work, finish, buckets):
+    refills = [refill for unit in units for refill in _refills(unit)]
+    every: list[SilverTask | Refill] = [*tasks, *refills]
+    for written in spark_job.run(spark, every, silver_task.work, finish, buckets):
         found[written.unit].append(written)
     return found
+
+
+def _with_values(spark: SparkSession, units: Sequence[Prepared]) -> list[Prepared]:
+    """The units with the values that statements fill in, which one query gives for all of them."""
+    values = fills.evaluated(spark, (fill.sql for unit in units for stage in unit.stages for fill in stage.fills))
+
+    def valued(some: Sequence[Fill]) -> tuple[Fill, ...]:
+        return tuple(replace(fill, value=values[fill.sql]) for fill in some)
+
+    found = []
+    for unit in units:
+        stages = tuple(replace(stage, fills=valued(stage.fills)) for stage in unit.stages)
+        windows = tuple(replace(window, fills=valued(window.fills)) for window in unit.unit.windows)
+        found.append(replace(unit, stages=stages, unit=replace(unit.unit, windows=windows)))
+    return found
+
+
+def _refills(unit: Prepared) -> Iterator[Refill]:
+    """The files that are there in tasks of so many bytes, where a statement fills columns of theirs."""
+    every = tuple(fill for stage in unit.stages for fill in stage.fills)
+    snapshot, chosen, size = unit.snapshot, list[DataFile](), 0
+    for file in snapshot.files if every else ():
+        chosen.append(file)
+        size += file.size
+        if size >= _TASK_BYTES or file is snapshot.files[-1]:
+            yield Refill(unit.unit.number, snapshot.path, tuple(chosen), snapshot.schema, snapshot.configuration, every)
+            chosen, size = [], 0
 
 
 def tasks_of(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[list[SilverTask], int, list[SilverUnit]]:
@@ -290,6 +337,7 @@ def commit(unit: Prepared, results: Sequence[Written]) -> Compacted:
     began = time.monotonic()
     work, snapshot, head = unit.work, unit.snapshot, unit.work.head
     done: list[Compacted] = []
+    is_refilled = False
     for stage in unit.stages:
         before = head or work.table.new(stage.columns.stored, silver.properties(work.table))
         own = [one for one in results if one.window == stage.window]
@@ -300,7 +348,11 @@ def commit(unit: Prepared, results: Sequence[Written]) -> Compacted:
             metadata=snapshot.metadata if snapshot.version < 0 else stage.design.metadata,
             protocol=snapshot.protocol if snapshot.version < 0 else stage.design.protocol,
         )
-        snapshot, head = _committed(snapshot, before, said.upon(before), files, stage)
+        removed: tuple[DataFile, ...] = ()
+        if stage.fills and not is_refilled:
+            is_refilled, removed = True, unit.snapshot.files
+            files = [*files, *(one.file for one in results if one.window == silver_task.REFILLED and one.file)]
+        snapshot, head = _committed(snapshot, before, said.upon(before), (files, removed), stage)
         done.append(_summary(work, stage.step, head, own if stage.window is not None else (), left_out))
     assert head is not None
     return total(work, head, done, time.monotonic() - began)
@@ -334,12 +386,18 @@ def _markers(stage: Stage, work: Work) -> list[DataFile]:
 
 
 def _committed(
-    snapshot: Snapshot, head: Head, checkpoint: Checkpoint, files: Sequence[DataFile], stage: Stage
+    snapshot: Snapshot,
+    head: Head,
+    checkpoint: Checkpoint,
+    files: tuple[Sequence[DataFile], Sequence[DataFile]],
+    stage: Stage,
 ) -> tuple[Snapshot, Head]:
-    """One commit. Raises LostRace where another writer was first."""
+    """One commit. files: those that are added, and those that go. Raises LostRace where another writer was first."""
+    added, removed = files
     version = commits.commit(
         snapshot,
-        adds=files,
+        adds=added,
+        removes=removed,
         metadata=snapshot.metadata if stage.changes_design else None,
         protocol=snapshot.protocol if stage.changes_design else None,
         transaction=(APPLICATION, head.counter + 1),

@@ -25,6 +25,7 @@ from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import key_hash
+from spark_jobs.engine.fills import Fill, refilled, schema_with, with_fills
 from spark_jobs.engine.spark_job import Piece
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position, Range
@@ -49,6 +50,8 @@ class SilverWindow:
     schema: TableSchema
     configuration: Mapping[str, str]
     """The silver table's."""
+    fills: tuple[Fill, ...] = ()
+    """Columns that later statements of the run add with a default, which the rows get at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,18 @@ class SilverUnit:
     skips: frozenset[Position] = frozenset()
     buckets: tuple[int, ...] = ()
     """The buckets of its keys; none where one task has all its slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """Files of silver that are written again with the columns that statements of the run add with a default."""
+
+    unit: int
+    path: str
+    files: tuple[DataFile, ...]
+    schema: TableSchema
+    configuration: Mapping[str, str]
+    fills: tuple[Fill, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +106,17 @@ class Written:
     error: str | None = None
 
 
-def work(task: SilverTask) -> Iterator[Written | Piece]:
+REFILLED = -2
+"""In the place of a window's number: a file that was there, written again."""
+
+
+def work(task: SilverTask | Refill) -> Iterator[Written | Piece]:
     """Decodes and reduces the slices of a task; writes the units that are whole in it, and sends pieces of others."""
+    if isinstance(task, Refill):
+        for file in task.files:
+            for done in refilled(task.path, file, task.schema, task.configuration, task.fills):
+                yield Written(task.unit, REFILLED, done)
+        return
     for unit in task.units:
         try:
             yield from list(_unit(task, unit))
@@ -214,13 +238,18 @@ def written(unit: SilverUnit, at: int, settled: pa.Table) -> Written:
     return Written(
         unit=unit.number,
         window=at,
-        file=data_files.write(unit.path, rows, window.schema, window.configuration) if len(rows) else None,
+        file=_stored(unit.path, rows, window) if len(rows) else None,
         changes=pc.sum(settled.column("_changes")).as_py() or 0,
         inserts=counts.get(silver.Op.INSERT, 0),
         updates=counts.get(silver.Op.UPDATE, 0),
         deletes=counts.get(silver.Op.DELETE, 0),
         newest_us=pc.max(settled.column("_micros")).as_py(),
     )
+
+
+def _stored(path: str, rows: pa.Table, window: SilverWindow) -> DataFile:
+    schema = schema_with(window.schema, window.fills)
+    return data_files.write(path, with_fills(rows, window.fills), schema, window.configuration)
 
 
 def _operations(settled: pa.Table) -> pa.Array:

@@ -15,12 +15,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
@@ -66,6 +68,18 @@ class Table:
         if counter and not checkpoint:
             raise LakeError(f"{self.path}: no commit in its history names a position; restore the table's _delta_log")
         return Head(opened.version(), counter, checkpoint)
+
+    def is_newest(self, version: int) -> bool:
+        """Whether no commit came after a version. A table on a file system is not opened for it. Raises LakeError.
+
+        Commits are removed from the oldest on: where the version's own is there, so would be the next one.
+        """
+        folder = _local(self.path)
+        if folder is None:
+            opened = self._open()
+            return opened is not None and opened.version() == version
+        log = folder / "_delta_log"
+        return (log / f"{version:020}.json").exists() and not (log / f"{version + 1:020}.json").exists()
 
     def since(self, version: int) -> list[tuple[int, Checkpoint]]:
         """Our commits after a Delta version, newest first."""
@@ -119,7 +133,9 @@ class Table:
         self, version: int, columns: Sequence[str], condition: pc.Expression, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
         """Rows of one version that satisfy a condition, so many at once, in no order, without a JVM."""
-        dataset = deltalake.DeltaTable(object_store(self.path), version=version).to_pyarrow_dataset()
+        dataset = deltalake.DeltaTable(object_store(self.path), version=version).to_pyarrow_dataset(
+            filesystem=_local_files(self.path)
+        )
         scanner = dataset.scanner(
             columns=list(columns), filter=condition, batch_size=rows, batch_readahead=1, fragment_readahead=1
         )
@@ -135,7 +151,10 @@ class Table:
             columns: those that are read; all by default.
         """
         opened = self._open()
-        return [] if opened is None else opened.to_pyarrow_table(columns=columns, filters=wanted).to_pylist()
+        if opened is None:
+            return []
+        found: pa.Table = opened.to_pyarrow_table(columns=columns, filters=wanted, filesystem=_local_files(self.path))
+        return list(found.to_pylist())
 
     def history(self, limit: int) -> list[dict[str, Any]]:
         """What Delta says of the newest commits, newest first, without a JVM."""
@@ -321,6 +340,22 @@ def _upkept(kind: str) -> str:
     return CommitKind.ALTERING if kind == CommitKind.ALTERING else CommitKind.MAINTENANCE
 
 
+def _local(path: str) -> Path | None:
+    """The folder of a table on a file system; None in an object store."""
+    plain = path.removeprefix("file://")
+    return None if "://" in plain else Path(plain)
+
+
 def object_store(path: str) -> str:
     """Spark writes s3a://, deltalake reads s3://."""
     return re.sub(r"^s3[an]://", "s3://", path)
+
+
+def _local_files(path: str) -> SubTreeFileSystem | None:
+    """A local table's files as Arrow reads them itself; None for an object store, by deltalake's default.
+
+    That one is Python, called by Arrow's threads. A process that ends while one of them closes a file is aborted
+    (exit status 134): one in seven that read a small table and nothing else.
+    """
+    local = path.removeprefix("file://")
+    return None if re.match(r"[a-z0-9]+://", local) else SubTreeFileSystem(local, LocalFileSystem())

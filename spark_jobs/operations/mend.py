@@ -155,7 +155,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
     new = _reset(entry, silver.resets(head))
     surveyed = publication.surveyed(lake, source)
     only = frozenset([name])
-    planner = Planner(pipeline, lake, source, held.table, held.head, held.checkpoint, only, surveyed)
+    planner = Planner(pipeline, lake, held, only, surveyed)
     planned = planner.plan([new if one.name == entry.name else one for one in entries])
     if name in planned.stopped:
         raise TableStopped(f"{planned.stopped[name]}; done over, the table would stop there: nothing is reset")

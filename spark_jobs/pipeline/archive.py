@@ -50,12 +50,14 @@ def read_archive(spark: SparkSession, pipeline: Pipeline, name: str, folder: Pat
         found = Restored(name, None, 0, extract(brief, lake, files, start, redact=redact))
     else:
         with about(name):
-            found = _into(brief, lake, files, held, start, redact)
+            found = _into(brief, lake, files, held, start, redact=redact)
     follow(brief, lake, name)
     return found
 
 
-def _into(spark: SparkSession, lake: Lake, files: Files, held: Held, start: str, redact: Redaction | None) -> Restored:
+def _into(
+    spark: SparkSession, lake: Lake, files: Files, held: Held, start: str, *, redact: Redaction | None
+) -> Restored:
     listed, end = files.log(), held.checkpoint.position
     goes_on = end.file in [file.name for file in listed.files] and listed.end > end
     pieces = Earlier(held, [Origin(files, str(files.directory))]).all_there_is()

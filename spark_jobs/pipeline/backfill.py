@@ -47,7 +47,6 @@ from spark_jobs.log.location import require_places
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.restore import Fetched, fetch, place_range
 from spark_jobs.pipeline.run import Outcome, compact_source, filters_of, merge_source, publish, why_not_anew
-from spark_jobs.schema import history as schema_history
 from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
@@ -62,12 +61,12 @@ from spark_jobs.silver.compact import (
     taking_partial,
     told_of_partial,
 )
+from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.projection import onwards
-from spark_jobs.silver.quarantine import with_skips
 from spark_jobs.silver.rename_lineage import Ancestry
 from spark_jobs.silver.table_timeline import Content, Rows, Standing, Step, Turn
 from spark_jobs.silver.timeline.build import held as content_at_end
-from spark_jobs.silver.timeline.inputs import Again, Beginning, Rules, first_rows
+from spark_jobs.silver.timeline.inputs import Again
 from spark_jobs.text.remedies import advised
 from spark_jobs.text.sql import identifier
 
@@ -142,7 +141,7 @@ class Request:
 
     def range(self, spark: SparkSession, pipeline: Pipeline) -> Range:
         """Where the places lie in the log, also before bronze. Raises SourceError, ConfigError, LakeError."""
-        return place_range(spark, pipeline, self.source, self.start, self.stop, self.archive)
+        return place_range(spark, pipeline, self.source, self.start, self.stop, archive=self.archive)
 
     def manner(self, said: "Said", brought: "Brought") -> "Manner":
         """With who is to hear of each table, and of what was brought into bronze."""
@@ -499,7 +498,7 @@ def backfill(
     request.require_valid(pipeline)
     wanted = request.range(spark, pipeline)
     manner = request.manner(said, brought)
-    return backfill_source(spark, pipeline, request.source, wanted, request.wants, manner)
+    return backfill_source(spark, pipeline, request.source, wanted, request.wants, manner=manner)
 
 
 def backfill_source(
@@ -508,6 +507,7 @@ def backfill_source(
     name: str,
     wanted: Range,
     chosen: Callable[[TableName], bool],
+    *,
     manner: Manner = Manner(),
 ) -> Outcome:
     """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
@@ -522,7 +522,7 @@ def backfill_source(
     done: list[Redone] = []
     stopped: dict[TableName, str] = {}
     for at, table_name in enumerate(names, 1):
-        work = partial(_one, spark, pipeline, name, table_name, wanted, manner)
+        work = partial(_one, spark, pipeline, name, table_name, wanted, manner=manner)
         try:
             found = patiently(work)
         except JvmEnded:
@@ -586,7 +586,7 @@ def _folded_into(head: Head | None, wanted: Range) -> Position | None:
 
 
 def _one(
-    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, wanted: Range, manner: Manner
+    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, wanted: Range, *, manner: Manner
 ) -> Redone:
     """One table; planned anew each time, since another writer may have moved its head."""
     lake = lake_of(pipeline)
@@ -596,11 +596,11 @@ def _one(
     if SILVER not in manner.layers:
         return Redone(name, windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ())
     try:
-        work = _work(spark, pipeline, held, name, head, wanted)
+        work = _work(spark, pipeline, held, name, head, wanted=wanted)
     except _Begun as error:
         with about(f"{source}: {name}"):
             _bring(spark, pipeline, source, error.begin, manner)
-        return _one(spark, pipeline, source, name, wanted, manner)
+        return _one(spark, pipeline, source, name, wanted, manner=manner)
     return redo(spark, work) if work else Redone(name)
 
 
@@ -628,14 +628,14 @@ def _require_end(held: Held, wanted: Range) -> None:
 
 
 def _work(
-    spark: SparkSession, pipeline: Pipeline, held: Held, name: TableName, head: Head | None, wanted: Range
+    spark: SparkSession, pipeline: Pipeline, held: Held, name: TableName, head: Head | None, *, wanted: Range
 ) -> Work | None:
     """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
     lake = lake_of(pipeline)
-    filters = with_skips(pipeline.filters, lake, held.source)
+    context = replace(PlanningContext.of(pipeline, lake, held), by_log=True)
     table = lake.silver(held.source, name.schema, name.table)
     _require_unfolded(held.source, name, head, wanted)
-    own = filters_of(filters, held.source, name)
+    own = filters_of(context.filters, held.source, name)
     touched = _touched(spark, held, table, head, wanted, is_ruled=bool(own))
     named = _named(spark, table, head, wanted, stretches(held.checkpoint)) if head else None
     if head is None or (touched is None and named is None):
@@ -645,34 +645,19 @@ def _work(
         raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
     touched = touched or _Touched(())
     begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
-    oldest, skips = bronze.oldest(held.checkpoint), filters.skips_alone
-    zone = pipeline.sources[held.source].system_time_zone
-    complete_from = bronze.complete_from(held.checkpoint)
-    if begin < complete_from:
+    if begin < context.complete_from:
         raise _Begun(begin)
     onward = Range(begin, head.position)
     # Silver may have stopped inside a slice: what comes after that is no part of the range.
-    slices, seen = look(held.table, held.version, onward, oldest, {begin, head.position})
+    slices, seen = look(held.table, held.version, onward, context.oldest, {begin, head.position})
     with about(f"{held.source}: {name}"):
-        told = schema_history.by_history(lake, held.source)
-        numbers = pipeline.on_unnamed == "number" or silver.is_numbered(head)
-        place = (held.table, held.version, complete_from)
-        ancestry = Ancestry(lake, held.source, *place, True, skips, told, zone, numbers)
-        rules = Rules(
-            lambda logged, last: schema_history.named(lake, held.source, logged, last),
-            first_rows(slices, filters.skipped),
-            on_drop_empties=pipeline.on_drop == "drop",
-            system_zone=zone,
-            begins_anew=pipeline.on_incompatible == "new_column",
+        context = replace(context, numbers=context.numbers or silver.is_numbered(head))
+        rules = replace(
+            Ancestry(context).rules(slices),
             why_not=why_not_anew(pipeline, held.source, name),
             is_bag=silver.stored_columns(table, head).is_bag,
             again=Again(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
-            contents=ancestry.contents,
-            filters=filters,
             begun=_begun(table, begin),
-            beginning=Beginning(ancestry.made, is_needed=oldest > bronze.begin(held.checkpoint)),
-            by_history=told,
-            numbers=numbers,
         )
         content = content_at_end(seen, name, onward, None, rules)
         if silver.is_numbered(head) and not content.standing.is_numbered:

@@ -110,6 +110,7 @@ def place_range(
     name: str,
     start: str | Position,
     stop: str | Position,
+    *,
     archive: Path | None = None,
 ) -> Range:
     """The part of the log between two places, of which the first, or both, may lie before what bronze holds.
@@ -369,7 +370,7 @@ def land(spark: SparkSession, held: Held, pieces: Sequence[Piece], redact: Redac
         said = (piece.parts[0].file, piece.parts[-1].file, piece.bytes, piece.origin.called)
         log.info("%s: putting back %s to %s, %d bytes, from %s", name, *said)
         reading = piece.origin.source.reading()
-        slices = slices_of(spark, name, oldest.stretch, piece.parts, piece.uuid, reading, redact=redact)
+        slices = slices_of(spark, name, oldest.stretch, piece.parts, reading, uuid=piece.uuid, redact=redact)
         commit = BronzeCommit.of(head.checkpoint)
         commit = replace(commit, oldest=piece.first, stretches=_index(commit, piece))
         head = append(held.table, slices, head, replace(commit, batch=new_batch(), kind=CommitKind.RESTORED))

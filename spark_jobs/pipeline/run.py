@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.boundaries import is_inside
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.extract import Extracted, extract
 from spark_jobs.bronze.index import SliceIndex, read_index
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.scan import Survey, look, survey
+from spark_jobs.bronze.table import Held
 from spark_jobs.config import known_tables as seen
 from spark_jobs.config.filters import Filters, TableFilters
 from spark_jobs.config.model import Pipeline
@@ -54,24 +54,27 @@ from spark_jobs.errors import (
     TableStopped,
     about,
 )
-from spark_jobs.lake.commit import Checkpoint, CommitKind, Head
+from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, before_gap, gaps_of
+from spark_jobs.pipeline.settled import Leg, settled
+from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
-from spark_jobs.schema.history import by_history, follow, named, new_facts, reading_of
+from spark_jobs.schema.history import follow, named, new_facts, reading_of
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, TableCommit
 from spark_jobs.silver.compact import Compacted, Window, Work, compact
-from spark_jobs.silver.quarantine import with_skips
+from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import Ancestry, given, own_base
 from spark_jobs.silver.table_timeline import Ended, Standing, Turn
 from spark_jobs.silver.timeline.build import reached
-from spark_jobs.silver.timeline.inputs import Beginning, Rules, first_rows, place_of_rows
+from spark_jobs.silver.timeline.inputs import Rules, place_of_rows
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
+from spark_jobs.text.progress import Progress
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
@@ -167,7 +170,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
             unreadable = error
         now = source.now() if shares and until is None else None
         settings = pipeline.sources[name]
-        done = extract(brief, lake, source, settings.start, until, Redaction.of(settings.redact))
+        done = extract(brief, lake, source, settings.start, until=until, redact=Redaction.of(settings.redact))
         if unreadable:
             raise unreadable
         follow(brief, lake, name, reading, declared)
@@ -198,16 +201,17 @@ def compact_source(
     appeared: tables that nothing is published of, and that only log has which was put before bronze's oldest.
     """
     lake = lake_of(pipeline)
-    table = lake.bronze(name)
-    head = table.head()
+    held = Held.any(lake, name)
     entries = publication.read(lake, name) + [Entry(name, one.schema, one.table, "current") for one in appeared]
-    if head is None or head.checkpoint is None:
+    if held is None:
         return Outcome(entries, None)
-    surveyed = publication.surveyed(lake, name)
-    planner = Planner(pipeline, lake, name, table, head, head.checkpoint, tables, surveyed)
+    planner = Planner(pipeline, lake, held, tables, publication.surveyed(lake, name))
     planned = planner.plan(entries)
-    units = _silver_units(spark, planned, table)
-    done = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped)
+    if planned.work:
+        log.info("%s: %d tables have changes up to %s", name, len(planned.work), planner.end)
+        start_session(spark)  # by this thread, where it is a lazy one
+    units = _silver_units(spark, planned, held.table)
+    done = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped, f"{name}: silver")
     for one in done:
         if one.stopped:
             planned.stop(one.name, f"{name}: {one.name}", one.stopped)
@@ -280,22 +284,45 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
         for one in found
         if into is None or one.name in into
     ]
+    unchanged = _settled(lake, name, deliveries=deliveries, entries=chosen, before=before, stopped=stopped)
+    deliveries = [one for one in deliveries if one.name not in unchanged]
     stopped_into: dict[TableInto, str] = {}
     units = _merge_units(spark, deliveries)
     bring = partial(_bring, units)
-    brought = _at_one_version({one.name: one for one in each_table(deliveries, bring, stopped_into)})
+    each = each_table(deliveries, bring, stopped_into, f"{name}: downstream")
+    brought = _at_one_version({one.name: one for one in each})
     for one in brought.values():
         if one.stopped:
             stopped_into[one.name] = advised(one.stopped, table=one.name[0])
             log.error("%s", stopped_into[one.name])
     for origin, why in _by_table(stopped_into).items():
         stopped[origin] = f"{stopped[origin]}\n{why}" if origin in stopped else why
-    arrivals = _Arrivals(lake, legs, brought, stopped_into, stopped)
+    arrivals = _Arrivals(lake, legs, brought, stopped_into, stopped, unchanged)
     done = [one.merged for one in brought.values() if one.merged]
     position = before.position if before else publication.surveyed(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [arrivals.after(entry) for entry in entries]
     return Outcome(after, position, compacted, done, stopped, stopped_into, new)
+
+
+def _settled(
+    lake: Lake,
+    source: str,
+    *,
+    deliveries: Sequence["Delivery"],
+    entries: Sequence[Entry],
+    before: Outcome | None,
+    stopped: Mapping[TableName, str],
+) -> dict[TableInto, Target]:
+    """The deliveries that have nothing to merge, with what is published of their downstream tables."""
+    moved = {one.name for one in before.compacted} if before else set()
+    by_name = {TableName(*entry.name): entry for entry in entries}
+    legs = [
+        Leg(by_name[one.origin], one.into)
+        for one in deliveries
+        if not (one.again or one.origin in moved or one.origin in stopped)
+    ]
+    return settled(lake, source, legs, publication.read(lake, source) if before else entries) if legs else {}
 
 
 Units = Mapping[TableInto, tuple[downstream_job.Prepared, list[MergedFiles]]]
@@ -338,6 +365,7 @@ def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome
     now = datetime.now(UTC)
     entries = [replace(entry, published_at=now) for entry in outcome.entries]
     publication.write(session_over(spark, 0), lake, name, entries, outcome.position)
+    log.info("%s: published up to %s", name, outcome.position)
 
 
 def run_source(spark: SparkSession, pipeline: Pipeline, name: str) -> tuple[Extracted, Outcome]:
@@ -387,29 +415,30 @@ class Planner:
 
     pipeline: Pipeline
     lake: Lake
-    source: str
-    bronze: Table
-    head: Head
-    checkpoint: Checkpoint
+    held: Held
     tables: frozenset[TableName] | None = None
     surveyed: Position | None = None
     """Up to where earlier runs have looked at bronze."""
 
     @property
+    def source(self) -> str:
+        return self.held.source
+
+    @property
     def end(self) -> Position:
-        return self.checkpoint.position
+        return self.held.checkpoint.position
 
     @property
     def begin(self) -> Position:
-        return bronze.begin(self.checkpoint)
+        return bronze.begin(self.held.checkpoint)
 
     @property
     def oldest(self) -> Position:
-        return bronze.oldest(self.checkpoint)
+        return bronze.oldest(self.held.checkpoint)
 
     @property
     def complete_from(self) -> Position:
-        return bronze.complete_from(self.checkpoint)
+        return bronze.complete_from(self.held.checkpoint)
 
     def plan(self, entries: list[Entry], cuts: frozenset[Position] = frozenset()) -> Plan:
         """What is to do. cuts: positions of tables inside slices, besides those that are published."""
@@ -427,26 +456,10 @@ class Planner:
         if start >= self.end and not by_log:
             known = {TableName(*one.name) for one in entries if one.reason == sequences.REASON}
             return Plan(entries, [], {}, known)
-        slices, found = look(self.bronze, self.head.version, Range(start, self.end), self.oldest, cuts)
+        slices, found = look(self.held.table, self.held.version, Range(start, self.end), self.oldest, cuts)
         found = self._with_beginnings(found, entries, start)
-        filters = with_skips(self.pipeline.filters, self.lake, self.source)
-        place = (self.bronze, self.head.version, self.complete_from)
-        told, zone = by_history(self.lake, self.source), self.pipeline.sources[self.source].system_time_zone
-        numbers = self.pipeline.on_unnamed == "number"
-        ancestry = Ancestry(self.lake, self.source, *place, by_log, filters.skips_alone, told, zone, numbers)
-        rules = Rules(
-            self._complete,
-            first_rows(slices, filters.skipped),
-            on_drop_empties=self.pipeline.on_drop == "drop",
-            system_zone=zone,
-            begins_anew=self.pipeline.on_incompatible == "new_column",
-            contents=ancestry.contents,
-            filters=filters,
-            beginning=Beginning(ancestry.made, is_needed=self.oldest > self.begin),
-            by_history=told,
-            numbers=numbers,
-            place=place_of_rows(slices),
-        )
+        context = replace(PlanningContext.of(self.pipeline, self.lake, self.held), by_log=by_log)
+        rules = replace(Ancestry(context).rules(slices), place=place_of_rows(slices))
         planned = Plan(self._with_new(entries, found), [], {}, index=slices)
         gaps = gaps_of(self.pipeline, self.lake, self.source)
         inside: frozenset[Position] = frozenset()
@@ -456,7 +469,7 @@ class Planner:
                 if self._is_sequence(found, entry):
                     planned.sequences.add(name)
                     continue
-                one = self._work(found, entry, rules, cuts, gaps)
+                one = self._work(found, entry, rules, cuts=cuts, gaps=gaps, slices=slices)
             except _Inside as error:
                 inside |= error.positions
             except TableStopped as error:
@@ -480,7 +493,7 @@ class Planner:
         if not new or start <= self.oldest:
             return found
         earlier = Range(self.oldest, start)
-        slices = read_index(self.bronze, self.head.version, earlier, "statement")
+        slices = read_index(self.held.table, self.held.version, earlier, "statement")
         said = survey(slices.within(earlier)).statements
         about_new = [one for one in said if any(one.statement.names(name.schema, name.table) for name in new)]
         changing = (one for one in about_new if one.statement.effect in (Effect.CREATES, Effect.CHANGES))
@@ -544,7 +557,7 @@ class Planner:
         if logged.named() or not sequences.may_be_sequence(logged):
             return sequences.is_sequence(logged)
         try:
-            return sequences.is_sequence(self._complete(logged, None))
+            return sequences.is_sequence(named(self.lake, self.source, logged, None))
         except TableStopped as error:
             if self.pipeline.on_unnamed == "number":
                 raise TableStopped(f"{self.source}: {logged.name}: {sequences.OPEN}") from error
@@ -555,8 +568,10 @@ class Planner:
         found: Survey,
         entry: Entry,
         rules: Rules,
+        *,
         cuts: frozenset[Position] = frozenset(),
         gaps: Gaps = NO_GAPS,
+        slices: SliceIndex | None = None,
     ) -> Work | None:
         """What is to do for a table; None where there is nothing. Raises TableStopped where it stops at once."""
         name = TableName(*entry.name)
@@ -571,7 +586,7 @@ class Planner:
         resets, begun = entry.resets or 0, silver.resets(head)
         is_anew = head is not None and entry.is_reset and resets > begun
         own = head.position if head and not is_anew else None
-        since = self._begin(entry, name, own, begun, cuts)
+        since = self._begin(entry, name, own, begun, slices if own not in cuts else None)
         whole = Range(since, self.end)
         filters = filters_of(rules.filters, self.source, name)
         gap = gaps.first(name, whole, rules.filters.skipped(name.schema, name.table))
@@ -594,31 +609,31 @@ class Planner:
         bounds = (cuts & {since}) | ({whole.stop} if ended else set())
         if not content.steps and not is_anew:
             return None
-        window = Window(self.bronze, self.head.version, (whole,), self.oldest, found.xa, bounds)
+        window = Window(self.held.table, self.held.version, (whole,), self.oldest, found.xa, bounds)
         carried = sum(step.carried.size for step in content.steps if isinstance(step, Turn) and step.carried)
         work = Work(self.source, name, window, content.steps, table, head, content.size, filters, carried=carried)
         return replace(work, reset=resets if is_anew else 0, standing=content.standing, ended=ended)
 
     def _begin(
-        self, entry: Entry, name: TableName, own: Position | None, begun: int, cuts: frozenset[Position]
+        self, entry: Entry, name: TableName, own: Position | None, begun: int, slices: SliceIndex | None
     ) -> Position:
-        """Where a table's window begins. own: how far silver has it; begun: the resets that silver has carried out."""
+        """Where a table's window begins. own: how far silver has it; begun: the resets that silver has carried out.
+
+        slices: those of the plan, unless they are cut there.
+        """
         since = self._since(entry)
         if own and begun > (entry.resets or 0) and since > own:
             raise LostRace(f"{self.source}: {name} was reset since this run began; run again")
         since = max([since, *([own] if own else [])])
         if own and entry.is_reset:
             since = own
-        if since == own and own not in (self.surveyed, self._since(entry), *cuts) and self._is_inside(own):
+        if slices and since == own and slices.is_inside(own):
             raise _Inside(frozenset([own]))  # a run ended before it published that the table stopped here
         if since > self.end:
             raise self._overtaken(f"{name} is compacted up to {since}")
         if since < self.complete_from:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
         return since
-
-    def _is_inside(self, position: Position) -> bool:
-        return is_inside(self.bronze, self.head.version, position)
 
     def _warn_of_numbers(self, name: TableName, before: Standing | None, after: Standing) -> None:
         """Of columns that have numbers in the lake: earlier versions took labels in the log alone."""
@@ -648,16 +663,13 @@ class Planner:
 
     def _overtaken(self, found: str) -> LakeError:
         """The error of a run that finds tables ahead of the log that it took for bronze's end."""
-        head = self.bronze.head()
+        head = self.held.table.head()
         if head and head.position and head.position > self.end:
             return LostRace(f"{self.source}: {found}, and this run began at {self.end}: another writer has gone on")
         return LakeError(
             f"{self.source}: {found}, and bronze ends at {self.end}: it is not the bronze that the tables came from; "
             "put that one back, or move silver, downstream and published away"
         )
-
-    def _complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
-        return named(self.lake, self.source, logged, last_change)
 
     def _wanted(self, entry: Entry) -> bool:
         return _is_in(self.tables, entry)
@@ -884,6 +896,8 @@ class _Arrivals:
     brought: Mapping[TableInto, Brought]
     stopped_into: Mapping[TableInto, str]
     stopped: Mapping[TableName, str]
+    unchanged: Mapping[TableInto, Target] = field(default_factory=dict)
+    """Of the deliveries that had nothing to merge what is published."""
 
     def after(self, entry: Entry) -> Entry:
         """A table's row behind them. One that stopped somewhere has stopped; where it goes on is told all the same."""
@@ -899,7 +913,7 @@ class _Arrivals:
         if pinned:
             whole, unnamed = is_complete(pinned), silver.is_numbered(pinned) or None
             entry = replace(entry, silver_version=pinned.version, complete=whole, numbered=unnamed)
-        elif name not in self.stopped:
+        elif name not in self.stopped and all((name, leg.name) not in self.unchanged for leg in legs):
             return entry
         targets = list(self._targets(entry, legs))
         return entry.with_targets(targets) if targets else entry
@@ -909,6 +923,9 @@ class _Arrivals:
         for into in (leg.name for leg in legs):
             with suppress(TableStopped):  # the lake has no place for it; the row's reason says so
                 path, name = self.lake.downstream(*into).path, (TableName(*entry.name), into)
+                if name in self.unchanged:
+                    yield replace(self.unchanged[name], merged=entry.position)
+                    continue
                 target = replace(known.get(into, Target(path)), path=path, reason=self.stopped_into.get(name))
                 yield _reached(target, entry, self.brought.get(name))
 
@@ -920,15 +937,22 @@ def _reached(target: Target, entry: Entry, one: Brought | None) -> Target:
     return replace(target, merged=merged, version=one.downstream.version, keys_never_whole=one.unseen)
 
 
-def each_table(work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[Any, str]) -> list[Result]:
+def each_table(
+    work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[Any, str], layer: str = ""
+) -> list[Result]:
     """Runs the work of several tables side by side; what one table raises stops that table.
 
-    Raises LostRace, once the others are done, where another run moved a table first: nothing is wrong with that one.
+    layer: what lines of progress begin with; none are logged without it. Raises LostRace, once the others are done,
+    where another run moved a table first: nothing is wrong with that one.
     """
     done: list[Result] = []
     lost: LostRace | None = None
+    progress = Progress(log, layer, len(work)) if layer else None
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         running = [(one.name, pool.submit(run, one)) for one in work]
+        if progress:
+            for _, future in running:
+                future.add_done_callback(progress.add)
         for name, future in running:
             try:
                 done.append(future.result())

@@ -11,9 +11,12 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
+from spark_jobs.runtime.lazy_session import session_if_started
+
+if TYPE_CHECKING:  # half a second that a run with nothing to do need not spend
+    from pyspark.sql import SparkSession
 
 _EVERY = 0.3
 """Seconds between two calls to cancel what has begun since."""
@@ -24,10 +27,11 @@ _SPEAKING = (None, "py4j.clientserver")
 
 
 @contextmanager
-def interruptible(spark: SparkSession) -> Iterator[None]:
+def interruptible(spark: "SparkSession") -> Iterator[None]:
     """Inside the ``with`` block SIGINT raises KeyboardInterrupt in the main thread, and Spark's jobs are cancelled.
 
-    For a session of this process. Off the main thread signals do not arrive, and nothing is changed.
+    For a session of this process, which may be a lazy one. Off the main thread signals do not arrive, and nothing is
+    changed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -40,7 +44,8 @@ def interruptible(spark: SparkSession) -> Iterator[None]:
         came.set()
         silent = threading.Event()
         threading.Thread(target=_cancel, args=(spark, silent, left), daemon=True).start()
-        silent.wait(_PATIENCE)
+        if session_if_started(spark) is not None:
+            silent.wait(_PATIENCE)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, interrupted)
@@ -61,13 +66,34 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
-def _cancel(spark: SparkSession, silent: threading.Event, left: threading.Event) -> None:
+def _cancel(spark: "SparkSession", silent: threading.Event, left: threading.Event) -> None:
+    """Cancels what runs until ``left`` is set; also the jobs of a session that another thread has yet to start."""
+    from py4j.protocol import Py4JError
+
+    is_quiet = False
     try:
-        spark.sparkContext.setLogLevel("OFF")
-        silent.set()
         while True:
-            spark.sparkContext.cancelAllJobs()
+            started = session_if_started(spark)
+            if started is not None:
+                if not is_quiet:
+                    started.sparkContext.setLogLevel("OFF")
+                    is_quiet = True
+                    silent.set()
+                started.sparkContext.cancelAllJobs()
             if left.wait(_EVERY):
                 return
     except (Py4JError, OSError):  # the JVM is gone already, and its jobs with it
         return
+
+
+@contextmanager
+def own_handler_kept() -> Iterator[None]:
+    """Inside the ``with`` block PySpark may start a session, which takes SIGINT for itself: it is taken back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

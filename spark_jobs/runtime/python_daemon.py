@@ -25,6 +25,8 @@ TASK_MODULES = (
     "spark_jobs.source.files",
     "spark_jobs.silver.compact",
     "spark_jobs.silver.net_changes",
+    "spark_jobs.engine.silver_task",
+    "spark_jobs.engine.downstream_task",
     "spark_jobs.pipeline.initial_load.load",
 )
 """Modules with the functions of tasks; what they import comes with them."""

@@ -20,6 +20,7 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.runtime import python_daemon
 from spark_jobs.runtime.jvm import attached, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
+from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java
 
 _EVERYWHERE = {
@@ -129,10 +130,12 @@ def _output_is_errors() -> Iterator[None]:
 
 
 def session_over(spark: SparkSession, size: int) -> SparkSession:
-    """A session for queries over what ``size`` bytes of log became.
+    """A session for queries over what ``size`` bytes of log became; a lazy one of a lazy one that is not started.
 
     Few rows are not worth compiling queries for; many are shuffled into more tasks than there are cores.
     """
+    if session_if_started(spark) is None:
+        return lazy_session(lambda: session_over(start_session(spark), size))
     tasks, least = str(spark.conf.get(_PARTITIONS)), -(-size // _A_TASK)
     more = {_PARTITIONS: str(least)} if tasks.isdigit() and least > int(tasks) else {}
     return own_session(spark, more if size >= _COMPILED_FROM else _INTERPRETED)
@@ -141,8 +144,11 @@ def session_over(spark: SparkSession, size: int) -> SparkSession:
 @cache
 def slots(spark: SparkSession) -> int:
     """How many tasks Spark runs at a time: into so many parts it divides a range by itself."""
-    parts = spark.range(1 << 16).select(F.spark_partition_id().alias("part")).distinct()
-    return max(1, parts.count())
+    session = start_session(spark)
+    if session.__module__.startswith("pyspark.sql.connect"):  # which has no context to ask
+        parts = session.range(1 << 16).select(F.spark_partition_id().alias("part")).distinct()
+        return max(1, parts.count())
+    return max(1, session.sparkContext.defaultParallelism)
 
 
 def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:

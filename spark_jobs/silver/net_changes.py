@@ -67,7 +67,7 @@ def net_rows(
     where = pc.indices_nonzero(moved)
     if len(where):
         whole = {} if absent is None else {_ABSENT: pa.nulls(len(where), absent.type)}
-        yield _old_keys(changes, place, names, key, where, whole)
+        yield _old_keys(changes, place, names, key, where, others=whole)
 
 
 def image_rows(
@@ -184,6 +184,7 @@ def _old_keys(
     names: Sequence[str],
     key: Sequence[str],
     where: pa.Array,
+    *,
     others: dict[str, pa.Array],
 ) -> pa.Table:
     """Deletes of the keys that updates left, with other columns; a deleted row's other columns say nothing."""

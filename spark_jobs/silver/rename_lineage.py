@@ -10,95 +10,98 @@ the new name (table_timeline.py).
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.index import read_index
+from spark_jobs.bronze.index import SliceIndex, read_index
 from spark_jobs.bronze.scan import Said, Survey, look, survey
-from spark_jobs.config.filters import Filters
 from spark_jobs.ddl.effects import CreateTable, DropSchema, DropTable, FreeName, Rename, effects, name_changes
 from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
 from spark_jobs.lake.commit import CommitKind
-from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.table_timeline import Base, Content, Standing
 from spark_jobs.silver.timeline.build import held
-from spark_jobs.silver.timeline.inputs import Beginning, ByHistory, Complete, Rules, first_rows, place_of_rows
+from spark_jobs.silver.timeline.inputs import Beginning, Complete, Rules, first_rows, place_of_rows
 
 
 @dataclass(frozen=True)
 class Ancestry:
-    """Of the tables of one source, by a bronze table at one version, which lacks nothing from ``oldest`` on.
+    """Of the tables of one source. Rules of the configuration judge no rows that come with a name."""
 
-    by_log: silver is taken only where the log does not have a table from its beginning on.
-    """
+    context: PlanningContext
 
-    lake: Lake
-    source: str
-    bronze: Table
-    version: int
-    oldest: Position
-    by_log: bool = False
-    filters: Filters = field(default_factory=Filters)
-    """The events that are passed over; rules of the configuration judge no rows that come with a name."""
-    by_history: ByHistory = lambda _name, _start: None
-    system_zone: str | None = None
-    numbers: bool = False
+    def rules(self, slices: SliceIndex) -> Rules:
+        """What timelines need to know besides the survey of these slices."""
+        context = self.context
+        return Rules(
+            context.complete,
+            first_rows(slices, context.filters.skipped),
+            on_drop_empties=context.on_drop_empties,
+            system_zone=context.system_zone,
+            begins_anew=context.begins_anew,
+            contents=self.contents,
+            filters=context.filters,
+            beginning=Beginning(self.made, is_needed=context.has_older_log),
+            by_history=context.by_history,
+            numbers=context.numbers,
+        )
 
     def contents(self, name: TableName, until: Position) -> Content:
         """What the table of this name held at a place. Raises TableStopped, DecodeError."""
+        context, oldest = self.context, self.context.complete_from
         base, standing, since = self._base(name, until)
-        made = self._made(name, self.oldest if self.by_log else since, until)
+        made = self._made(name, oldest if context.by_log else since, until)
         if made is not None:
             base, standing, since = None, None, made
-        elif base is not None and since < self.oldest:
-            raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
-        since = max(since, self.oldest)
-        beginning = Beginning(self.made)
+        elif base is not None and since < oldest:
+            raise TableStopped(f"{context.source}: {name}: {bronze.gone(context.source, Range(since, oldest))}")
+        since = max(since, oldest)
+        filters = context.filters.skips_alone
         rules = Rules(
             self._complete(until),
             lambda *_: {},
             contents=self.contents,
-            filters=self.filters,
-            beginning=beginning,
-            by_history=self.by_history,
-            system_zone=self.system_zone,
+            filters=filters,
+            beginning=Beginning(self.made),
+            by_history=context.by_history,
+            system_zone=context.system_zone,
             base=lambda: base,
-            numbers=self.numbers,
+            numbers=context.numbers,
         )
         found = Survey({}, ())
         if since < until:
-            slices, found = look(self.bronze, self.version, Range(since, until), self.oldest, {since})
-            rules = replace(rules, first=first_rows(slices, self.filters.skipped), place=place_of_rows(slices))
+            slices, found = look(context.held.table, context.held.version, Range(since, until), oldest, {since})
+            rules = replace(rules, first=first_rows(slices, filters.skipped), place=place_of_rows(slices))
         content = held(found, name, Range(since, until), standing, rules)
         return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 
     @cached_property
     def _statements(self) -> Survey:
         """All that bronze has: one question, however many tables are asked for."""
-        return survey(read_index(self.bronze, self.version, kind="statement"))
+        return survey(read_index(self.context.held.table, self.context.held.version, kind="statement"))
 
     def _base(self, name: TableName, until: Position) -> tuple[Base | None, Standing | None, Position]:
         """What silver had of a table before a place, how the table stood there, and where that is."""
-        table = self.lake.silver(self.source, name.schema, name.table)
+        table = self.context.lake.silver(self.context.source, name.schema, name.table)
         commits = table.since(-1)
         resets = SilverCommit.of(commits[0][1]).resets if commits else 0
         ours = ((at, SilverCommit.of(one)) for at, one in commits if one.kind != CommitKind.ALTERING)
         current = ((at, one) for at, one in ours if one.resets == resets)  # what it had before a rebuild is no more
         version, commit = next(((at, one) for at, one in current if one.position <= until), (None, None))
         if version is None or commit is None:
-            return None, None, self.oldest
+            return None, None, self.context.complete_from
         standing = Standing.of(commit)
         return _base(table, version, standing), standing, commit.position
 
     def made(self, name: TableName, until: Position) -> Position | None:
         """Where the log that bronze holds makes a table, or gives it its name; None where it does not."""
-        return self._made(name, self.oldest, until)
+        return self._made(name, self.context.complete_from, until)
 
     def _made(self, name: TableName, since: Position, until: Position) -> Position | None:
         """Where the last statement stands that made the table, or gave it its name: no row of it is older."""

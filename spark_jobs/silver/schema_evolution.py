@@ -7,6 +7,7 @@ A step is what stands behind ALTER TABLE, or ``UPDATE SET …``. Every step is a
 are left, so that a run that finds such a head goes on there. The table's position does not move meanwhile.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -21,6 +22,8 @@ from spark_jobs.silver.table import raw_sql, raw_with
 from spark_jobs.text.sql import identifier
 
 _UPDATE = "UPDATE "
+FILL = f"{_UPDATE}SET `"
+"""What a step begins with that fills columns of rows that are there."""
 OF_EXACT = " WHERE _raw IS NOT NULL"
 """What a step ends with that is about exact texts of columns: it changes nothing where no row has any."""
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
@@ -55,6 +58,24 @@ def steps(
         *texts,
         *([f"{_UPDATE}SET _raw = {raw_with('_raw', exact)}"] if exact else []),
     ]
+
+
+def assignments(step: str) -> dict[str, str]:
+    """The columns that a step fills, and the SQL of what each gets: the inverse of ``steps``' own text."""
+    text = step.removeprefix(f"{_UPDATE}SET ")
+    parts = [(found[1].replace("``", "`"), found.end()) for found in _ASSIGNED.finditer(_without_texts(text))]
+    starts = [found.start() for found in _ASSIGNED.finditer(_without_texts(text))]
+    ends = [*starts[1:], len(text)]
+    return {name: text[begin:end].removesuffix(", ") for (name, begin), end in zip(parts, ends, strict=True)}
+
+
+_ASSIGNED = re.compile(r"(?:(?<=, )|\A)`((?:[^`]|``)+)` = (?=CAST\()")
+_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
+
+
+def _without_texts(text: str) -> str:
+    """The text with blanks in the place of what string literals hold."""
+    return _TEXT.sub(lambda found: f"'{' ' * (len(found[0]) - 2)}'", text)
 
 
 def _renames(kept: Mapping[str, str]) -> list[str]:

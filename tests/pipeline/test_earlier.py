@@ -89,14 +89,14 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     assert breaks(lake_of(pipeline).bronze(SOURCE), head) == []
     assert str(checkpoint.position) == str(shop.end())
 
-    done = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, manner)
+    done = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, manner=manner)
     assert (done.stopped, brought) == ({}, [])
     shop.run(pipeline)
     for table in ("t", "emptied", "old", "bag"):
         require_same(shop, pipeline, table)
     marks = shop.silver(pipeline, "emptied").where("_op = 'truncate'").count()
     assert marks == 1, "silver's history tells of the statement too"
-    again = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, manner)
+    again = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, manner=manner)
     assert (again.compacted, again.merged, again.stopped) == ([], [], {})
 
     shop.execute("UPDATE t SET v = 12 WHERE id = 1", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (9,9,'n')")

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze.table import Held
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, consistent
@@ -265,10 +266,8 @@ def test_a_run_that_began_before_the_reset_sets_nothing_back(
 
     logs.write(3, Insert("shop.orders", (3, "c")), Commit())
     extract_source(spark, pipeline, SOURCE)
-    head = lake.bronze(SOURCE).head()
-    assert head
-    assert head.checkpoint
-    planner = Planner(pipeline, lake, SOURCE, lake.bronze(SOURCE), head, head.checkpoint)
+    held = Held.of(lake, SOURCE)
+    planner = Planner(pipeline, lake, held)
     (late,) = [one for one in planner.plan(read).work if one.name == orders]
     killed_at(monkeypatch, "silver/shop/shop/orders", 2, "before", logs.run)
     with pytest.raises(LostRace):

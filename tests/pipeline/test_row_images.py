@@ -78,7 +78,7 @@ def test_random_statements_under_row_images_that_change(shop: Shop, summary: lis
     lacking = shop.silver(pipeline, "t").where("_absent IS NOT NULL").count()
     assert lacking > 0, "some rows of silver lack columns"
     for part in (Range(places[1], places[2]), Range(shop.start, places[1])):
-        done = backfill_source(shop.spark, pipeline, SOURCE, part, lambda _: True, Manner((SILVER,)))
+        done = backfill_source(shop.spark, pipeline, SOURCE, part, lambda _: True, manner=Manner((SILVER,)))
         assert done.stopped == {}
     assert {table: silver(shop, pipeline, table) for table in TABLES} == before, "a range done again is the same"
     assert [one.keys_never_whole for one in status(pipeline, lake_of(pipeline), SOURCE).tables] == [None] * 3
@@ -156,7 +156,9 @@ def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) ->
     downstream = {name: begun.merged(pipeline, name) for name in ("old", "altered", "parts", "hidden")}
     whole = Range(begun.start, shop.end())
     for manner in (Manner(), Manner((DOWNSTREAM,))):
-        again = backfill_source(begun.spark, pipeline, SOURCE, whole, lambda one: one.table not in reasons, manner)
+        again = backfill_source(
+            begun.spark, pipeline, SOURCE, whole, lambda one: one.table not in reasons, manner=manner
+        )
         assert again.stopped == {}
         assert {name: begun.merged(pipeline, name) for name in downstream} == downstream
 

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.boundaries import is_inside, split
+from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import look
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
@@ -233,7 +234,7 @@ def test_a_range_up_to_where_a_table_stands_inside_a_slice_is_done_again(shop: S
     assert head is not None
     assert head.position == place
     held = lake_of(pipeline).bronze(SOURCE)
-    assert is_inside(held, held.head().version, place)  # type: ignore[union-attr]
+    assert read_index(held, held.head().version).is_inside(place)  # type: ignore[union-attr]
 
     shop.spark.sql(f"UPDATE {silver.sql} SET v = 0 WHERE id = 2")
     done = backfill_source(shop.spark, pipeline, SOURCE, Range(start, place), lambda _: True)

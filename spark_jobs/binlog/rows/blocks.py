@@ -275,8 +275,8 @@ class Block:
         rows: int,
         room: int,
         cells: Numbers,
-        scratch: Scratch,
         *,
+        scratch: Scratch,
         partial: bool,
         lasting: bool,
     ) -> None:

@@ -364,8 +364,8 @@ def _fraction(f: _Function, bits: Any, size: int, unit: int) -> Any:
     return value
 
 
-def _datetime(f: _Function, q: Any, at: Any, size: int, fraction_size: int, unit: int, *_: int) -> Any:
-    b = f.builder
+def _datetime(f: _Function, q: Any, at: Any, size: int, *parameters: int) -> Any:
+    b, (fraction_size, unit) = f.builder, parameters[:2]
     bits = f.load_big(64, q)
     fraction = _fraction(f, bits, fraction_size, unit)
     packed = b.sub(b.lshr(bits, f.word(24)), f.word(0x8000000000))
@@ -380,8 +380,8 @@ def _datetime(f: _Function, q: Any, at: Any, size: int, fraction_size: int, unit
     return f.add(q, size)
 
 
-def _timestamp(f: _Function, q: Any, at: Any, size: int, fraction_size: int, unit: int, *_: int) -> Any:
-    b = f.builder
+def _timestamp(f: _Function, q: Any, at: Any, size: int, *parameters: int) -> Any:
+    b, (fraction_size, unit) = f.builder, parameters[:2]
     bits = f.load_big(64, q)
     seconds = b.lshr(bits, f.word(32))
     fraction = _fraction(f, b.lshr(bits, f.word(8)), fraction_size, unit)
@@ -390,8 +390,8 @@ def _timestamp(f: _Function, q: Any, at: Any, size: int, fraction_size: int, uni
     return f.add(q, size)
 
 
-def _time(f: _Function, q: Any, at: Any, size: int, fraction_size: int, unit: int, *_: int) -> Any:
-    b = f.builder
+def _time(f: _Function, q: Any, at: Any, size: int, *parameters: int) -> Any:
+    b, (fraction_size, unit) = f.builder, parameters[:2]
     zero = f.word(0x800000 << (8 * fraction_size))
     number = b.sub(b.lshr(f.load_big(64, q), f.word(64 - 8 * size)), zero)
     negative = b.icmp_signed("<", number, f.word(0))

@@ -340,8 +340,8 @@ class Decoder:
         # A block that is empty has room for the text of this event, whatever it is.
         room = rounded(int(events.lengths[event]) + TEXT_SLACK)
         rows = self._plan.rows(self._rows)
-        own = self.cells, self._scratch
-        self._block = Block(self._plan, events.file, rows, room, *own, partial=self._partial, lasting=self.is_lasting)
+        own = {"partial": self._partial, "lasting": self.is_lasting}
+        self._block = Block(self._plan, events.file, rows, room, self.cells, scratch=self._scratch, **own)
 
     @property
     def size(self) -> int:
@@ -419,7 +419,7 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterat
     found = kernels.address_of(cells), len(events)
     try:
         while reason := int(kernels.decode_rows(*found, blocks, state, *kernels.CALENDAR)):
-            size = yield from make_room(decoders, size, reason, events, state, origin)
+            size = yield from make_room(decoders, size, reason, events, state, origin=origin)
     except DecodeError as error:
         failed = [error]
     events.rows_after = int(state[kernels.R_ORDINAL])
@@ -437,6 +437,7 @@ def make_room(
     reason: int,
     events: PlacedEvents,
     state: Numbers,
+    *,
     origin: Origin | None = None,
 ) -> Generator[tuple[Decoder, Changes], None, int]:
     """Yields the block that was full where the row kernel has stopped, and opens another one in its place.

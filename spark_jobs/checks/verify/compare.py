@@ -153,7 +153,7 @@ def compare(layout: Layout, source: Origin, lag: Lag, since: Position, buckets: 
     unread = len(open_[_READ_AGAIN:]) + int(np.maximum(there.rows, here.rows)[left].sum())
     log.info("%s: %d keys differ or have changed meanwhile; reading them again", layout, len(open_[:_READ_AGAIN]))
     known = replace(whole, unread=unread, older=len(older))
-    return _judged(layout, source, lag, since, open_[:_READ_AGAIN], known)
+    return _judged(layout, source, lag, since, open_[:_READ_AGAIN], known=known)
 
 
 def _bounded(differing: np.ndarray, there: Buckets, here: Buckets) -> list[int]:
@@ -163,7 +163,9 @@ def _bounded(differing: np.ndarray, there: Buckets, here: Buckets) -> list[int]:
     return [int(one) for one in differing[: max(fits, 1)]]
 
 
-def _judged(layout: Layout, source: Origin, lag: Lag, since: Position, suspected: list[bytes], known: Found) -> Found:
+def _judged(
+    layout: Layout, source: Origin, lag: Lag, since: Position, suspected: list[bytes], *, known: Found
+) -> Found:
     """Settles the suspected keys by their values; where they are many, first by their digests."""
     by_digest = Settled({}, {}, since)
     if len(suspected) > _FEW:

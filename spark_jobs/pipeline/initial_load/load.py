@@ -23,8 +23,8 @@ from pyspark.sql import functions as F
 from spark_jobs.binlog import Changes, TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.scan import look
+from spark_jobs.bronze.table import Held
 from spark_jobs.config import known_tables
-from spark_jobs.config.filters import Filters
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.ddl.sequences import is_sequence
@@ -51,17 +51,16 @@ from spark_jobs.pipeline.run import (
     publish,
 )
 from spark_jobs.runtime.spark_session import session_over
-from spark_jobs.schema.history import named
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import LoadedRows, SilverCommit
 from spark_jobs.silver.compact import Window, Work
+from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.projection import onwards
-from spark_jobs.silver.quarantine import with_skips
 from spark_jobs.silver.rename_lineage import Ancestry
 from spark_jobs.silver.retired_columns import begun
 from spark_jobs.silver.table_timeline import Standing, Turn
 from spark_jobs.silver.timeline.build import course
-from spark_jobs.silver.timeline.inputs import Beginning, Rules, first_rows
+from spark_jobs.silver.timeline.inputs import Beginning
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
@@ -453,9 +452,8 @@ class _Work:
     def _landed(self, stage: "_Stage", after: Outcome, before: Position) -> Head:
         """before: the place before which the log has all that the rows may show."""
         name, found = stage.name, stage.progress
-        table, held = self.lake.silver(self.source, name.schema, name.table), self.lake.bronze(self.source)
-        head, bronze_head = table.head(), held.head()
-        assert bronze_head is not None
+        table = self.lake.silver(self.source, name.schema, name.table)
+        head, held = table.head(), Held.of(self.lake, self.source)
         assert after.position is not None
         if head and head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING:
             raise TableStopped(f"{table.path} is between two sets of columns, where a run ended; run again first")
@@ -463,8 +461,8 @@ class _Work:
         is_bare = bool(newest and newest.has_unknown_columns)
         known = None if is_bare else newest
         until = max([after.position, *([head.position] if head and head.position else [])])
-        bronze.require_held(self.source, _checkpoint(held), found.read_from)
-        turns = self._turns(stage, Range(found.read_from, until), held, bronze_head.version, before)
+        bronze.require_held(self.source, held.checkpoint, found.read_from)
+        turns = self._turns(stage, Range(found.read_from, until), held, before)
         standing = Standing.of(known) if known else _last(turns, found.definition)
         columns = silver.stored_columns(table, head) if head and known else silver.columns(_known(standing, found))
         wanted = columns.stored
@@ -473,7 +471,7 @@ class _Work:
             silver.require_same_columns(table, wanted, str(name))
         size = sum(stage.table.files())
         work = Work(
-            self.source, name, Window(held, bronze_head.version, (Range(found.since, until),)), (), table, head, size
+            self.source, name, Window(held.table, held.version, (Range(found.since, until),)), (), table, head, size
         )
         commit = replace(
             work.commit(work.window.whole, replace(standing, is_complete=True), columns),
@@ -485,23 +483,12 @@ class _Work:
             head = table.new(wanted, silver.properties(table), head)
         return table.append(rows, head, commit)
 
-    def _turns(self, stage: "_Stage", whole: Range, held: Table, version: int, before: Position) -> list[Turn]:
+    def _turns(self, stage: "_Stage", whole: Range, held: Held, before: Position) -> list[Turn]:
         """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""
-        skips = with_skips(Filters(), self.lake, self.source)
-        oldest = bronze.oldest(_checkpoint(held))
-        slices, found = look(held, version, whole, oldest)
-        place = (held, version, bronze.complete_from(_checkpoint(held)))
-        zone = self.pipeline.sources[self.source].system_time_zone
-        ancestry = Ancestry(self.lake, self.source, *place, filters=skips, system_zone=zone)
-        rules = Rules(
-            self._complete,
-            first_rows(slices, skips.skipped),
-            on_drop_empties=self.pipeline.on_drop == "drop",
-            system_zone=zone,
-            contents=ancestry.contents,
-            filters=skips,
-            beginning=Beginning(ancestry.made, is_needed=True),
-        )
+        context = PlanningContext.of(self.pipeline, self.lake, held).of_load()
+        slices, found = look(held.table, held.version, whole, context.oldest)
+        ancestry = Ancestry(context)
+        rules = replace(ancestry.rules(slices), beginning=Beginning(ancestry.made, is_needed=True))
         definition = stage.progress.definition
         try:
             steps = course(found, stage.name, whole, Standing(definition), rules)
@@ -514,9 +501,6 @@ class _Work:
             said = f"{one.said.statement.verb} at {one.said.position}" if one.said else str(one.range)
             raise stage.given_up(f"was changed while it was loaded, by {said}; load it again")
         return turns
-
-    def _complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
-        return named(self.lake, self.source, logged, last_change)
 
     def _rows_for_silver(
         self, stage: "_Stage", turns: list[Turn], columns: silver.Columns, before: Position

@@ -1,5 +1,6 @@
 """Slices of bronze by their metadata: in order, by table and range, cut, with where their bytes lie."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -121,10 +122,11 @@ def test_a_slice_that_is_cut_is_parts_that_share_its_bytes(held: tuple[Table, in
     assert places
     cut = index.cut([*places, Position(whole["file"], whole["stop"], whole["stretch"])])
     assert len(cut) == len(index) + len(places)
-    parts = [
-        one for one in cut.slices.to_pylist() if one["stretch"] == whole["stretch"] and one["file"] == whole["file"]
-    ]
-    assert [one["start"] for one in parts if whole["start"] <= one["start"] < whole["stop"]] == starts
+    parts = cut.within(Range(replace(places[0], offset=whole["start"]), replace(places[0], offset=whole["stop"])))
+    assert parts.slices["start"].to_pylist() == starts
+    assert all(index.is_inside(place) and not cut.is_inside(place) for place in places)
+    assert not index.is_inside(replace(places[0], offset=whole["start"]))
+    assert not index.is_inside(replace(places[0], offset=4)), "a file's head has no transactions"
     after = cut.of_table(NAMES[0], [Range(places[0], places[-1])]).to_pylist()
     assert all(len(payload(table, one)) == one["bytes"] for one in after)
     every = [bytes(one["payload"]) for one in cut.cells(range(len(cut)))]

@@ -180,7 +180,7 @@ def verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Verdict("shop", TableName("shop", "bag"), "not compared", reason="shop: shop.bag: stopped"),
         Verdict("shop", TableName("shop", "copied"), "differs", older=1, into="audit.copied"),
     ]
-    monkeypatch.setattr("spark_jobs.cli.app.spark_of", lambda _: nullcontext())
+    monkeypatch.setattr("spark_jobs.cli.app.spark_of", lambda *_, **__: nullcontext())
     monkeypatch.setattr(
         "spark_jobs.checks.verify.verify_source", lambda _s, _p, _n, wanted: (one for one in found if wanted(one.table))
     )

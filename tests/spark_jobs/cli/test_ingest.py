@@ -33,7 +33,7 @@ def test_what_is_said_of_an_extraction(capsys: pytest.CaptureFixture[str], found
 def test_a_load_of_an_unknown_table_is_refused_before_spark_is_started(
     stratalog: Stratalog, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.cli.app.spark_of", lambda _: pytest.fail("Spark is started"))
+    monkeypatch.setattr("spark_jobs.cli.app.spark_of", lambda *_, **__: pytest.fail("Spark is started"))
     server, path = database.server, tmp_path / "pipeline.yaml"
     access = f"{{host: {server.host}, port: {server.port}, user: {server.user}, password: {server.password}}}"
     path.write_text(f"lake: ./lake\nsources: {{shop: {{mysql: {access}}}}}\n")

@@ -126,6 +126,23 @@ def test_row_groups_statistics_and_pages(tmp_path: Path) -> None:
     assert read(tmp_path, file, schema) == table
 
 
+def test_floating_point_numbers_have_no_dictionary(tmp_path: Path) -> None:
+    """Spark looks for 0.0 in a dictionary, and does not find -0.0."""
+    types = {
+        "s": "STRING",
+        "f": "FLOAT",
+        "n": "STRUCT<d: DOUBLE, i: INT>",
+        "m": "MAP<STRING, DOUBLE>",
+        "l": "ARRAY<INT>",
+    }
+    schema = from_spark_types(types, True)
+    cells = {"s": ["a"], "f": [-0.0], "n": [{"d": 0.0, "i": 1}], "m": [[("k", 0.5)]], "l": [[1]]}
+    file = written(tmp_path, pa.Table.from_pydict(cells, schema=schema.arrow(physical=False)), schema)
+    group = pq.ParquetFile(file.location(str(tmp_path))).metadata.row_group(0)
+    has = [group.column(at).has_dictionary_page for at in range(group.num_columns)]
+    assert has == [True, False, False, True, True, False, True]
+
+
 def test_columns_that_a_file_does_not_have_are_null(tmp_path: Path) -> None:
     schema = from_spark_types({"a": "INT"}, False)
     file = written(tmp_path, pa.table({"a": pa.array([1, 2], pa.int32())}), schema)

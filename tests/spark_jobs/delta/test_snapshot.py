@@ -171,7 +171,23 @@ def test_a_new_table_that_is_not_made(properties: dict[str, str]) -> None:
     "before, features, after",
     [
         (Protocol(1, 2), set(), Protocol(1, 2)),
-        (Protocol(1, 2), {"columnMapping"}, Protocol(2, 5)),
+        (
+            Protocol(1, 2),
+            {"columnMapping"},
+            Protocol(2, 7, None, frozenset({"invariants", "appendOnly", "columnMapping"})),
+        ),
+        (
+            Protocol(2, 7, None, frozenset({"invariants", "appendOnly", "columnMapping"})),
+            {"deletionVectors"},
+            Protocol(
+                3,
+                7,
+                frozenset({"columnMapping", "deletionVectors"}),
+                frozenset({"invariants", "appendOnly", "columnMapping", "deletionVectors"}),
+            ),
+        ),
+        (Protocol(1, 7, None, frozenset({"invariants"})), {"appendOnly"}, Protocol(1, 2)),
+        (Protocol(1, 2), {"checkConstraints"}, Protocol(1, 3)),
         (Protocol(2, 5), {"columnMapping"}, Protocol(2, 5)),
         (
             Protocol(2, 5),

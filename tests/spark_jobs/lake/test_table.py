@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +42,25 @@ def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Pa
     newer = [(version, one.position.offset, one.kind) for version, one in table.since(0)]
     assert newer == [(7, 9, kind), (5, 9, kind), (3, 9, kind), (2, 9, last), (1, 4, CommitKind.MAINTENANCE)]
     assert [version for version, _ in table.since(4)] == [7, 5], "what they say is below"
+
+
+_READING = """
+import sys
+from spark_jobs.lake.table import Table
+table = Table(sys.argv[1], False)
+assert [len(table.rows()), len(table.rows())] == [3, 3]
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_after_it_has_read_a_small_table_is_not_aborted(tmp_path: Path) -> None:
+    for at in range(3):
+        deltalake.write_deltalake(tmp_path, pa.table({"a": [at]}), mode="append")
+    for path in (str(tmp_path), f"file://{tmp_path}"):
+        command = [sys.executable, "-c", _READING, path]
+        with ThreadPoolExecutor(4) as pool:
+            ended = [*pool.map(lambda _, command=command: subprocess.run(command, check=False).returncode, range(8))]
+        assert ended == [0] * 8, path
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.scan import Survey
+from spark_jobs.bronze.table import Held
 from spark_jobs.config.loader import from_keys, load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination
@@ -39,10 +40,12 @@ def pipeline(folder: Path) -> Pipeline:
     return load(path)
 
 
-def planner(folder: Path, tables: frozenset[TableName] | None = None) -> Planner:
-    checkpoint = BronzeCommit(END, "batch", begin=BEGIN)
+FIRST = BronzeCommit(END, "batch", begin=BEGIN)
+
+
+def planner(folder: Path, tables: frozenset[TableName] | None = None, commit: BronzeCommit = FIRST) -> Planner:
     lake = lake_of(pipeline(folder))
-    return Planner(pipeline(folder), lake, "s", lake.bronze("s"), Head(7, 3, checkpoint), checkpoint, tables)
+    return Planner(pipeline(folder), lake, Held("s", lake.bronze("s"), Head(7, 3, commit), commit), tables)
 
 
 def entry(name: TableName, **values: Any) -> Entry:
@@ -135,8 +138,8 @@ def test_a_table_stops_where_gc_removed_what_it_needs(
     oldest: Position | None,
     since: Position | None,
 ) -> None:
-    checkpoint = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
-    made = replace(planner(tmp_path), checkpoint=checkpoint, surveyed=surveyed)
+    commit = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
+    made = replace(planner(tmp_path, commit=commit), surveyed=surveyed)
     known = entry(ORDERS, position=position and str(position), surveyed=str(P3) if published else None)
     if since is None:
         with pytest.raises(TableStopped, match=r"^s: shop\.orders: bronze no longer holds \[.*, b\.000003:4\);"):
@@ -149,7 +152,7 @@ def test_a_table_stops_where_gc_removed_what_it_needs(
 @pytest.mark.parametrize("oldest", [None, P3])
 def test_a_table_that_was_reset_begins_where_bronze_does(tmp_path: Path, oldest: Position | None) -> None:
     commit = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
-    made = replace(planner(tmp_path), checkpoint=commit, surveyed=END)
+    made = replace(planner(tmp_path, commit=commit), surveyed=END)
     known = entry(ORDERS, state="reset", surveyed=str(END), resets=1)
     assert made._since(known) == (oldest or P1)
     assert made._since(replace(known, position=str(P2))) == P2, "it has been done over"

@@ -1,11 +1,12 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.scan import Said, Survey
+from spark_jobs.bronze.table import Held
 from spark_jobs.ddl.classify import judge
 from spark_jobs.downstream import publication
 from spark_jobs.log.position import Position, Range
@@ -13,6 +14,7 @@ from spark_jobs.operations.gc import gc_source
 from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import Ancestry, given, made_at
 from spark_jobs.silver.table_timeline import Rows
 from tests.logs import SOURCE, Logs, day, file
@@ -77,12 +79,12 @@ def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: S
 
     head = logs.bronze()
     assert head.checkpoint
-    where = logs.lake, SOURCE, logs.lake.bronze(SOURCE), head.version, bronze.oldest(head.checkpoint)
+    context = PlanningContext(logs.lake, Held.of(logs.lake, SOURCE))
     named = SilverCommit.of_head(logs.lake.silver(SOURCE, "shop", "lines").head())
     assert named
     until = named.emptied_at
     assert until
-    by_silver, by_log = (Ancestry(*where, by_log=by_log).contents(orders, until) for by_log in (False, True))
+    by_silver, by_log = (Ancestry(replace(context, by_log=by_log)).contents(orders, until) for by_log in (False, True))
     assert by_silver.base is not None
     assert by_log.base is None
     assert (by_silver.since.file, by_log.since.file) == (file(2), file(1))

@@ -1,0 +1,92 @@
+"""What rows that are there have in a column that a statement added with a default.
+
+Put here: which columns a statement fills with what, and files written again with them. Not here: what a default means
+(ddl/default_values.py), or the words of the steps (silver/schema_evolution.py).
+
+Rows that the same run writes before the statement get the value at once: a file may have columns that the table has
+only a commit later. Files that are there are written again, without the rows that deletion vectors mark.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.schema import Column, TableSchema
+from spark_jobs.delta.snapshot import DataFile, Snapshot
+from spark_jobs.runtime.engine_errors import translated
+from spark_jobs.silver.schema_evolution import FILL, assignments
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A column that a statement adds, and what rows before it have there: SQL first, then its value."""
+
+    column: Column
+    sql: str
+    value: pa.Scalar | None = None
+
+
+def split(steps: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """Steps without those that fill columns, and the SQL of what these fill in, by column."""
+    rest, filled = list[str](), dict[str, str]()
+    for step in steps:
+        if step.startswith(FILL):
+            filled |= assignments(step)
+        else:
+            rest.append(step)
+    return rest, filled
+
+
+def fills_of(design: Snapshot, filled: Mapping[str, str]) -> tuple[Fill, ...]:
+    """Fills of a table's columns. design: the table behind the statement that adds them. Raises SparkOnly."""
+    if "_raw" in filled:
+        raise SparkOnly("a statement adds a column with a default that only a text holds")
+    return tuple(Fill(design.schema.column(name), sql) for name, sql in filled.items())
+
+
+def evaluated(spark: SparkSession, expressions: Iterable[str]) -> dict[str, pa.Scalar]:
+    """Values of SQL expressions, each a literal, by one query."""
+    every = list(dict.fromkeys(expressions))
+    if not every:
+        return {}
+    with translated(""):
+        row = spark.range(1).selectExpr(*(f"{sql} AS c{at}" for at, sql in enumerate(every))).toArrow()
+    return {sql: row.column(at)[0] for at, sql in enumerate(every)}
+
+
+def with_fills(rows: pa.Table, fills: Sequence[Fill]) -> pa.Table:
+    """Rows with the columns that are filled, by their physical names' columns, in place or behind the others."""
+    for fill in fills:
+        name, kind = fill.column.name, fill.column.arrow(physical=False).type
+        assert fill.value is not None
+        values = pa.repeat(fill.value.cast(kind), len(rows))
+        at = rows.schema.get_field_index(name)
+        rows = rows.append_column(name, values) if at < 0 else rows.set_column(at, name, values)
+    return rows
+
+
+def schema_with(schema: TableSchema, fills: Sequence[Fill]) -> TableSchema:
+    """A schema with the columns that are filled behind its own, where it does not have them yet."""
+    there = {column.physical_name for column in schema.columns}
+    return TableSchema((*schema.columns, *(one.column for one in fills if one.column.physical_name not in there)))
+
+
+def refilled(
+    path: str, file: DataFile, schema: TableSchema, configuration: Mapping[str, str], fills: Sequence[Fill]
+) -> Iterator[DataFile]:
+    """A file written again with its columns and the filled ones; none where it has no row left. path: the table's.
+
+    schema: that the file is read by.
+    """
+    rows = data_files.read_columns(path, file, schema.names, schema)
+    if file.deletion_vector is not None:
+        kept = np.ones(len(rows), np.bool_)
+        kept[np.asarray(deletion_vectors.read(path, file.deletion_vector).to_array(), np.int64)] = False
+        rows = rows.filter(pa.array(kept))
+    if len(rows):
+        yield data_files.write(path, with_fills(rows, fills), schema_with(schema, fills), configuration)

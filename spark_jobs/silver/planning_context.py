@@ -1,0 +1,87 @@
+"""What the timelines of a source's tables are planned from.
+
+Put here: bronze at one version, the rules of the configuration, what the schema history tells. Not here: the timeline
+of a table (table_timeline.py), or what tables held under other names (rename_lineage.py).
+"""
+
+from dataclasses import dataclass, field, replace
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.table import Held
+from spark_jobs.config.filters import Filters
+from spark_jobs.config.model import Pipeline
+from spark_jobs.lake.layout import Lake
+from spark_jobs.log.position import Position
+from spark_jobs.schema.history import by_history, named
+from spark_jobs.silver.quarantine import with_skips
+from spark_jobs.silver.timeline.inputs import ByHistory
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningContext:
+    """One source's bronze as it was read, and the choices of its configuration about tables."""
+
+    lake: Lake
+    held: Held
+    filters: Filters = field(default_factory=Filters)
+    """The rules, and the events that are quarantined."""
+    by_history: ByHistory = lambda _name, _start: None
+    """What the schema history tells of a table that nothing else is known of."""
+    system_zone: str | None = None
+    """The server's own time zone, where the configuration names it."""
+    numbers: bool = False
+    """Whether columns whose names nothing tells are numbered."""
+    on_drop_empties: bool = False
+    """Whether DROP TABLE takes the rows away."""
+    begins_anew: bool = False
+    """Whether a column is retired at a statement that gives it a type which does not hold every value."""
+    by_log: bool = False
+    """Whether rows are taken from silver only where the log does not have a table from its beginning on."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, lake: Lake, held: Held) -> "PlanningContext":
+        """By the configuration, and what the lake has of the source."""
+        return cls(
+            lake,
+            held,
+            filters=with_skips(pipeline.filters, lake, held.source),
+            by_history=by_history(lake, held.source),
+            system_zone=pipeline.sources[held.source].system_time_zone,
+            numbers=pipeline.on_unnamed == "number",
+            on_drop_empties=pipeline.on_drop == "drop",
+            begins_anew=pipeline.on_incompatible == "new_column",
+        )
+
+    @property
+    def source(self) -> str:
+        return self.held.source
+
+    @property
+    def oldest(self) -> Position:
+        """Where the log begins that bronze holds."""
+        return bronze.oldest(self.held.checkpoint)
+
+    @property
+    def complete_from(self) -> Position:
+        """From where on bronze lacks nothing."""
+        return bronze.complete_from(self.held.checkpoint)
+
+    @property
+    def has_older_log(self) -> bool:
+        """Whether bronze begins later than the first extraction did."""
+        return self.oldest > bronze.begin(self.held.checkpoint)
+
+    def complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+        """A logged definition with what the log lacks, from what a server told last. Raises TableStopped."""
+        return named(self.lake, self.source, logged, last_change)
+
+    def of_load(self) -> "PlanningContext":
+        """For rows that were read as the server shows them: without rules, and by names that the server has."""
+        return replace(
+            self,
+            filters=self.filters.skips_alone,
+            by_history=lambda _name, _start: None,
+            numbers=False,
+            begins_anew=False,
+        )

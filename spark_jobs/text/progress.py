@@ -1,0 +1,31 @@
+"""Lines that say how far a run is: one as it goes on, where it takes long, and one at its end.
+
+Put here: when a line is due. Not here: what a run does (pipeline/run.py).
+"""
+
+import logging
+import threading
+import time
+
+_EVERY = 10.0
+"""Seconds from one line to the next: a run over 1,000 tables prints dozens, not thousands."""
+
+
+class Progress:
+    """Counts tables that are done in one layer, from several threads."""
+
+    def __init__(self, log: logging.Logger, layer: str, total: int, every: float = _EVERY) -> None:
+        self._log, self._layer, self._total, self._every = log, layer, total, every
+        self._lock = threading.Lock()
+        self._done = 0
+        self._due = time.monotonic() + every
+
+    def add(self, _: object = None) -> None:
+        """Counts a table, and prints where it is the last, or where the last line is some seconds old."""
+        with self._lock:
+            self._done += 1
+            now = time.monotonic()
+            if self._done < self._total and now < self._due:
+                return
+            self._due = now + self._every
+            self._log.info("%s %d of %d tables", self._layer, self._done, self._total)

@@ -1,0 +1,31 @@
+"""Verbs that have nothing to do, over a lake that a run has left: no JVM is started."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config.loader import load
+from spark_jobs.pipeline.run import run_source
+from tests.fix_cli import Stratalog
+
+VERBS = {
+    ("run",): "shop: silver and downstream have nothing new",
+    ("extract",): "nothing new",
+    ("compact",): "shop: silver and downstream have nothing new",
+    ("merge",): "shop: silver and downstream have nothing new",
+    ("status",): "shop",
+    ("gc",): "shop: nothing to remove",
+    ("gc", "--dry-run"): "shop: nothing to remove",
+}
+
+
+@pytest.mark.spark
+def test_a_verb_with_nothing_to_do_starts_no_spark(
+    spark: SparkSession, pipeline_file: Path, stratalog: Stratalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_source(spark, load(pipeline_file), "shop")
+    monkeypatch.setattr("spark_jobs.runtime.spark_session.spark_session", lambda _: pytest.fail("Spark is started"))
+    for verb, told in VERBS.items():
+        ran = stratalog(*verb, "-c", pipeline_file)
+        assert (ran.status, told in ran.out) == (0, True), (verb, ran)
