@@ -67,8 +67,8 @@ def back(
     return way.ended(begin)
 
 
-def _is_lacking(one: TableVersion) -> bool:
-    return one.holds and not one.is_dropped and lacks(one.definition)
+def _is_lacking(version: TableVersion) -> bool:
+    return version.holds and not version.is_dropped and lacks(version.definition)
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class _Way:
 class _Back:
     versions: Sequence[TableVersion]
     ways: dict[TableName, _Way] = field(default_factory=dict)
-    found: list[Inverted] = field(default_factory=list)
+    facts: list[Inverted] = field(default_factory=list)
 
     def asked(self, fact: Asked) -> None:
         for version in self.versions:
@@ -113,26 +113,30 @@ class _Back:
         except DecodeError as error:
             self._end(name, _not_before(way.since, f"by its rows at {fact.at}, {error}") if way.since else None)
 
-    def stated(self, said: Stated) -> None:
+    def stated(self, fact: Stated) -> None:
         try:
-            touched = self._stated(said)
+            touched = self._stated(fact)
         except (DecodeError, IndexError, StopIteration):
-            about = [name for name in self.ways if said.statement.names(name.schema, name.table)]
+            about = [name for name in self.ways if fact.statement.names(name.schema, name.table)]
             for name in about:
-                self._settle(name, said)
-                self._end(name, _not_before(said, "it cannot be read"))
+                self._settle(name, fact)
+                self._end(name, _not_before(fact, "it cannot be read"))
             return
-        self._end_alike(said, touched)
+        self._end_alike(fact, touched)
 
     def ended(self, begin: Position) -> Back:
         reached = [(name, way.definition) for name, way in self.ways.items() if way.last is not None]
-        self.found += [Inverted(begin, one) for name, one in reached if one and not self.ways[name].is_maybe_made]
-        return Back(tuple(self.found), frozenset(name for name, way in self.ways.items() if not way.is_maybe_made))
+        self.facts += [
+            Inverted(begin, definition)
+            for name, definition in reached
+            if definition and not self.ways[name].is_maybe_made
+        ]
+        return Back(tuple(self.facts), frozenset(name for name, way in self.ways.items() if not way.is_maybe_made))
 
-    def _stated(self, said: Stated) -> list[TableName]:
+    def _stated(self, fact: Stated) -> list[TableName]:
         """The tables that a statement is about. Raises Unsupported where it cannot be read."""
-        every = effects(said.statement, said.database, said.session)
-        self._rename(said, [effect for effect in every if isinstance(effect, Rename | FreeName)])
+        every = effects(fact.statement, fact.database, fact.session)
+        self._rename(fact, [effect for effect in every if isinstance(effect, Rename | FreeName)])
         names = list[TableName]()
         for effect in every:
             match effect:
@@ -142,9 +146,9 @@ class _Back:
                 case DropTable(name):
                     names += self._ended_by([name])
                 case CreateTable():
-                    self._created(said, effect)
+                    self._created(fact, effect)
                 case AlterTable() | ChangeIndex() | ChangeStorage() | TruncateTable():
-                    self._altered(said, effect)
+                    self._altered(fact, effect)
                 case UnknownChange():
                     raise Unsupported("it is not known what it does")
                 case _:
@@ -158,61 +162,61 @@ class _Back:
             self.ways.pop(name, None)
         return names
 
-    def _created(self, said: Stated, effect: CreateTable) -> None:
+    def _created(self, fact: Stated, effect: CreateTable) -> None:
         """One that is made if it is not there may have been as it is: rows before it tell."""
         if effect.table in self.ways:
-            self._settle(effect.table, said)
+            self._settle(effect.table, fact)
             self.ways[effect.table].is_maybe_made = effect.if_missing
         if not effect.if_missing:
             self.ways.pop(effect.table, None)
 
-    def _altered(self, said: Stated, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> None:
+    def _altered(self, fact: Stated, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> None:
         """A table by the name that it has before the statement."""
         name = effect.table
         if name in self.ways:
-            if self.ways[name].since is not said:  # otherwise its new name was led back already
-                self._settle(name, said)
+            if self.ways[name].since is not fact:  # otherwise its new name was led back already
+                self._settle(name, fact)
             try:
-                self._invert(name, said, effect.operations)
+                self._invert(name, fact, effect.operations)
             except DecodeError as error:
-                self._end(name, _not_before(said, str(error)))
+                self._end(name, _not_before(fact, str(error)))
 
-    def _rename(self, said: Stated, changes: Sequence[Rename | FreeName]) -> None:
+    def _rename(self, fact: Stated, changes: Sequence[Rename | FreeName]) -> None:
         """Gives tables the names that they have before a statement."""
         named = [effect for effect in changes if isinstance(effect, Rename) and effect.table in self.ways]
         for effect in named:
-            self._settle(effect.table, said)
-            self.ways[effect.table].since = said
+            self._settle(effect.table, fact)
+            self.ways[effect.table].since = fact
         ways = {effect.was: self.ways[effect.table] for effect in named}
         for change in changes:
             self.ways.pop(change.table, None)
         self.ways |= {was: _called(way, was) for was, way in ways.items()}
 
-    def _invert(self, name: TableName, said: Stated, found: Sequence[Operation]) -> None:
+    def _invert(self, name: TableName, fact: Stated, operations: Sequence[Operation]) -> None:
         """Raises DecodeError."""
         way = self.ways[name]
-        way.candidates = inverted(way.candidates, found, said.session)
-        way.since = said
+        way.candidates = inverted(way.candidates, operations, fact.session)
+        way.since = fact
 
-    def _settle(self, name: TableName, said: Stated) -> None:
+    def _settle(self, name: TableName, fact: Stated) -> None:
         """What a table is behind a statement; where rows have yet to tell, there are none there."""
         definition = self.ways[name].definition
         if definition:
-            self.ways[name].last = len(self.found)
-            self.found.append(Inverted(said.behind, definition))
+            self.ways[name].last = len(self.facts)
+            self.facts.append(Inverted(fact.behind, definition))
 
     def _end(self, name: TableName, why: str | None) -> None:
         last = self.ways.pop(name).last
         if last is not None and why:
-            self.found[last] = replace(self.found[last], note=why)
+            self.facts[last] = replace(self.facts[last], note=why)
 
-    def _end_alike(self, said: Stated, touched: Sequence[TableName]) -> None:
+    def _end_alike(self, fact: Stated, touched: Sequence[TableName]) -> None:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
         typed = {str(name).casefold(): name for name in touched if not str(name).islower()}
         for name in [way for way in self.ways if typed and str(way) in typed and way not in touched]:
-            self._settle(name, said)
+            self._settle(name, fact)
             meant = f"it names {typed[str(name)]}; whether that is {name} is not in the log"
-            self._end(name, _not_before(said, meant))
+            self._end(name, _not_before(fact, meant))
 
 
 def _called(way: _Way, name: TableName) -> _Way:
@@ -222,5 +226,5 @@ def _called(way: _Way, name: TableName) -> _Way:
     return way
 
 
-def _not_before(said: Stated, why: str) -> str:
-    return f"what it was before {said.statement.verb} at {said.at} is not known: {why} ({said.statement.short})"
+def _not_before(fact: Stated, why: str) -> str:
+    return f"what it was before {fact.statement.verb} at {fact.at} is not known: {why} ({fact.statement.short})"

@@ -50,11 +50,11 @@ def lacks(known: TableDefinition | None) -> bool:
 
 def as_of(versions: Iterable[TableVersion], position: Position | None = None) -> dict[TableName, TableVersion]:
     """By table the version that it has at a position, at the end where none is given; dropped ones among them."""
-    found: dict[TableName, TableVersion] = {}
+    latest: dict[TableName, TableVersion] = {}
     for version in sorted(versions, key=lambda each: each.order):
         if version.holds and (position is None or version.is_before(position)):
-            found[version.name] = version
-    return found
+            latest[version.name] = version
+    return latest
 
 
 class Tracker:
@@ -63,15 +63,15 @@ class Tracker:
     def __init__(self, versions: Iterable[TableVersion] = ()) -> None:
         known = list(versions)
         self._now = as_of(known)
-        self._told = {
-            origin: as_of(replace(one, holds=True) for one in known if one.origin == origin)
+        self._by_origin = {
+            origin: as_of(replace(version, holds=True) for version in known if version.origin == origin)
             for origin in ("server", "dump")
         }
 
     def follow(self, facts: Iterable[Fact]) -> list[TableVersion]:
         """The versions that some facts add; those of one position in the order of the tables' names."""
         every = in_order(facts)
-        found: list[TableVersion] = []
+        versions: list[TableVersion] = []
         for at, fact in enumerate(every):
             match fact:
                 case Stated():
@@ -81,18 +81,18 @@ class Tracker:
                 case Inverted():
                     added = self._inverted(fact)
                 case _:
-                    later = [one.statement for one in every[at:] if isinstance(one, Stated)]
-                    about = [one for one in later if one.effect in _ABOUT_TABLES]
+                    later = [statement.statement for statement in every[at:] if isinstance(statement, Stated)]
+                    about = [statement for statement in later if statement.effect in _ABOUT_TABLES]
                     added = self._asked(fact, about if fact.origin == "server" else [])
-            for one in sorted(added, key=lambda each: each.name):
-                if one.name.schema in SYSTEM_SCHEMAS:
+            for version in sorted(added, key=lambda each: each.name):
+                if version.name.schema in SYSTEM_SCHEMAS:
                     continue
-                found.append(one)
-                if one.holds:
-                    self._now[one.name] = one
-                if one.origin in self._told:
-                    self._told[one.origin][one.name] = one
-        return found
+                versions.append(version)
+                if version.holds:
+                    self._now[version.name] = version
+                if version.origin in self._by_origin:
+                    self._by_origin[version.origin][version.name] = version
+        return versions
 
     def _known(self, name: TableName) -> TableDefinition | None:
         now = self._now.get(name)
@@ -102,63 +102,65 @@ class Tracker:
         now = self._now.get(name)
         return now is not None and not now.is_dropped
 
-    def _stated(self, said: Stated) -> list[TableVersion]:
-        if said.statement.effect not in _ABOUT_TABLES:
+    def _stated(self, fact: Stated) -> list[TableVersion]:
+        if fact.statement.effect not in _ABOUT_TABLES:
             return []
         try:
-            found = list(self._changed(said))
+            versions = list(self._changed(fact))
         except (DecodeError, IndexError, StopIteration):
-            about = (name for name in self._now if said.statement.names(name.schema, name.table))
-            found = [_of(said, name, note="the statement cannot be read") for name in about if self._is_there(name)]
-        named = {one.name for one in found}
-        return [*found, *self._alike(said, named)]
+            about = (name for name in self._now if fact.statement.names(name.schema, name.table))
+            versions = [_of(fact, name, note="the statement cannot be read") for name in about if self._is_there(name)]
+        named = {version.name for version in versions}
+        return [*versions, *self._alike(fact, named)]
 
-    def _alike(self, said: Stated, named: set[TableName]) -> Iterator[TableVersion]:
+    def _alike(self, fact: Stated, named: set[TableName]) -> Iterator[TableVersion]:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
         typed = {str(name).casefold(): name for name in named if not str(name).islower()}
-        for name in [one for one in self._now if self._is_there(one) and str(one) in typed and one not in named]:
+        for name in [
+            known for known in self._now if self._is_there(known) and str(known) in typed and known not in named
+        ]:
             yield _of(
-                said, name, note=f"the statement names {typed[str(name)]}; whether it is {name} is not in the log"
+                fact, name, note=f"the statement names {typed[str(name)]}; whether it is {name} is not in the log"
             )
 
-    def _changed(self, said: Stated) -> Iterator[TableVersion]:
+    def _changed(self, fact: Stated) -> Iterator[TableVersion]:
         """The tables after a statement. Raises Unsupported where it cannot be read."""
         versions: dict[TableName, TableVersion] = {}
-        for effect in effects(said.statement, said.database, said.session):
+        for effect in effects(fact.statement, fact.database, fact.session):
             # A new name that an ALTER gives comes after what its other clauses do to the table.
-            versions |= {version.name: version for version in self._after(said, effect, versions)}
+            versions |= {version.name: version for version in self._after(fact, effect, versions)}
         yield from versions.values()
 
     def _after(
-        self, said: Stated, effect: TableEffect, versions: Mapping[TableName, TableVersion]
+        self, fact: Stated, effect: TableEffect, versions: Mapping[TableName, TableVersion]
     ) -> list[TableVersion]:
         """The tables after one effect of a statement. versions: those after the effects before it."""
         match effect:
             case DropSchema(schema):
-                return list(self._schema_dropped(said, schema))
+                return list(self._schema_dropped(fact, schema))
             case CreateTable():
-                return self._created(said, effect)
+                return self._created(fact, effect)
             case AlterTable() | ChangeIndex() | ChangeStorage() | TruncateTable():
-                return [self._altered(said, effect)]
+                return [self._altered(fact, effect)]
             case DropTable(name):
                 is_there = self._is_there(name) or name not in self._now
-                return [_of(said, name, is_dropped=True)] if is_there else []
+                return [_of(fact, name, is_dropped=True)] if is_there else []
             case Rename(_, was):
-                changed = versions.get(was) if said.statement.verb.startswith("ALTER") else None
-                return [self._renamed(said, effect, changed)]
+                changed = versions.get(was) if fact.statement.verb.startswith("ALTER") else None
+                return [self._renamed(fact, effect, changed)]
             case FreeName(name, became):
-                return [_of(said, name, is_dropped=True, renamed_to=became)]
+                return [_of(fact, name, is_dropped=True, renamed_to=became)]
             case UnknownChange() | CreateTemporary():
                 raise Unsupported("it is not known what it does")
 
-    def _schema_dropped(self, said: Stated, schema: str) -> Iterator[TableVersion]:
-        for name in [one for one in self._now if self._is_there(one)]:
+    def _schema_dropped(self, fact: Stated, schema: str) -> Iterator[TableVersion]:
+        for name in filter(self._is_there, list(self._now)):
             if name.schema == schema:
-                yield _of(said, name, is_dropped=True)
+                yield _of(fact, name, is_dropped=True)
             elif name.schema.casefold() == schema.casefold():
-                yield _of(said, name, note=f"whether its schema is {name.schema} is not in the log")
+                yield _of(fact, name, note=f"whether its schema is {name.schema} is not in the log")
 
-    def _created(self, said: Stated, effect: CreateTable) -> list[TableVersion]:
+    def _created(self, fact: Stated, effect: CreateTable) -> list[TableVersion]:
         name, other = effect.table, effect.like
         if effect.if_missing and self._is_there(name):
             return []
@@ -167,14 +169,14 @@ class Tracker:
         if other:
             known = self._known(other)
             why = note if known else f"the columns of {other} were not known"
-            return [_of(said, name, definition=known and replace(known, name=name), note=why)]
+            return [_of(fact, name, definition=known and replace(known, name=name), note=why)]
         try:
             definition = effect.definition
         except Unsupported as error:
-            return [_of(said, name, note=f"not read: {error}")]
-        return [_of(said, name, definition=definition, note=note if definition else "its columns come from a query")]
+            return [_of(fact, name, note=f"not read: {error}")]
+        return [_of(fact, name, definition=definition, note=note if definition else "its columns come from a query")]
 
-    def _renamed(self, said: Stated, effect: Rename, changed: TableVersion | None) -> TableVersion:
+    def _renamed(self, fact: Stated, effect: Rename, changed: TableVersion | None) -> TableVersion:
         """A table under its new name. changed: the table after the other clauses of an ALTER."""
         name, was = effect.table, effect.was
         if changed:
@@ -183,16 +185,16 @@ class Tracker:
         known = self._known(was)
         note = None if known else f"the columns of {was} were not known"
         definition = known and replace(known, name=name)
-        return _of(said, name, definition=definition, note=note, renamed_from=was, renamed_to=effect.displaced)
+        return _of(fact, name, definition=definition, note=note, renamed_from=was, renamed_to=effect.displaced)
 
-    def _altered(self, said: Stated, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> TableVersion:
+    def _altered(self, fact: Stated, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> TableVersion:
         before = self._known(effect.table)
         if before is None:
-            return _of(said, effect.table, note="its columns were not known before it")
+            return _of(fact, effect.table, note="its columns were not known before it")
         try:
-            return _of(said, effect.table, definition=altered(before, effect.operations))
+            return _of(fact, effect.table, definition=altered(before, effect.operations))
         except (DecodeError, IndexError, ValueError) as error:
-            return _of(said, effect.table, note=f"not followed: {error}")
+            return _of(fact, effect.table, note=f"not followed: {error}")
 
     def _logged(self, fact: Logged) -> list[TableVersion]:
         try:
@@ -212,9 +214,9 @@ class Tracker:
             differs = ["the log has rows of it behind the statement that dropped it"]
         elif known and logged.named() and known.named():
             differs = differences(with_timestamps_of(known, logged), logged, "the log of its rows")
-            definition = _told_by_rows(logged, known, is_same=not differs)
-        elif known and (told := with_names(logged, known)):
-            definition = with_defaults(told, known)
+            definition = _complete_rows(logged, known, is_same=not differs)
+        elif known and (named := with_names(logged, known)):
+            definition = with_defaults(named, known)
         elif known:
             differs = [f"its rows have types ({listed(logged)}), and it is followed as ({listed(known)})"]
         if not differs and known and _is_same(definition, known):
@@ -232,27 +234,27 @@ class Tracker:
         if known and known.named():
             if differences(with_timestamps_of(known, definition), definition):
                 return []
-            definition = _told_by_server(definition, known)
+            definition = _complete_server(definition, known)
         return [TableVersion(name, fact.at, "inverted", definition, note=fact.note)]
 
     def _asked(self, fact: Asked, later: Sequence[Statement]) -> list[TableVersion]:
-        found = [self._declared(fact, definition, later) for definition in fact.definitions]
+        versions = [self._declared(fact, definition, later) for definition in fact.definitions]
         declared = {definition.name for definition in fact.definitions}
         is_whole = fact.is_whole and declared  # to a user without rights a server shows no table
         gone = [name for name in self._now if self._is_there(name) and name not in declared] if is_whole else []
-        found += [_missing(fact, name) for name in gone if not _changing(name, later)]
-        found += [TableVersion(name, fact.at, fact.origin, holds=False, note=why) for name, why in fact.unread]
-        return [one for one in found if not self._is_said(one)]
+        versions += [_missing(fact, name) for name in gone if not _changing(name, later)]
+        versions += [TableVersion(name, fact.at, fact.origin, holds=False, note=why) for name, why in fact.unread]
+        return [version for version in versions if not self._is_repeated(version)]
 
-    def _is_said(self, one: TableVersion) -> bool:
+    def _is_repeated(self, version: TableVersion) -> bool:
         """Whether the same origin said the same the last time, and it changes nothing."""
-        last = self._told[one.origin].get(one.name)
-        is_news = one.holds and not _is_same(one.definition, self._known(one.name))
+        last = self._by_origin[version.origin].get(version.name)
+        is_news = version.holds and not _is_same(version.definition, self._known(version.name))
         return (
             last is not None
             and not is_news
-            and _is_same(last.definition, one.definition)
-            and (last.holds, last.differs, last.note) == (one.holds, one.differs, one.note)
+            and _is_same(last.definition, version.definition)
+            and (last.holds, last.differs, last.note) == (version.holds, version.differs, version.note)
         )
 
     def _declared(self, fact: Asked, declared: TableDefinition, later: Sequence[Statement]) -> TableVersion:
@@ -271,29 +273,29 @@ class Tracker:
         declared = as_logged(known, declared)
         if not known.named():
             fits = declared if fact.origin == "server" else fitted(known, declared)
-            told = with_names(known, fits) if fits else None
-            told = told and with_defaults(told, declared)
-            why_not = () if told else (f"its rows have types ({listed(known)})",)
-            return replace(version, definition=told or declared, holds=told is not None, differs=why_not)
+            named = with_names(known, fits) if fits else None
+            named = named and with_defaults(named, declared)
+            why_not = () if named else (f"its rows have types ({listed(known)})",)
+            return replace(version, definition=named or declared, holds=named is not None, differs=why_not)
         by = "the server" if fact.origin == "server" else "the schema dump"
         differs = tuple(differences(with_timestamps_of(known, declared), declared, by))
         if differs:
             return replace(version, holds=False, differs=differs)
-        return replace(version, definition=_told_by_server(declared, known))
+        return replace(version, definition=_complete_server(declared, known))
 
 
-def _of(said: Stated, name: TableName, **told: object) -> TableVersion:
+def _of(fact: Stated, name: TableName, **fields: object) -> TableVersion:
     version = TableVersion(
         name,
-        said.at,
+        fact.at,
         "ddl",
-        statement=said.statement.text,
-        database=said.database,
-        variables=said.variables,
-        gtid=said.gtid,
-        committed_at=said.committed_at,
+        statement=fact.statement.text,
+        database=fact.database,
+        variables=fact.variables,
+        gtid=fact.gtid,
+        committed_at=fact.committed_at,
     )
-    return replace(version, **told)  # type: ignore[arg-type]
+    return replace(version, **fields)  # type: ignore[arg-type]
 
 
 def _missing(fact: Asked, name: TableName) -> TableVersion:
@@ -302,35 +304,37 @@ def _missing(fact: Asked, name: TableName) -> TableVersion:
 
 def _changing(name: TableName, later: Sequence[Statement]) -> str | None:
     """Which of the statements behind a place names a table, for whoever asked a server there."""
-    found = next((one for one in later if one.names(name.schema, name.table)), None)
-    return f"the table was changed while the server was asked: {found.short}" if found else None
+    statement = next((each for each in later if each.names(name.schema, name.table)), None)
+    return f"the table was changed while the server was asked: {statement.short}" if statement else None
 
 
-def _is_same(one: TableDefinition | None, other: TableDefinition | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    seen = [[column.invisible for column in each.columns] for each in (one, other)]
-    return one == other and defaults(one) == defaults(other) and seen[0] == seen[1]
+def _is_same(first: TableDefinition | None, second: TableDefinition | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    seen = [[column.invisible for column in each.columns] for each in (first, second)]
+    return first == second and defaults(first) == defaults(second) and seen[0] == seen[1]
 
 
-def _told_by_rows(logged: TableDefinition, known: TableDefinition, *, is_same: bool) -> TableDefinition:
+def _complete_rows(logged: TableDefinition, known: TableDefinition, *, is_same: bool) -> TableDefinition:
     """What a TABLE_MAP tells, with what it leaves out and nothing contradicts: defaults, declared types, an index."""
     if not is_same:
         return logged
     pairs = zip(logged.columns, known.columns, strict=True)
     columns = tuple(
-        replace(one, declared=one.declared or two.declared, labels=one.labels or two.labels) for one, two in pairs
+        replace(new, declared=new.declared or old.declared, labels=new.labels or old.labels) for new, old in pairs
     )
-    found = with_defaults(without_defaults(replace(logged, columns=columns)), known)
+    definition = with_defaults(without_defaults(replace(logged, columns=columns)), known)
     has_index = logged.key is None or known.key == logged.key
-    return replace(found, key=known.key if logged.key is None else logged.key, index=known.index if has_index else None)
+    return replace(
+        definition, key=known.key if logged.key is None else logged.key, index=known.index if has_index else None
+    )
 
 
-def _told_by_server(declared: TableDefinition, known: TableDefinition) -> TableDefinition:
+def _complete_server(declared: TableDefinition, known: TableDefinition) -> TableDefinition:
     """What a server tells, with labels and defaults that it leaves out."""
     pairs = zip(declared.columns, known.columns, strict=True)
     columns = tuple(
-        replace(one, declared=one.declared or two.declared, labels=one.labels or two.labels) for one, two in pairs
+        replace(new, declared=new.declared or old.declared, labels=new.labels or old.labels) for new, old in pairs
     )
     return with_defaults(replace(declared, columns=columns), known)
 
@@ -343,23 +347,23 @@ def changes(before: TableDefinition | None, after: TableDefinition | None) -> li
     now = _typed(after)
     if before is None:
         return [listed_with_key(after)]
-    found = [f"- {name} {kind}" for name, kind in was.items() if name not in now]
-    found += [f"+ {name} {kind}" for name, kind in now.items() if name not in was]
-    found += [f"{name}: {was[name]} -> {kind}" for name, kind in now.items() if was.get(name, kind) != kind]
+    lines = [f"- {name} {kind}" for name, kind in was.items() if name not in now]
+    lines += [f"+ {name} {kind}" for name, kind in now.items() if name not in was]
+    lines += [f"{name}: {was[name]} -> {kind}" for name, kind in now.items() if was.get(name, kind) != kind]
     values = [
-        {name: column.default for name, column in zip(one.column_names(), one.columns, strict=True)}
-        for one in (before, after)
+        {name: column.default for name, column in zip(definition.column_names(), definition.columns, strict=True)}
+        for definition in (before, after)
     ]
     both = [name for name, value in values[1].items() if None not in (value, values[0].get(name))]
-    found += [
+    lines += [
         f"{name}: {values[0][name]} -> {values[1][name]} if left out"
         for name in both
         if values[0][name] != values[1][name]
     ]
-    kept = [[name for name in one if name in was and name in now] for one in (was, now)]
-    found += [f"order: {', '.join(now)}"] if kept[0] != kept[1] else []
-    keys = [key_of(one) for one in (before, after)]
-    return found + ([f"key: {keys[0]} -> {keys[1]}"] if keys[0] != keys[1] else [])
+    kept = [[name for name in columns if name in was and name in now] for columns in (was, now)]
+    lines += [f"order: {', '.join(now)}"] if kept[0] != kept[1] else []
+    keys = [key_of(definition) for definition in (before, after)]
+    return lines + ([f"key: {keys[0]} -> {keys[1]}"] if keys[0] != keys[1] else [])
 
 
 def listed_with_key(definition: TableDefinition) -> str:

@@ -26,12 +26,12 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.table_timeline import Base, Content, Standing
-from spark_jobs.silver.timeline.build import held
+from spark_jobs.silver.timeline.build import build
 from spark_jobs.silver.timeline.inputs import Beginning, Complete, Rules, first_rows, place_of_rows
 
 
 @dataclass(frozen=True)
-class Ancestry:
+class RenameLineage:
     """Of the tables of one source. Rules of the configuration judge no rows that come with a name."""
 
     context: PlanningContext
@@ -74,11 +74,11 @@ class Ancestry:
             base=lambda: base,
             numbers=context.numbers,
         )
-        found = Survey({}, ())
+        scan = Survey({}, ())
         if since < until:
-            slices, found = look(context.held.table, context.held.version, Range(since, until), oldest, {since})
+            slices, scan = look(context.held.table, context.held.version, Range(since, until), oldest, {since})
             rules = replace(rules, first=first_rows(slices, filters.skipped), place=place_of_rows(slices))
-        content = held(found, name, Range(since, until), standing, rules)
+        content = build(scan, name, Range(since, until), standing, rules)
         return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 
     @cached_property
@@ -91,9 +91,11 @@ class Ancestry:
         table = self.context.lake.silver(self.context.source, name.schema, name.table)
         commits = table.since(-1)
         resets = SilverCommit.of(commits[0][1]).resets if commits else 0
-        ours = ((at, SilverCommit.of(one)) for at, one in commits if one.kind != CommitKind.ALTERING)
-        current = ((at, one) for at, one in ours if one.resets == resets)  # what it had before a rebuild is no more
-        version, commit = next(((at, one) for at, one in current if one.position <= until), (None, None))
+        ours = ((at, SilverCommit.of(commit)) for at, commit in commits if commit.kind != CommitKind.ALTERING)
+        current = (
+            (at, commit) for at, commit in ours if commit.resets == resets
+        )  # what it had before a rebuild is no more
+        version, commit = next(((at, each) for at, each in current if each.position <= until), (None, None))
         if version is None or commit is None:
             return None, None, self.context.complete_from
         standing = Standing.of(commit)
@@ -105,8 +107,8 @@ class Ancestry:
 
     def _made(self, name: TableName, since: Position, until: Position) -> Position | None:
         """Where the last statement stands that made the table, or gave it its name: no row of it is older."""
-        said = (one for one in self._statements.about(name, since) if one.position < until)
-        return max((one.position for one in said if _makes(one, name)), default=None)
+        events = (event for event in self._statements.about(name, since) if event.position < until)
+        return max((event.position for event in events if _makes(event, name)), default=None)
 
     @staticmethod
     def _complete(until: Position) -> Complete:
@@ -128,8 +130,8 @@ def own_base(table: Table, standing: Standing | None) -> Base | None:
 
     A run may have died amid a statement: what it changed of the columns is of versions behind.
     """
-    found = (version for version, one in table.since(-1) if one.kind != CommitKind.ALTERING)
-    version = next(found, None) if standing else None
+    versions = (version for version, commit in table.since(-1) if commit.kind != CommitKind.ALTERING)
+    version = next(versions, None) if standing else None
     return None if version is None or standing is None else _base(table, version, standing)
 
 
@@ -138,31 +140,31 @@ def _base(table: Table, version: int, standing: Standing) -> Base | None:
     return Base(table, version, silver.columns(known), standing.emptied) if known else None
 
 
-def _makes(said: Said, name: TableName) -> bool:
+def _makes(event: Said, name: TableName) -> bool:
     """Whether a statement makes a table, or gives it its name. Where it cannot be read, the table stops at it."""
     with suppress(DecodeError):
-        for effect in effects(said.statement, said.database, said.session):
+        for effect in effects(event.statement, event.database, event.session):
             match effect:
                 case CreateTable(table, if_missing=False) | Rename(table) if table == name:
                     return True
     return False
 
 
-def made_at(found: Survey, name: TableName, since: Position) -> Position | None:
+def made_at(scan: Survey, name: TableName, since: Position) -> Position | None:
     """Where the table was made, or named, that has a name in the end; None where none has, or it is not in the log."""
     place = None
-    for said in found.about(name, since):
-        if _makes(said, name):
-            place = said.position
-        elif _ends(said, name):
+    for event in scan.about(name, since):
+        if _makes(event, name):
+            place = event.position
+        elif _ends(event, name):
             place = None
     return place
 
 
-def _ends(said: Said, name: TableName) -> bool:
+def _ends(event: Said, name: TableName) -> bool:
     """Whether no table has a name after a statement. Where it cannot be read, the table stops at it."""
     with suppress(DecodeError):
-        for effect in effects(said.statement, said.database, said.session):
+        for effect in effects(event.statement, event.database, event.session):
             match effect:
                 case DropSchema():
                     return True
@@ -171,9 +173,9 @@ def _ends(said: Said, name: TableName) -> bool:
     return False
 
 
-def given(found: Survey) -> Iterator[TableName]:
+def renamed_tables(scan: Survey) -> Iterator[TableName]:
     """The names that statements give to tables, as far as they can be read."""
-    for said in found.statements:
+    for event in scan.statements:
         with suppress(DecodeError):  # its tables stop at it
-            changes = name_changes(said.statement, said.database, said.session)
+            changes = name_changes(event.statement, event.database, event.session)
             yield from [change.table for change in changes if isinstance(change, Rename)]

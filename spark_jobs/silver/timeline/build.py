@@ -20,38 +20,39 @@ from spark_jobs.silver.timeline.pieces import Piece, pieces_of
 from spark_jobs.silver.timeline.progress import Progress
 
 
-def course(found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> list[Step]:
+def steps_of(scan: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> list[Step]:
     """The table's steps through a range, in order. ``standing``: at the range's start; None: silver has no row of it.
 
     Raises TableStopped where a statement cannot be carried out, or says something else than the rows behind it.
     """
-    return list(held(found, name, whole, standing, rules).steps)
+    return list(build(scan, name, whole, standing, rules).steps)
 
 
-def held(found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> Content:
+def build(scan: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> Content:
     """What a table holds at the end of a range, of what it has got in it. Raises TableStopped, DecodeError."""
-    content, ended = reached(found, name, whole, standing, rules)
+    content, ended = build_until_stopped(scan, name, whole, standing, rules)
     if ended:
         raise ended.error
     return content
 
 
-def reached(
-    found: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules
+def build_until_stopped(
+    scan: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules
 ) -> tuple[Content, Ended | None]:
     """What a table holds where its timeline ends: at the end of the range, or where it stops before that.
 
     Where in a range a table stops, and with what rows, does not depend on where the range begins or ends.
     """
-    progress = Progress.begin(found, name, whole, rules, standing)
+    progress = Progress.begin(scan, name, whole, rules, standing)
     ended = _go_through(progress)
     size = progress.rows.size if progress.rows else 0
     steps = progress.steps
-    return Content(name, None, steps, progress.standing, whole.start, size, progress.skips, found.xa), ended
+    return Content(name, None, steps, progress.standing, whole.start, size, progress.skips, scan.xa), ended
 
 
 def _go_through(progress: Progress) -> Ended | None:
     """Builds the steps of the whole range, up to what stops the table."""
+    # Statements cut the range into parts, and definitions in the log cut these into pieces.
     whole = progress.whole
     events, ended = statements.changing(progress)
     stop = max(ended.at, whole.start) if ended else whole.stop
@@ -61,29 +62,31 @@ def _go_through(progress: Progress) -> Ended | None:
     logged = pieces_of(progress, parts)
     place = whole.start
     try:
-        told = definitions.told_by_history(progress, [piece.definition for pieces in logged for piece in pieces])
+        # What the table is at the range's start.
+        history = definitions.history_of(progress, [piece.definition for pieces in logged for piece in pieces])
         definitions.require_still_unnamed(progress, parts[0])
         definitions.label_standing(progress)
         for at, (part, pieces) in enumerate(zip(parts, logged, strict=True)):
-            progress.told = told if told and (told.why or part.start <= told.at <= part.stop) else None
-            progress.later = told if told and told.at > part.stop else None
+            progress.history = history if history and (history.why or part.start <= history.at <= part.stop) else None
+            progress.later_history = history if history and history.at > part.stop else None
+            # The statement before the part, then its rows.
             if at:
                 place = events[at - 1].boundary
                 changes.apply(progress, events[at - 1], pieces[0].definition)
             place = part.start
             if pieces[0].definition is None:
-                definitions.begin_with_told(progress)
+                definitions.begin_with_history(progress)
             for piece in pieces:
                 is_last = ended is None and part is parts[-1] and piece is pieces[-1]
                 place = piece.range.start
-                _piece(progress, piece, is_last=is_last, begun=None if at else progress.rules.begun)
+                _piece(progress, piece, is_last=is_last, defaults_from=None if at else progress.rules.begun)
     except (TableStopped, DecodeError) as error:
-        found = error.at if isinstance(error, TableStopped) else None
-        return Ended(found if isinstance(found, Position) else place, error)
+        stop_at = error.at if isinstance(error, TableStopped) else None
+        return Ended(stop_at if isinstance(stop_at, Position) else place, error)
     return ended
 
 
-def _piece(progress: Progress, piece: Piece, *, is_last: bool, begun: TableDefinition | None) -> None:
+def _piece(progress: Progress, piece: Piece, *, is_last: bool, defaults_from: TableDefinition | None) -> None:
     """The rows of one definition. Raises TableStopped, with the place of the row or statement that stops them."""
     part, first = piece.range, progress.rules.place
     try:
@@ -91,7 +94,7 @@ def _piece(progress: Progress, piece: Piece, *, is_last: bool, begun: TableDefin
             raise piece.failed
         if piece.why:
             _require_following(progress, piece)
-        _rows(progress, part, piece.definition, is_last=is_last, begun=begun)
+        _rows(progress, part, piece.definition, is_last=is_last, defaults_from=defaults_from)
     except (TableStopped, DecodeError) as error:
         place = error.at if isinstance(error, TableStopped) else None
         if not isinstance(place, Position):
@@ -101,15 +104,20 @@ def _piece(progress: Progress, piece: Piece, *, is_last: bool, begun: TableDefin
         if part.start < place < part.stop and piece.definition:
             before = Range(part.start, place)
             if first(progress.name, part, lambda _: True) < place:
-                _rows(progress, before, piece.definition, is_last=False, begun=begun)
+                _rows(progress, before, piece.definition, is_last=False, defaults_from=defaults_from)
         raise
 
 
 def _rows(
-    progress: Progress, part: Range, logged: TableDefinition | None, *, is_last: bool, begun: TableDefinition | None
+    progress: Progress,
+    part: Range,
+    logged: TableDefinition | None,
+    *,
+    is_last: bool,
+    defaults_from: TableDefinition | None,
 ) -> None:
     _require_index(progress, progress.standing.definition, part)
-    known = progress.standing.definition
+    previous = progress.standing.definition
     if logged is None:
         return
     if progress.standing.is_dropped:
@@ -117,11 +125,11 @@ def _rows(
             f"{progress.name}: rows behind {part.start}, but the log has dropped the table and not created it again"
         )
     definition = definitions.settle_rows(progress, logged, part.stop, is_last=is_last)
-    definition = with_defaults(definition, begun)
-    if known is not None and not progress.is_first():
-        _require_same(progress, known, definition, part)
+    definition = with_defaults(definition, defaults_from)
+    if previous is not None and not progress.is_first():
+        _require_same(progress, previous, definition, part)
     standing = replace(progress.standing, definition=definition)
-    if known is None and not progress.is_first():
+    if previous is None and not progress.is_first():
         keeps = standing.is_kept
         standing = replace(standing, is_kept=False)
         progress.steps.append(Turn(Range(part.start, part.start), standing, keeps=keeps))
@@ -137,26 +145,26 @@ def _rows(
 
 def _require_following(progress: Progress, piece: Piece) -> None:
     """Raises TableStopped: rows have another definition than those before, as in a run that begins with them."""
-    known, logged = progress.standing.definition, piece.definition
-    assert known is not None
+    previous, logged = progress.standing.definition, piece.definition
+    assert previous is not None
     assert logged is not None
-    settled = definitions.settle(progress, logged, known, piece.range.stop, is_last=False)
-    _require_same(progress, known, settled, piece.range)
+    settled = definitions.settle(progress, logged, previous, piece.range.stop, is_last=False)
+    _require_same(progress, previous, settled, piece.range)
     raise TableStopped(str(piece.why), piece.range.start)
 
 
-def _require_index(progress: Progress, known: TableDefinition | None, part: Range) -> None:
+def _require_index(progress: Progress, previous: TableDefinition | None, part: Range) -> None:
     """Raises TableStopped where statements in a part drop the index by which the table's rows are told apart.
 
     Where the log names its columns it tells the key, and ``index`` is not known.
     """
-    if known is None or known.index in (None, PRIMARY):
+    if previous is None or previous.index in (None, PRIMARY):
         return
     scan, name = progress.scan, progress.name
     events = (*scan.indexes(name, part.start), *scan.about(name, part.start))
     for event in filter(lambda event: event.position < part.stop, events):
         try:
-            goes = any(drops_key(known, index) for index in statements.dropped_indexes(progress, event))
+            goes = any(drops_key(previous, index) for index in statements.dropped_indexes(progress, event))
         except DecodeError as error:
             if not progress.is_first():
                 raise progress.refusal(event, f"is not followed: {error}") from error
@@ -164,20 +172,20 @@ def _require_index(progress: Progress, known: TableDefinition | None, part: Rang
         if goes and not progress.is_first():
             raise progress.refusal(event, "drops the index by which rows are told apart, and is not followed there")
         if goes:
-            progress.standing = replace(progress.standing, definition=replace(known, key=(), index=None))
+            progress.standing = replace(progress.standing, definition=replace(previous, key=(), index=None))
             return
 
 
-def _require_same(progress: Progress, known: TableDefinition, logged: TableDefinition, part: Range) -> None:
-    if not same_key(known, logged):
+def _require_same(progress: Progress, previous: TableDefinition, logged: TableDefinition, part: Range) -> None:
+    if not same_key(previous, logged):
         raise TableStopped(
-            f"{progress.name}: rows were told apart by ({key_names(known)}) up to {part.start}, and are by "
+            f"{progress.name}: rows were told apart by ({key_names(previous)}) up to {part.start}, and are by "
             f"({key_names(logged)}) behind it; a change of the key is not followed"
         )
-    if shape(known) != shape(logged):
+    if shape(previous) != shape(logged):
         raise TableStopped(
-            f"{progress.name}: its columns differ: up to {part.start} they were ({listed(known)}), and rows behind it "
-            f"have ({listed(logged)}); no statement of the log says why"
+            f"{progress.name}: its columns differ: up to {part.start} they were ({listed(previous)}), and rows behind "
+            f"it have ({listed(logged)}); no statement of the log says why"
         )
 
 

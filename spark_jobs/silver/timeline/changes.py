@@ -48,15 +48,19 @@ def apply(progress: Progress, event: Said, logged: TableDefinition | None) -> No
 
 
 def _apply(progress: Progress, event: Said, logged: TableDefinition | None) -> None:
+    # Another table's rows come with the name.
     every = progress.read(event)
     rename = _rename_to(progress.name, every)
     if rename:
         filtered_by(progress, event)
         _inherit(progress, event, rename, every, logged)
         return
+    # What becomes of the table that has the name.
     if not changes_table(progress, event):  # it was about a table without rows, until others' came into it
         return
-    effect = progress.own(event, every)[-1]  # an ALTER that gives the table another name takes it away from this one
+    effect = progress.own_effects(event, every)[
+        -1
+    ]  # an ALTER that gives the table another name takes it away from this one
     rule = filtered_by(progress, event)
     if isinstance(effect, CreateTable):
         _create(progress, event, effect, logged, rule)
@@ -114,6 +118,7 @@ def _create(
     exists = not before.is_dropped and (not progress.is_new or before.definition is not None)
     if exists and effect.if_missing:
         return
+    # The columns: what rows after the statement have, else what it declares.
     stated = _declared(progress, event, effect)
     definition = stated
     if logged and (logged.named() or stated):
@@ -121,6 +126,7 @@ def _create(
     if progress.is_first():
         progress.standing = Standing(definition, is_complete=before.is_complete or not effect.if_missing)
         return
+    # A rule keeps the rows that were there; otherwise none of them counts any more.
     if rule or before.is_kept:
         has_definition = definition is not None
         progress.standing = replace(before, definition=definition, is_dropped=False, is_kept=not has_definition)
@@ -141,21 +147,22 @@ def _declared(progress: Progress, event: Said, effect: CreateTable) -> TableDefi
 
 def _like(progress: Progress, event: Said, model: TableName | None) -> TableDefinition | None:
     """The definition that a table made like another one begins with, where its rows will not tell."""
-    told = progress.rows.definitions if progress.rows else ()
-    is_told = bool(told) and all(definition.named() for _, definition in told)
-    if model is None or progress.rules.contents is None or is_told:
+    logged = progress.rows.definitions if progress.rows else ()
+    is_named = bool(logged) and all(definition.named() for _, definition in logged)
+    if model is None or progress.rules.contents is None or is_named:
         return None
     try:
-        known = progress.rules.contents(model, event.position).standing.definition
+        definition = progress.rules.contents(model, event.position).standing.definition
     except TableStopped:
         return None  # what stops that table is its own affair; where names are missing, this one stops for them
-    return known and replace(known, name=progress.name)
+    return definition and replace(definition, name=progress.name)
 
 
 def _inherit(
     progress: Progress, event: Said, rename: Rename, every: Sequence[TableEffect], logged: TableDefinition | None
 ) -> None:
     """Takes the place of what the name meant: the table that a statement gives it, with all that it holds."""
+    # What the other table holds after the statement.
     was = rename.was
     if progress.rules.contents is None:
         raise progress.refusal(event, "changes the table, which is not applied yet")
@@ -168,14 +175,15 @@ def _inherit(
     if content.standing.kept:
         names = names_of(content.standing.kept)
         raise progress.refusal(event, f"gives the table the rows of {was}, which has kept columns ({names}): not done")
-    known = content.standing.definition
-    definition = replace(known, name=progress.name) if known else None
+    # How the table of this name stands with it.
+    definition = content.standing.definition and replace(content.standing.definition, name=progress.name)
     if logged is not None and content.is_empty:
         definition = definitions.settle(progress, logged, definition, event.stop, is_last=True, is_new=True)
     standing = Standing(definition, emptied=event.position, is_complete=content.standing.is_complete)
     if content.is_empty and progress.is_first():
         progress.standing = replace(standing, emptied=None)
         return
+    # Its rows take the place of those that the name had.
     progress.standing = standing
     if not content.is_empty:
         require_no_filters(progress, event, f"gives the table the rows of {was}", was)
@@ -188,7 +196,9 @@ def _altered(
 ) -> Content:
     """What a table holds after the other operations of the ALTER that gives it its new name."""
     before = content.standing.definition
-    operations = [one for one in operations_of(progress, event, effect) if not isinstance(one, _LEAVING_KEYS)]
+    operations = [
+        operation for operation in operations_of(progress, event, effect) if not isinstance(operation, _LEAVING_KEYS)
+    ]
     if not operations or before is None:
         return content
     other = Progress.begin(progress.scan, content.name, _place(event), progress.rules, content.standing)
@@ -215,7 +225,7 @@ def _apply_early(progress: Progress, event: Said, logged: TableDefinition | None
         _inherit(progress, event, rename, every, logged)
         return
     try:
-        for effect in progress.own(event, every)[-1:]:
+        for effect in progress.own_effects(event, every)[-1:]:
             _follow_early(progress, event, effect)
     except (TableStopped, DecodeError):
         progress.standing = replace(progress.standing, definition=None)

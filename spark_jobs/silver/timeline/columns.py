@@ -34,6 +34,7 @@ def alter(
     """Changes columns and key. logged: what the log has for the rows after it. Raises TableStopped."""
     if before.numbered and not _adds_alone(progress, event, effect):
         return
+    # What the statement leads to, and whether the rows after it agree.
     try:
         stated = move(progress, event, effect, before)
     except DecodeError as error:
@@ -48,10 +49,12 @@ def alter(
             )
     elif definitions.is_kept_keyless(progress, event.stop):
         after = replace(after, key=(), index=None)
+    # Indexes alone change no step.
     is_key_kept = _keeps_key(before, after, stated.origins)
     if is_key_kept and leaves_rows(progress, event):
         progress.standing = replace(progress.standing, definition=replace(before, index=after.index))
         return
+    # Columns, and the rows anew where they are told apart otherwise.
     turn = _turn(progress, event, before, after, stated)
     if not is_key_kept and turn.standing.kept:
         names = names_of(turn.standing.kept)
@@ -83,13 +86,17 @@ def shape(definition: TableDefinition) -> list[tuple[str, str]]:
 
 def _turn(progress: Progress, event: Said, before: TableDefinition, after: TableDefinition, stated: Moved) -> Turn:
     """The turn of a statement that changes columns: where each one comes from. Raises TableStopped."""
+    # Which column each one comes from, and which are kept aside.
     restarted = _restarted(progress, event, before, after, stated)
     names, old = after.column_names(), before.column_names()
-    came = {name: None if at is None else old[at] for name, at in zip(names, stated.origins, strict=True)}
+    sources = {name: None if at is None else old[at] for name, at in zip(names, stated.origins, strict=True)}
     retired = {names[at]: before.columns[origin] for at, origin in restarted.items()}
-    kept = _kept(progress, event, came, retired)
-    origins: dict[str, str | None] = {name: None if at in restarted else came[name] for at, name in enumerate(names)}
-    origins |= {one.name: str(came[str(one.of)]) if one.at == event.position else one.name for one in kept}
+    kept = _kept(progress, event, sources, retired)
+    origins: dict[str, str | None] = {name: None if at in restarted else sources[name] for at, name in enumerate(names)}
+    origins |= {
+        column.name: str(sources[str(column.of)]) if column.at == event.position else column.name for column in kept
+    }
+    # What rows that are there have in new ones.
     fills = {
         names[at]: stated.fills[str(column.name)]
         for at, column in enumerate(stated.definition.columns)
@@ -97,33 +104,40 @@ def _turn(progress: Progress, event: Said, before: TableDefinition, after: Table
     }
     standing = replace(progress.standing, definition=after, kept=kept)
     turn = Turn(Range(event.position, event.stop), standing, event, origins=origins, fills=fills)
+    # What people are told of columns that begin anew.
     if not restarted:
         return turn
-    begun = ", ".join(
-        f"{names[at]} (as it was: {one.name})" for at, one in zip(restarted, kept[-len(restarted) :], strict=True)
+    columns = ", ".join(
+        f"{names[at]} (as it was: {column.name})" for at, column in zip(restarted, kept[-len(restarted) :], strict=True)
     )
-    return replace(turn, anew=f"{begun}; it was ({listed(before)}) and is ({listed(after)})")
+    return replace(turn, anew=f"{columns}; it was ({listed(before)}) and is ({listed(after)})")
 
 
 def _kept(
-    progress: Progress, event: Said, came: Mapping[str, str | None], retired: Mapping[str, Column]
+    progress: Progress, event: Said, sources: Mapping[str, str | None], retired: Mapping[str, Column]
 ) -> tuple[Kept, ...]:
     """The columns that are kept after a statement.
 
     Args:
         progress: the build.
         event: the statement.
-        came: from which column each one comes, by name.
+        sources: from which column each one comes, by name.
         retired: those of them that begin anew, with what they were.
     """
-    went = {old: new for new, old in came.items() if old is not None}
-    kept = led_on(progress.standing.kept, went)
-    taken = {name.casefold() for name in (*came, *went, *types_of(kept))}
-    clash = next((one for one in kept if one.name.casefold() in {name.casefold() for name in came}), None)
+    successors = {old: new for new, old in sources.items() if old is not None}
+    kept = led_on(progress.standing.kept, successors)
+    used_names = {name.casefold() for name in (*sources, *successors, *types_of(kept))}
+    names = {name.casefold() for name in sources}
+    clash = next((column for column in kept if column.name.casefold() in names), None)
     if clash:
         raise progress.refusal(event, f"gives a column the name {clash.name}, under which the lake keeps another one")
     return kept + tuple(
-        Kept(name_of(str(came[new]), event.position, taken), silver.spark_type(str(was.arrow)), new, event.position)
+        Kept(
+            name_of(str(sources[new]), event.position, used_names),
+            silver.spark_type(str(was.arrow)),
+            new,
+            event.position,
+        )
         for new, was in retired.items()
     )
 
@@ -134,8 +148,10 @@ def _adds_alone(progress: Progress, event: Said, effect: Alter) -> bool:
     A column added is another one than all that are there; IF NOT EXISTS asks for one that may be. Raises
     TableStopped for a statement about columns by names that only the server knows.
     """
-    operations = [one for one in operations_of(progress, event, effect) if not isinstance(one, LEAVING_ROWS)]
-    if all(isinstance(one, Add) and not one.if_missing for one in operations):
+    operations = [
+        operation for operation in operations_of(progress, event, effect) if not isinstance(operation, LEAVING_ROWS)
+    ]
+    if all(isinstance(operation, Add) and not operation.if_missing for operation in operations):
         return bool(operations)
     raise progress.refusal(
         event,
@@ -198,10 +214,10 @@ def _restarted(
 
 def _require_null_told(progress: Progress, event: Said, column: Column, stated: Moved) -> None:
     """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
-    wanted = next(one for one in stated.definition.columns if one.name == column.name)
-    is_told = wanted is not column or event.session.explicit_timestamps or column.name not in stated.is_open
+    declared = next(declared for declared in stated.definition.columns if declared.name == column.name)
+    is_certain = declared is not column or event.session.explicit_timestamps or column.name not in stated.is_open
     has_fill = column.name in stated.fills  # which older rows have whether or not NULL is a value too
-    if (wanted.nullable != column.nullable and not has_fill) or not is_told:
+    if (declared.nullable != column.nullable and not has_fill) or not is_certain:
         raise progress.refusal(
             event,
             f"does not say what rows written before column {column.name} have in it: that depends on the server's "

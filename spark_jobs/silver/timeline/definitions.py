@@ -30,7 +30,7 @@ from spark_jobs.silver.timeline.progress import Progress
 def settle(
     progress: Progress,
     logged: TableDefinition,
-    known: TableDefinition | None,
+    previous: TableDefinition | None,
     until: Position,
     *,
     is_last: bool,
@@ -41,40 +41,40 @@ def settle(
     Args:
         progress: the build.
         logged: what the log has for the rows.
-        known: what is known of the table before them.
+        previous: what is known of the table before them.
         until: up to where the rows lie, or the statement that leads to the definition.
         is_last: no statement about the table stands after these rows.
         is_new: the lake has no row of the table as it is.
     """
-    named = _complete(progress, logged, known, until, is_last=is_last)
-    return _keyed(progress, with_defaults(without_defaults(named), known), known, until, is_new=is_new)
+    named = _complete(progress, logged, previous, until, is_last=is_last)
+    return _keyed(progress, with_defaults(without_defaults(named), previous), previous, until, is_new=is_new)
 
 
 def settle_rows(progress: Progress, logged: TableDefinition, until: Position, *, is_last: bool) -> TableDefinition:
     """As ``settle``, of rows where the build is: a server tells the defaults of the last ones, which no log does."""
-    known = progress.standing.definition
-    named = _complete(progress, logged, known, until, is_last=is_last)
-    settled = with_defaults(without_defaults(named), known)
+    previous = progress.standing.definition
+    named = _complete(progress, logged, previous, until, is_last=is_last)
+    settled = with_defaults(without_defaults(named), previous)
     settled = with_defaults(settled, named) if is_last else settled
-    return _keyed(progress, settled, known, until, is_new=progress.is_first())
+    return _keyed(progress, settled, previous, until, is_new=progress.is_first())
 
 
 def _complete(
-    progress: Progress, logged: TableDefinition, known: TableDefinition | None, until: Position, *, is_last: bool
+    progress: Progress, logged: TableDefinition, previous: TableDefinition | None, until: Position, *, is_last: bool
 ) -> TableDefinition:
     """With names and labels. Raises TableStopped where nothing tells them."""
-    return _labelled(progress, _named(progress, with_labels(logged, known), known, until, is_last=is_last), until)
+    return _labelled(progress, _named(progress, with_labels(logged, previous), previous, until, is_last=is_last), until)
 
 
 def _keyed(
-    progress: Progress, settled: TableDefinition, known: TableDefinition | None, until: Position, *, is_new: bool
+    progress: Progress, settled: TableDefinition, previous: TableDefinition | None, until: Position, *, is_new: bool
 ) -> TableDefinition:
     """With the key that silver tells rows apart by: a keyless table stays one, and right, whatever index is made."""
-    is_keyless = known is not None and known.key == () and not is_new
+    is_keyless = previous is not None and previous.key == () and not is_new
     if is_keyless or is_kept_keyless(progress, until):
         return replace(settled, key=(), index=None)
-    is_named = known is not None and settled.index is None and known.key == settled.key
-    return replace(settled, index=known.index) if known and is_named else settled
+    is_named = previous is not None and settled.index is None and previous.key == settled.key
+    return replace(settled, index=previous.index) if previous and is_named else settled
 
 
 def is_kept_keyless(progress: Progress, until: Position) -> bool:
@@ -89,37 +89,39 @@ def require_still_unnamed(progress: Progress, first: Range) -> None:
 
     first: the range up to its first statement.
     """
-    known = progress.standing.definition
-    if known is None or not known.numbered:
+    previous = progress.standing.definition
+    if previous is None or not previous.numbered:
         return
     _require_no_filters(progress)
-    told = progress.rules.by_history(progress.name, progress.whole.start)
-    if told and told.definition and not told.why and told.at <= first.stop:
-        raise _named_by_now(progress, told.by)
+    history = progress.rules.by_history(progress.name, progress.whole.start)
+    if history and history.definition and not history.why and history.at <= first.stop:
+        raise _named_by_now(progress, history.by)
 
 
 def label_standing(progress: Progress) -> None:
     """Adds labels that an earlier version did not take from statements and servers: the lake has their numbers."""
-    known = progress.standing.definition
-    if known is None or known.numbered or not without_labels(known):
+    previous = progress.standing.definition
+    if previous is None or previous.numbered or not without_labels(previous):
         return
-    told = progress.rules.by_history(progress.name, progress.whole.start)
-    if told is None or told.definition is None or told.why:
+    history = progress.rules.by_history(progress.name, progress.whole.start)
+    if history is None or history.definition is None or history.why:
         return
-    progress.standing = replace(progress.standing, definition=with_known_labels(known, told.definition))
+    progress.standing = replace(progress.standing, definition=with_known_labels(previous, history.definition))
 
 
-def told_by_history(progress: Progress, logged: Sequence[TableDefinition | None]) -> Told | None:
+def history_of(progress: Progress, logged: Sequence[TableDefinition | None]) -> Told | None:
     """What the history tells of the table, where nothing else does. logged: what the log has for its rows."""
-    is_known = progress.standing.definition is not None or any(one and one.named() for one in logged)
-    return None if is_known else progress.rules.by_history(progress.name, progress.whole.start)
+    is_named = progress.standing.definition is not None or any(
+        definition and definition.named() for definition in logged
+    )
+    return None if is_named else progress.rules.by_history(progress.name, progress.whole.start)
 
 
-def begin_with_told(progress: Progress) -> None:
+def begin_with_history(progress: Progress) -> None:
     """Takes what the history tells for the table's definition, rows or not: the next statement may change it."""
-    known = progress.told and not progress.told.why and progress.told.definition
-    if known and progress.standing.definition is None and not progress.standing.is_dropped:
-        progress.standing = replace(progress.standing, definition=known)
+    definition = progress.history and not progress.history.why and progress.history.definition
+    if definition and progress.standing.definition is None and not progress.standing.is_dropped:
+        progress.standing = replace(progress.standing, definition=definition)
 
 
 def _require_no_filters(progress: Progress) -> None:
@@ -143,9 +145,9 @@ def _labelled(progress: Progress, named: TableDefinition, until: Position) -> Ta
     """With labels whose character set the log does not name. Raises TableStopped where nothing tells them."""
     if not any(column.label_bytes for column in named.columns):
         return named
-    told = progress.rules.by_history(progress.name, until)
-    if told and not told.why:
-        named = with_labels(named, told.definition)
+    history = progress.rules.by_history(progress.name, until)
+    if history and not history.why:
+        named = with_labels(named, history.definition)
     rule = progress.rules.filters.of(progress.name.schema, progress.name.table).columns
     lacking = [name for name in without_labels(named) if rule is None or not rule.is_left_out(name)]
     if lacking and not named.numbered:
@@ -159,12 +161,12 @@ def _labelled(progress: Progress, named: TableDefinition, until: Position) -> Ta
 
 
 def _named(
-    progress: Progress, logged: TableDefinition, known: TableDefinition | None, until: Position, *, is_last: bool
+    progress: Progress, logged: TableDefinition, previous: TableDefinition | None, until: Position, *, is_last: bool
 ) -> TableDefinition:
-    if known is not None and known.numbered:
-        return _by_number(progress, logged, known, is_last=is_last)
+    if previous is not None and previous.numbered:
+        return _by_number(progress, logged, previous, is_last=is_last)
     try:
-        return _by_name(progress, logged, known, until, is_last=is_last)
+        return _by_name(progress, logged, previous, until, is_last=is_last)
     except NamesUnknown:
         if not progress.rules.numbers or _is_made_before(progress, until):
             raise
@@ -180,7 +182,7 @@ def _is_made_before(progress: Progress, until: Position) -> bool:
 
 
 def _by_number(
-    progress: Progress, logged: TableDefinition, known: TableDefinition, *, is_last: bool
+    progress: Progress, logged: TableDefinition, previous: TableDefinition, *, is_last: bool
 ) -> TableDefinition:
     """The definition of rows after others whose columns are numbered. Raises TableStopped, also where it is told.
 
@@ -190,32 +192,32 @@ def _by_number(
         raise _named_by_now(progress, "the log")
     events = progress.about()
     try:
-        told = progress.rules.complete(logged, events[-1].position if events else None) if is_last else None
+        from_server = progress.rules.complete(logged, events[-1].position if events else None) if is_last else None
     except TableStopped:
-        told = None
-    if told is not None and told.named():
+        from_server = None
+    if from_server is not None and from_server.named():
         raise _named_by_now(progress, "the server")
-    named = with_names(logged, known)
+    named = with_names(logged, previous)
     if named is None:
         raise TableStopped(
-            f"{progress.name}: its columns are numbered (on_unnamed: number), and were ({listed(known)}), where rows "
-            f"now have ({listed(logged)}): which of them are the same is not known"
+            f"{progress.name}: its columns are numbered (on_unnamed: number), and were ({listed(previous)}), where "
+            f"rows now have ({listed(logged)}): which of them are the same is not known"
         )
     return named
 
 
 def _by_name(
-    progress: Progress, logged: TableDefinition, known: TableDefinition | None, until: Position, *, is_last: bool
+    progress: Progress, logged: TableDefinition, previous: TableDefinition | None, until: Position, *, is_last: bool
 ) -> TableDefinition:
-    if not logged.named() and known is not None and known.named():
-        return _with_names(logged, _with_charsets(progress, known, until))
-    events, later = progress.about(), progress.later
-    if not logged.named() and progress.told:
-        named = completed_by_history(logged, progress.told)
-    elif not logged.named() and later and later.not_before:
+    if not logged.named() and previous is not None and previous.named():
+        return _with_names(logged, _with_charsets(progress, previous, until))
+    events, later_history = progress.about(), progress.later_history
+    if not logged.named() and progress.history:
+        named = completed_by_history(logged, progress.history)
+    elif not logged.named() and later_history and later_history.not_before:
         raise NamesUnknown(
             f"{progress.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
-            f"{later.not_before}; begin behind it (start: {later.at}, and load the table), or name a "
+            f"{later_history.not_before}; begin behind it (start: {later_history.at}, and load the table), or name a "
             "schema dump of before it (schema_dump: of a source of files)"
         )
     elif not logged.named() and not is_last:
@@ -231,25 +233,25 @@ def _by_name(
     return named
 
 
-def _with_charsets(progress: Progress, known: TableDefinition, until: Position) -> TableDefinition:
+def _with_charsets(progress: Progress, previous: TableDefinition, until: Position) -> TableDefinition:
     """With the character sets that statements leave to the table's default, as the history has them at a place."""
-    told = progress.rules.by_history(progress.name, until) if lacks(known) else None
-    definition = told.definition if told and told.at == until and not told.why else None
-    if definition is None or definition.column_names() != known.column_names():
-        return known
-    pairs = zip(known.columns, definition.columns, strict=True)
+    history = progress.rules.by_history(progress.name, until) if lacks(previous) else None
+    definition = history.definition if history and history.at == until and not history.why else None
+    if definition is None or definition.column_names() != previous.column_names():
+        return previous
+    pairs = zip(previous.columns, definition.columns, strict=True)
     return replace(
-        known, columns=tuple(replace(a, charset=b.charset if a.charset is None else a.charset) for a, b in pairs)
+        previous, columns=tuple(replace(a, charset=b.charset if a.charset is None else a.charset) for a, b in pairs)
     )
 
 
-def _with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
+def _with_names(logged: TableDefinition, previous: TableDefinition) -> TableDefinition:
     """A definition of a log that tells types alone, with the names and whatever else is known otherwise."""
-    named = with_names(logged, known)
+    named = with_names(logged, previous)
     if named is None:
         raise TableStopped(
             f"{logged.name}: the log does not name its columns, and has types ({listed(logged)}) where the table is "
-            f"known as ({listed(known)})"
+            f"known as ({listed(previous)})"
         )
     for column in named.columns:
         if column.charset is None and column.type.is_character:

@@ -46,8 +46,8 @@ class Progress:
     standing: Standing
     steps: list[Step] = field(default_factory=list)
     before: Content | None = None
-    told: Told | None = None
-    later: Told | None = None
+    history: Told | None = None
+    later_history: Told | None = None
 
     @classmethod
     def begin(cls, scan: Survey, name: TableName, whole: Range, rules: Rules, standing: Standing | None) -> "Progress":
@@ -85,7 +85,7 @@ class Progress:
 
     def effects(self, event: Said) -> list[TableEffect]:
         """What a statement does to the table. Raises TableStopped where that is not certain."""
-        return self.own(event, self.read(event))
+        return self.own_effects(event, self.read(event))
 
     def read(self, event: Said) -> tuple[TableEffect, ...]:
         """What a statement does to any table. Raises TableStopped where it cannot be read."""
@@ -94,18 +94,18 @@ class Progress:
         except DecodeError as error:
             raise self.refusal(event, "changes the table, which is not applied: it cannot be read") from error
 
-    def own(self, event: Said, every: Sequence[TableEffect]) -> list[TableEffect]:
+    def own_effects(self, event: Said, every: Sequence[TableEffect]) -> list[TableEffect]:
         """The effects on the table, of all that a statement has.
 
         Some servers store names in small letters and log statements as they were typed; which do is not in the log.
         Raises TableStopped for a name in other letters.
         """
-        own = [effect for effect in every if self._is_own(event, effect)]
+        own_effects = [effect for effect in every if self._is_own(event, effect)]
         named = [table for effect in every for table in effect.tables]
         alike = [table for table in named if str(table).casefold() == str(self.name).casefold()]
-        if not own and alike and alike[0] not in self.scan.tables and str(self.name).islower():
+        if not own_effects and alike and alike[0] not in self.scan.tables and str(self.name).islower():
             raise self.refusal(event, f"names {alike[0]}; whether that is {self.name} is not in the log")
-        return own
+        return own_effects
 
     def _is_own(self, event: Said, effect: TableEffect) -> bool:
         match effect:

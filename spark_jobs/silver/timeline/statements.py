@@ -91,8 +91,8 @@ def operations_of(progress: Progress, event: Said, effect: AlterTable | ChangeIn
 
 def leaves_rows(progress: Progress, event: Said) -> bool:
     """Whether a statement is about the table, and leaves every row and column as they are."""
-    own = progress.effects(event)
-    return bool(own) and all(_leaves_rows(progress, event, effect) for effect in own)
+    own_effects = progress.effects(event)
+    return bool(own_effects) and all(_leaves_rows(progress, event, effect) for effect in own_effects)
 
 
 def _leaves_rows(progress: Progress, event: Said, effect: TableEffect) -> bool:
@@ -129,19 +129,19 @@ def _may_drop_key(progress: Progress, event: Said) -> bool:
 
 def _may_have_key(progress: Progress, event: Said) -> bool:
     """Whether the table may be told apart, before a statement, by an index that is known."""
-    known, definitions = progress.standing.definition, progress.rows.definitions if progress.rows else ()
-    if known is not None or any(definition.named() for _, definition in definitions):
-        return known is None or known.index != PRIMARY
-    before = (one for one in progress.about() if one.position < event.position)
-    return any(one.statement.effect is Effect.CREATES for one in before)
+    definition, definitions = progress.standing.definition, progress.rows.definitions if progress.rows else ()
+    if definition is not None or any(definition.named() for _, definition in definitions):
+        return definition is None or definition.index != PRIMARY
+    before = (earlier for earlier in progress.about() if earlier.position < event.position)
+    return any(earlier.statement.effect is Effect.CREATES for earlier in before)
 
 
 def _undecidable(progress: Progress) -> Ended | None:
     """The first XA COMMIT whose rows are not there, or are not of the table as it is."""
-    own = progress.scan.xa.of(progress.name, progress.skips)
-    ends = [Ended(at, TableStopped(why, at)) for xid, at in own.unknown if (why := _why_rows_lack(progress, xid, at))]
+    xa = progress.scan.xa.of(progress.name, progress.skips)
+    ends = [Ended(at, TableStopped(why, at)) for xid, at in xa.unknown if (why := _why_rows_lack(progress, xid, at))]
     events = (event for event in (*progress.scan.before, *progress.scan.statements) if _may_change(progress, event))
-    spans = own.spans() if len(own.held) else []
+    spans = xa.spans() if len(xa.held) else []
     for event, span in product(events, spans) if spans else ():
         if span.start < event.position < span.stop and span.stop >= progress.whole.start:
             error = progress.refusal(
