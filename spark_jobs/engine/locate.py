@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spark_jobs.delta import deletion_vectors
+from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.key_hash import Hashes, hashes
@@ -131,19 +131,19 @@ def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) 
 
 
 def _in_file(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
-    opened = pq.ParquetFile(file.location(path))
+    opened = data_files.open_file(path, file)
     begin, rows, wanted = 0, list[Numbers](), list[Numbers]()
-    physical = [schema.column(name).physical_name for name in keys.key]
+    physical = schema.column(keys.key[0]).physical_name
     leaves = [opened.metadata.schema.column(at).path for at in range(opened.metadata.num_columns)]
-    first = leaves.index(physical[0])
+    first = leaves.index(physical) if physical in leaves else None
     for number in range(opened.num_row_groups):
         group = opened.metadata.row_group(number)
-        if keys.first.meet(*_bounds(group, first)):
-            table = opened.read_row_group(number, columns=physical).rename_columns(list(keys.key))
+        if first is None or keys.first.meet(*_bounds(group, first)):
+            table = data_files.read_row_group(opened, number, keys.key, schema)
             raw = pa.nulls(len(table), _RAW)
             if any(table.column(name).null_count for name in keys.key):
                 # Only rows of which the key's column is NULL have an exact text in its place.
-                raw = opened.read_row_group(number, columns=[schema.column("_raw").physical_name]).column(0)
+                raw = data_files.read_row_group(opened, number, ["_raw"], schema).column(0)
             own, found = keys.found(table.append_column("_raw", raw))
             rows.append(own + begin)
             wanted.append(found)
