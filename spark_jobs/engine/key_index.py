@@ -106,7 +106,7 @@ def key_hashes(rows: pa.Table, key: Sequence[str]) -> tuple[Hashes, Checks]:
 
 
 def opened(table_path: Path, file: DataFile, key: Sequence[str]) -> KeyIndex | None:
-    """The index of a data file; None where there is none that can be used. key: physical names."""
+    """The index of a data file; None where there is none that can be used. key: names and types of its columns."""
     path = _path(table_path, file)
     try:
         content = np.memmap(path, np.uint8, "r")

@@ -159,7 +159,8 @@ def _by_index(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tup
     few = keys.between(file.bounds(schema, keys.key[0]))
     if (file.num_records or 0) < max(_INDEXED_ROWS, _ROWS_A_KEY * len(few)):
         return _in_file(path, file, schema, keys)
-    physical = [schema.column(name).physical_name for name in keys.key]
+    # a key of another type has other hashes
+    physical = [f"{column.physical_name} {column.ddl}" for column in map(schema.column, keys.key)]
     folder = directory(path)
     index = key_index.opened(folder, file, physical)
     if index is None:
@@ -183,19 +184,19 @@ def _key_rows(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> pa.
 
 
 def _in_file(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
-    opened = pq.ParquetFile(file.location(path))
+    opened = data_files.open_file(path, file)
     begin, rows, wanted = 0, list[Numbers](), list[Numbers]()
-    physical = [schema.column(name).physical_name for name in keys.key]
+    physical = schema.column(keys.key[0]).physical_name
     leaves = [opened.metadata.schema.column(at).path for at in range(opened.metadata.num_columns)]
-    first = leaves.index(physical[0])
+    first = leaves.index(physical) if physical in leaves else None
     for number in range(opened.num_row_groups):
         group = opened.metadata.row_group(number)
-        if keys.first.meet(*_bounds(group, first)):
-            table = opened.read_row_group(number, columns=physical).rename_columns(list(keys.key))
+        if first is None or keys.first.meet(*_bounds(group, first)):
+            table = data_files.read_row_group(opened, number, keys.key, schema)
             raw = pa.nulls(len(table), _RAW)
             if any(table.column(name).null_count for name in keys.key):
                 # Only rows of which the key's column is NULL have an exact text in its place.
-                raw = opened.read_row_group(number, columns=[schema.column("_raw").physical_name]).column(0)
+                raw = data_files.read_row_group(opened, number, ["_raw"], schema).column(0)
             own, found = keys.found(table.append_column("_raw", raw))
             rows.append(own + begin)
             wanted.append(found)
