@@ -1,0 +1,116 @@
+"""Random DDL and DML through the engine and through Spark SQL: silver and downstream are equal, row by row."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config.model import Pipeline
+from spark_jobs.engine import downstream_job, routing, silver_job
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
+from tests.ddl_stream import stream_for
+from tests.fix_mysql import Database, database_of
+from tests.fix_pipeline import SOURCE, Shop
+from tests.fix_servers import Servers, telling
+from tests.schema_dumps import where
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
+RUNS = int(os.environ.get("STRATALOG_RUNS", "4"))
+STEPS = int(os.environ.get("STRATALOG_STEPS", "40"))
+CASES = [pytest.param("mysql-8.0", FIRST_SEED, 25, id="short")] + [
+    pytest.param(server, seed, STEPS, id=f"{server}-{seed}", marks=pytest.mark.long)
+    for server in ("mysql-8.0", "mariadb-11.4")
+    for seed in range(FIRST_SEED + 1, FIRST_SEED + 1 + RUNS)
+]
+
+
+@contextmanager
+def by_spark_sql() -> Iterator[None]:
+    """Every table goes by Spark SQL."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("why_silver_by_sql", "why_not_merged"):
+            patched.setattr(routing, name, lambda _: "the twin")
+        yield
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How many commits the engine has made, by layer."""
+    counts = {"silver": 0, "downstream": 0}
+    for layer, module in (("silver", silver_job), ("downstream", downstream_job)):
+
+        def counted(unit: Any, results: Any, layer: str = layer, commit: Any = module.commit) -> Any:
+            counts[layer] += 1
+            return commit(unit, results)
+
+        monkeypatch.setattr(module, "commit", counted)
+    return counts
+
+
+@pytest.fixture
+def database(server: str, servers: Servers) -> Iterator[Database]:
+    running = servers.get(server)
+    with telling(running, "FULL"), database_of(running) as database:
+        yield database
+
+
+def content(table: Table, spark: SparkSession) -> tuple[dict[str, str], list[str]]:
+    """Columns and rows, sorted; of maps their entries."""
+    if table.head() is None:
+        return {}, []
+    return table.columns(), sorted(repr(row.asDict(recursive=True)) for row in table.read(spark).collect())
+
+
+@pytest.mark.parametrize("server, seed, steps", CASES)
+def test_the_engine_and_spark_sql_leave_the_same_tables(
+    server: str,
+    seed: int,
+    steps: int,
+    database: Database,
+    spark: SparkSession,
+    tmp_path: Path,
+    taken: dict[str, int],
+    summary: list[str],
+) -> None:
+    start = Position.parse(where(database.server))
+    shops: list[Shop] = []
+    for name in ("engine", "sql"):
+        (tmp_path / name).mkdir()
+        shops.append(Shop(spark, database, tmp_path / name, start))
+    pipelines: list[Pipeline] = [shop.pipeline() for shop in shops]
+    tables = ["t", "u", "v"]
+    stream = stream_for(server, "FULL", seed, tables)
+    shops[0].execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
+    last = f"REPLACE INTO {tables[-1]} (id) VALUES (1)"
+    compared = rows = 0
+    for statement in [*stream.statements(steps), last]:
+        shops[0].execute(statement)
+        if not (stream.some.random() < 0.1 or statement is last):
+            continue
+        _, outcome = shops[0].run(pipelines[0])
+        with by_spark_sql():
+            _, twin = shops[1].run(pipelines[1])
+        assert outcome.stopped == twin.stopped == {}, f"seed {seed}, behind {statement}"
+        for entry in outcome.entries:
+            for layer in ("silver", "downstream"):
+                own, other = (
+                    lake.silver(SOURCE, *entry.name) if layer == "silver" else lake.downstream(*entry.name)
+                    for lake in map(lake_of, pipelines)
+                )
+                found, expected = content(own, spark), content(other, spark)
+                assert found == expected, f"seed {seed}, {layer} {entry.name}, behind {statement}"
+                rows += len(found[1])
+                compared += 1
+    assert taken["silver"]
+    assert taken["downstream"]
+    summary.append(
+        f"engine and Spark SQL, {server}, seed {seed}: {compared} tables, {rows} rows equal; engine: {taken}"
+    )
