@@ -204,20 +204,22 @@ class SliceIndex:
         rows = np.flatnonzero(wanted if with_xa else wanted & ~self.flags("is_xa"))
         for first in range(0, len(rows), _AT_ONCE):
             some = rows[first : first + _AT_ONCE]
-            for row, own in zip(some.tolist(), self.slices.take(pa.array(some)).to_pylist(), strict=True):
-                yield self._notable(row, own)
+            rows_ = self.slices.take(pa.array(some)).to_pylist()
+            is_read = [own["kind"] == "statement" or not own["start"] for own in rows_]
+            cells = self.cells([row for row, read in zip(some.tolist(), is_read, strict=True) if read])
+            for own, read in zip(rows_, is_read, strict=True):
+                yield self._notable(own, bytes(next(cells)["payload"][:_BEGIN]) if read else b"")
 
-    def _notable(self, row: int, own: dict[str, Any]) -> dict[str, Any]:
+    def _notable(self, own: dict[str, Any], first: bytes) -> dict[str, Any]:
+        """first: the first bytes of a statement, or of a file: its first slice has no context."""
         at = (own["data_file"], own["row_group"], own["row"])
         stored = self.parts.get((*at, own["offset"]))
         if stored is None:
             stored = self.files.group(*at[:2], _NOTED).slice(at[2], 1).to_pylist()[0]
-        own |= {name: stored[name] for name in _NOTED} | {"begin": None}
-        if own["kind"] == "statement" or (own["context"] is None and own["maps"]):
-            (cells,) = self.cells([row])
-            first = bytes(cells["payload"][:_BEGIN])
-            own["begin"] = first if own["kind"] == "statement" else None
-            own["context"] = own["context"] or (first[len(MAGIC) : len(MAGIC) + _IN_PAYLOAD] if own["maps"] else None)
+        own |= {name: stored[name] for name in _NOTED}
+        own["begin"] = first if own["kind"] == "statement" else None
+        if own["context"] is None and own["maps"]:
+            own["context"] = first[len(MAGIC) : len(MAGIC) + _IN_PAYLOAD]
         return own
 
     def record(self, row: int) -> pa.RecordBatch:

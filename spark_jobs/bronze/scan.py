@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import pyarrow.compute as pc
@@ -66,7 +67,7 @@ class Seen:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Survey:
     """``tables`` by name, and statements that matter; XA transactions that are committed stand at their XA COMMIT.
 
@@ -107,13 +108,34 @@ class Survey:
 
     def last_change(self, name: TableName) -> Position | None:
         """Where the last statement stands that names a table."""
-        found = [statement for statement in self.statements if statement.statement.names(name.schema, name.table)]
+        found = self._of(name)
         return max((one.position for one in found if one.statement.effect is not Effect.INDEXES), default=None)
 
     def _naming(self, name: TableName, since: Position) -> list[Said]:
-        # Names first: a first run asks this of every table about the CREATE of every table, and places compare slowly.
-        found = (statement for statement in self.statements if statement.statement.names(name.schema, name.table))
-        return [one for one in found if one.position >= since]
+        return [one for one in self._of(name) if one.position >= since]
+
+    def _of(self, name: TableName) -> list[Said]:
+        """The statements that name a table, or may."""
+        exact, open_ = self._by_name
+        found = [*exact.get((name.schema.casefold(), name.table.casefold()), ())]
+        found += [at for at in open_ if self.statements[at].statement.names(name.schema, name.table)]
+        return [self.statements[at] for at in sorted(found)]
+
+    @cached_property
+    def _by_name(self) -> tuple[dict[tuple[str, str], list[int]], list[int]]:
+        """The statements by the tables that they name, and those that have to be asked: by their places.
+
+        A first run asks for the statements of every table, and its log has the CREATE of every table.
+        """
+        exact: dict[tuple[str, str], list[int]] = {}
+        open_ = []
+        for at, said in enumerate(self.statements):
+            names = said.statement.exact_names
+            if names is None:
+                open_.append(at)
+            for name in names or ():
+                exact.setdefault(name, []).append(at)
+        return exact, open_
 
 
 def survey(slices: SliceIndex) -> Survey:

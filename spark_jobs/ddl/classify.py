@@ -89,6 +89,11 @@ class Statement:
         return name in self.tables
 
     @property
+    def exact_names(self) -> frozenset[tuple[str, str]] | None:
+        """The tables, in small letters, for which ``names`` is true; None where that is to be asked for each table."""
+        return None if self.effect in _ABOUT_ANY or self.schemas else self.tables
+
+    @property
     def writes_rows(self) -> bool:
         """Whether rows are changed by it, and not by row events."""
         return self.writes is None or bool(self.writes)

@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import Said, Seen, Survey, agreed, survey
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import Effect, judge
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position, Range
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
@@ -29,6 +29,29 @@ def test_the_last_change_is_the_last_statement_that_names_the_table() -> None:
     found = surveyed((50, "CREATE TABLE t (a INT)"), (70, "ALTER TABLE t ADD b INT"), (90, "DROP TABLE other"))
     assert found.last_change(NAME) == at(70)
     assert found.last_change(TableName("crm", "t")) is None
+
+
+TEXTS = [
+    *(
+        "CREATE TABLE t (a INT)",
+        "ALTER TABLE T ADD b INT",
+        "DROP TABLE other, t",
+        "TRUNCATE crm.t",
+        "DROP DATABASE shop",
+    ),
+    *("RENAME TABLE t TO u", "CREATE INDEX i ON t (a)", "CALL p()", "XA ROLLBACK 'x'", "INSERT INTO t VALUES (1)"),
+    *("CREATE TABLE `t t` LIKE t", "ALTER TABLE t WHATEVER", "DROP TABLE IF EXISTS a, b"),
+]
+
+
+@pytest.mark.parametrize("name", [NAME, TableName("SHOP", "T"), TableName("crm", "t"), TableName("shop", "u")], ids=str)
+def test_statements_about_a_table_are_those_that_name_it_in_order(name: TableName) -> None:
+    found = surveyed(*((50 + 10 * nth, text) for nth, text in enumerate(TEXTS)))
+    every = [said for said in found.statements if said.statement.names(name.schema, name.table)]
+    about, indexes = found.about(name, at(70)), found.indexes(name, at(4))
+    assert about == [one for one in every if one.position >= at(70) and one.statement.effect is not Effect.INDEXES]
+    assert indexes == [one for one in every if one.statement.effect is Effect.INDEXES]
+    assert found.last_change(name) == max(one.position for one in every if one not in indexes)
 
 
 def definition(*columns: Column) -> TableDefinition:

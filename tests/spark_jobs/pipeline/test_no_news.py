@@ -1,11 +1,13 @@
-"""A run without news reads Delta's logs and the source, and starts no Spark."""
+"""A run without news reads Delta's logs and the source, and starts no Spark; nor is a table without news opened."""
 
 from pathlib import Path
 
+import deltalake
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.downstream import publication
+from spark_jobs.lake.table import Table
 from spark_jobs.pipeline.run import run_source
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started
 from tests.logs import SOURCE, Logs
@@ -32,3 +34,39 @@ def test_a_run_without_news_starts_no_spark(spark: SparkSession, tmp_path: Path)
     assert (outcome.compacted, outcome.merged) == ([], [])
     assert [entry.position for entry in outcome.entries] == [entry.position for entry in first.entries]
     assert (publication.read(logs.lake, SOURCE), logs.lake.published().head()) == (published, heads)
+
+
+@pytest.mark.spark
+def test_a_table_without_news_is_not_opened_and_is_published_as_complete(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = Logs(spark, tmp_path)
+    logs.write(1, Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, "a")), Commit())
+    logs.run()
+    opened: set[str] = set()
+
+    def counted(table: Table) -> deltalake.DeltaTable | None:
+        opened.add(table.path.rpartition("/")[2])
+        return open_(table)
+
+    open_ = Table._open
+    monkeypatch.setattr(Table, "_open", counted)
+    for number in (2, 3):
+        logs.write(number, Insert("shop.orders", (number, "b")), Commit())
+        opened.clear()
+        outcome = logs.run()
+        assert {one.name.table for one in outcome.merged} == {"orders"}
+        assert not opened & {"lines"}
+        orders, lines = sorted(publication.read(logs.lake, SOURCE), key=lambda one: one.table, reverse=True)
+        assert (orders.position, orders.merged) == (lines.position, lines.merged) == (str(outcome.position),) * 2
+        assert (lines.silver_version, lines.downstream_version) == (0, 0)
+
+    properties = "SET TBLPROPERTIES ('delta.checkpointInterval' = '11')"
+    spark.sql(f"ALTER TABLE {logs.lake.downstream('shop', 'lines').sql} {properties}")
+    logs.write(4, Insert("shop.orders", (4, "b")), Commit())
+    logs.run()
+    assert "lines" in opened
+    (lines,) = (one for one in publication.read(logs.lake, SOURCE) if one.table == "lines")
+    newest = logs.lake.downstream("shop", "lines").head()
+    assert newest
+    assert (lines.downstream_version, lines.merged) == (newest.version, lines.position)
