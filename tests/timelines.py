@@ -14,7 +14,7 @@ from spark_jobs.errors import NamesUnknown
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import Content, Rows, Standing, Step
-from spark_jobs.silver.timeline.build import course
+from spark_jobs.silver.timeline.build import steps_of
 from spark_jobs.silver.timeline.inputs import Rules
 
 NAME = TableName("shop", "t")
@@ -73,7 +73,7 @@ def steps(
         for offset, text in statements
     )
     found = Survey({NAME: seen} if seen else {}, said)
-    return course(found, NAME, Range(at(10), at(1000)), standing, rules)
+    return steps_of(found, NAME, Range(at(10), at(1000)), standing, rules)
 
 
 def shown(found: list[Step]) -> list[str]:

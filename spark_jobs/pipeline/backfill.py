@@ -62,10 +62,10 @@ from spark_jobs.silver.compact import (
     told_of_partial,
 )
 from spark_jobs.silver.planning_context import PlanningContext
-from spark_jobs.silver.projection import onwards
-from spark_jobs.silver.rename_lineage import Ancestry
+from spark_jobs.silver.projection import project_to_latest
+from spark_jobs.silver.rename_lineage import RenameLineage
 from spark_jobs.silver.table_timeline import Content, Rows, Standing, Step, Turn
-from spark_jobs.silver.timeline.build import held as content_at_end
+from spark_jobs.silver.timeline.build import build as content_at_end
 from spark_jobs.silver.timeline.inputs import Again
 from spark_jobs.text.remedies import advised
 from spark_jobs.text.sql import identifier
@@ -412,7 +412,7 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
 def _led_on(work: Work, standing: Standing, later: Sequence[Turn]) -> dict[str, str]:
     """Rows of a table that stands so as silver has them behind all later statements. Raises TableStopped."""
     columns = work.seen(standing)
-    found = onwards(columns.types, later, work.seen)
+    found = project_to_latest(columns.types, later, work.seen)
     for turn in later:
         if turn.standing.definition and turn.origins is not None:
             after = work.seen(turn.standing)
@@ -439,7 +439,7 @@ def _carried(spark: SparkSession, work: Work, columns: silver.Columns, turn: Tur
     """The rows that came with the name, led on to the table's present columns."""
     assert turn.standing.definition
     later = [step for step in work.steps[work.steps.index(turn) + 1 :] if isinstance(step, Turn)]
-    now = onwards(turn.standing.columns.types, later)
+    now = project_to_latest(turn.standing.columns.types, later)
     names = columns.stored
     rows = carried_rows(spark, work, turn)
     return rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
@@ -653,7 +653,7 @@ def _work(
     with about(f"{held.source}: {name}"):
         context = replace(context, numbers=context.numbers or silver.is_numbered(head))
         rules = replace(
-            Ancestry(context).rules(slices),
+            RenameLineage(context).rules(slices),
             why_not=why_not_anew(pipeline, held.source, name),
             is_bag=silver.stored_columns(table, head).is_bag,
             again=Again(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),

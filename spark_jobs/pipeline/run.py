@@ -68,9 +68,9 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, TableCommit
 from spark_jobs.silver.compact import Compacted, Window, Work, compact
 from spark_jobs.silver.planning_context import PlanningContext
-from spark_jobs.silver.rename_lineage import Ancestry, given, own_base
+from spark_jobs.silver.rename_lineage import RenameLineage, own_base, renamed_tables
 from spark_jobs.silver.table_timeline import Ended, Standing, Turn
-from spark_jobs.silver.timeline.build import reached
+from spark_jobs.silver.timeline.build import build_until_stopped
 from spark_jobs.silver.timeline.inputs import Rules, place_of_rows
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
@@ -459,7 +459,7 @@ class Planner:
         slices, found = look(self.held.table, self.held.version, Range(start, self.end), self.oldest, cuts)
         found = self._with_beginnings(found, entries, start)
         context = replace(PlanningContext.of(self.pipeline, self.lake, self.held), by_log=by_log)
-        rules = replace(Ancestry(context).rules(slices), place=place_of_rows(slices))
+        rules = replace(RenameLineage(context).rules(slices), place=place_of_rows(slices))
         planned = Plan(self._with_new(entries, found), [], {}, index=slices)
         gaps = gaps_of(self.pipeline, self.lake, self.source)
         inside: frozenset[Position] = frozenset()
@@ -598,7 +598,7 @@ class Planner:
         with about(f"{self.source}: {name}"):
             why_not = why_not_anew(self.pipeline, self.source, name)
             rules = replace(rules, base=partial(own_base, table, standing), why_not=why_not)
-            content, ended = reached(found, name, whole, standing, rules)
+            content, ended = build_until_stopped(found, name, whole, standing, rules)
         self._warn_of_numbers(name, standing, content.standing)
         if gap and not ended:
             ended = Ended(whole.stop, TableStopped(refusal, whole.stop))
@@ -690,7 +690,7 @@ class Planner:
     def _names(self, found: Survey) -> set[TableName]:
         """The tables that the log has rows of, and those in scope that have another one's by taking its place."""
         scope = self.pipeline.scope
-        return {*found.tables, *(one for one in given(found) if scope.holds(one.schema, one.table))}
+        return {*found.tables, *(one for one in renamed_tables(found) if scope.holds(one.schema, one.table))}
 
     def _with_new(self, entries: list[Entry], found: Survey) -> list[Entry]:
         known = {entry.name for entry in entries}

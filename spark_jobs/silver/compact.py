@@ -45,7 +45,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import NOT_FOLDED, SilverCommit
 from spark_jobs.silver.net_changes import Place, image_rows, net_rows, reduce, settle
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
-from spark_jobs.silver.projection import onwards, origins_of
+from spark_jobs.silver.projection import column_origins, project_to_latest
 from spark_jobs.silver.retired_columns import Kept, names_of, types_of
 from spark_jobs.silver.table_timeline import Base, Content, Ended, Rows, Standing, Step, Turn
 from spark_jobs.silver.timeline.inputs import without
@@ -502,7 +502,7 @@ def reshaping(work: Work, before: silver.Columns, turn: Turn) -> Reshaping:
     after = work.seen(turn.standing) if turn.standing.definition else before
     _require_key_kept(before, after, turn)
     rule = work.filters.columns
-    origins = masking.origins_seen(rule, origins_of(turn, before.types, after.types), before, after)
+    origins = masking.origins_seen(rule, column_origins(turn, before.types, after.types), before, after)
     fills = masking.fills_seen(rule, turn.fills, after)
     steps = schema_evolution.steps(before.types, after.types, origins, fills)
     return Reshaping(after, steps, [*steps, *_of_silver_alone(before, after, origins)])
@@ -578,7 +578,7 @@ def _rekeyed(held: DataFrame, name: str, turn: Turn) -> DataFrame:
         )
         alone = f"IF({silver.COPIES} = 1, true, CAST(raise_error({literal(why)}) AS BOOLEAN))"
         held = held.where(alone).drop(silver.COPIES)
-    now = onwards(before.types, [turn])
+    now = project_to_latest(before.types, [turn])
     names = [*after.types, "_raw", "_committed_at"]
     cells = [f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names]
     return held.selectExpr(*cells, *([f"1L AS {silver.COPIES}"] if after.is_bag else []))
@@ -608,7 +608,7 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
     led = []
     for part, before, at in parts:
         rows = part if silver.ABSENT in part.columns else part.withColumn(silver.ABSENT, F.lit(None).cast(ABSENT_TYPE))
-        now = onwards(before.types, [one for one in content.steps[at:] if isinstance(one, Turn)])
+        now = project_to_latest(before.types, [one for one in content.steps[at:] if isinstance(one, Turn)])
         led.append(rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names)))
     standing = content.standing
     lacks_older = standing.is_numbered and not standing.is_complete

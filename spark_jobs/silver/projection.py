@@ -13,7 +13,7 @@ from spark_jobs.silver.table_timeline import Standing, Turn
 from spark_jobs.text.sql import identifier
 
 
-def onwards(
+def project_to_latest(
     columns: Mapping[str, str],
     turns: Sequence[Turn],
     seen: Callable[[Standing], silver.Columns] = lambda one: one.columns,
@@ -34,7 +34,7 @@ def onwards(
         if turn.standing.definition is None:
             continue
         after = seen(turn.standing).types
-        found = origins_of(turn, types, after)
+        found = column_origins(turn, types, after)
         origins = {name: origin if (origin := found[name]) in types else None for name in after}
         kept = {origin: name for name, origin in origins.items() if origin is not None}
         names = {old: kept.get(new) if new else None for old, new in names.items()}
@@ -46,7 +46,7 @@ def onwards(
     return now | {"_raw": raw, silver.ABSENT: partial_rows.renamed(names)}
 
 
-def origins_of(turn: Turn, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+def column_origins(turn: Turn, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
     """From which column each one comes; in a table made anew, those that are of one type with what was there stay."""
     if turn.origins is not None:
         return turn.origins

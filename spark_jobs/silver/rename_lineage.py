@@ -26,12 +26,12 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.table_timeline import Base, Content, Standing
-from spark_jobs.silver.timeline.build import held
+from spark_jobs.silver.timeline.build import build
 from spark_jobs.silver.timeline.inputs import Beginning, Complete, Rules, first_rows, place_of_rows
 
 
 @dataclass(frozen=True)
-class Ancestry:
+class RenameLineage:
     """Of the tables of one source. Rules of the configuration judge no rows that come with a name."""
 
     context: PlanningContext
@@ -78,7 +78,7 @@ class Ancestry:
         if since < until:
             slices, scan = look(context.held.table, context.held.version, Range(since, until), oldest, {since})
             rules = replace(rules, first=first_rows(slices, filters.skipped), place=place_of_rows(slices))
-        content = held(scan, name, Range(since, until), standing, rules)
+        content = build(scan, name, Range(since, until), standing, rules)
         return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 
     @cached_property
@@ -173,7 +173,7 @@ def _ends(event: Said, name: TableName) -> bool:
     return False
 
 
-def given(scan: Survey) -> Iterator[TableName]:
+def renamed_tables(scan: Survey) -> Iterator[TableName]:
     """The names that statements give to tables, as far as they can be read."""
     for event in scan.statements:
         with suppress(DecodeError):  # its tables stop at it

@@ -55,11 +55,11 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import LoadedRows, SilverCommit
 from spark_jobs.silver.compact import Window, Work
 from spark_jobs.silver.planning_context import PlanningContext
-from spark_jobs.silver.projection import onwards
-from spark_jobs.silver.rename_lineage import Ancestry
+from spark_jobs.silver.projection import project_to_latest
+from spark_jobs.silver.rename_lineage import RenameLineage
 from spark_jobs.silver.retired_columns import begun
 from spark_jobs.silver.table_timeline import Standing, Turn
-from spark_jobs.silver.timeline.build import course
+from spark_jobs.silver.timeline.build import steps_of
 from spark_jobs.silver.timeline.inputs import Beginning
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Source
@@ -487,11 +487,11 @@ class _Work:
         """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""
         context = PlanningContext.of(self.pipeline, self.lake, held).of_load()
         slices, found = look(held.table, held.version, whole, context.oldest)
-        ancestry = Ancestry(context)
+        ancestry = RenameLineage(context)
         rules = replace(ancestry.rules(slices), beginning=Beginning(ancestry.made, is_needed=True))
         definition = stage.progress.definition
         try:
-            steps = course(found, stage.name, whole, Standing(definition), rules)
+            steps = steps_of(found, stage.name, whole, Standing(definition), rules)
         except TableStopped as error:
             raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
         turns = [step for step in steps if isinstance(step, Turn)]
@@ -508,7 +508,7 @@ class _Work:
         """The rows with the columns that silver has now, as older than all that the log says from their place on."""
         since = stage.progress.since
         later = [turn for turn in turns if turn.range.start >= before]
-        now = onwards(silver.columns(stage.progress.definition).types, later)
+        now = project_to_latest(silver.columns(stage.progress.definition).types, later)
         given = now | {
             "_op": literal(silver.Op.LOAD),
             "_position": silver.before_sql(since),

@@ -20,23 +20,23 @@ from spark_jobs.silver.timeline.pieces import Piece, pieces_of
 from spark_jobs.silver.timeline.progress import Progress
 
 
-def course(scan: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> list[Step]:
+def steps_of(scan: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> list[Step]:
     """The table's steps through a range, in order. ``standing``: at the range's start; None: silver has no row of it.
 
     Raises TableStopped where a statement cannot be carried out, or says something else than the rows behind it.
     """
-    return list(held(scan, name, whole, standing, rules).steps)
+    return list(build(scan, name, whole, standing, rules).steps)
 
 
-def held(scan: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> Content:
+def build(scan: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> Content:
     """What a table holds at the end of a range, of what it has got in it. Raises TableStopped, DecodeError."""
-    content, ended = reached(scan, name, whole, standing, rules)
+    content, ended = build_until_stopped(scan, name, whole, standing, rules)
     if ended:
         raise ended.error
     return content
 
 
-def reached(
+def build_until_stopped(
     scan: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules
 ) -> tuple[Content, Ended | None]:
     """What a table holds where its timeline ends: at the end of the range, or where it stops before that.

@@ -38,7 +38,7 @@ from spark_jobs.schema.reverse_replay import back
 from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.silver.rename_lineage import made_at
 from spark_jobs.silver.table_timeline import Content, Rows, Standing, Turn
-from spark_jobs.silver.timeline.build import course
+from spark_jobs.silver.timeline.build import steps_of
 from spark_jobs.silver.timeline.inputs import Rules
 
 T, U = TableName("shop", "t"), TableName("shop", "u")
@@ -297,7 +297,7 @@ def filled(name: TableName, until: Position) -> Content:
 def test_what_the_timeline_makes_of_it(case: Case) -> None:
     rules = Rules(lambda logged, _: logged, lambda *_: {}, contents=filled)
     try:
-        steps = course(scanned(case), T, Range(at(10), at(1000)), Standing(TABLES[T]), rules)
+        steps = steps_of(scanned(case), T, Range(at(10), at(1000)), Standing(TABLES[T]), rules)
     except TableStopped:
         steps = []
     last = steps[-1] if steps else None

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.log.position import Range
-from spark_jobs.silver.projection import onwards, origins_of
+from spark_jobs.silver.projection import column_origins, project_to_latest
 from spark_jobs.silver.table_timeline import Standing, Turn
 from tests.timelines import BEGINNING, ID, NAME, NOTE, at, definition, steps
 
@@ -20,7 +20,7 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
         last=400,
     )
     turns = [step for step in found if isinstance(step, Turn)]
-    assert onwards({"id": "INT", "v": "INT"}, turns) == {
+    assert project_to_latest({"id": "INT", "v": "INT"}, turns) == {
         "w": "CAST(`v` AS BIGINT)",
         "id": "`id`",
         "note": "CAST('abc' AS STRING)",
@@ -28,18 +28,18 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
         "_absent": "transform(_absent, name -> CASE name WHEN 'v' THEN 'w' ELSE name END)",
     }
     dated = steps((500, "ALTER TABLE t ADD day DATE NOT NULL"), last=400)
-    assert onwards({"id": "INT", "v": "INT"}, [step for step in dated if isinstance(step, Turn)]) == {
+    assert project_to_latest({"id": "INT", "v": "INT"}, [step for step in dated if isinstance(step, Turn)]) == {
         "id": "`id`",
         "v": "`v`",
         "day": "CAST(NULL AS DATE)",
         "_raw": "map_concat(coalesce(_raw, CAST(map() AS MAP<STRING, STRING>)), map('day', '0000-00-00'))",
         "_absent": "_absent",
     }
-    assert onwards({"id": "INT"}, []) == {"id": "`id`", "_raw": "_raw", "_absent": "_absent"}
+    assert project_to_latest({"id": "INT"}, []) == {"id": "`id`", "_raw": "_raw", "_absent": "_absent"}
 
 
 def carried_step_by_step(row: dict[str, Any], turns: list[Turn]) -> dict[str, Any]:
-    """The plain twin of ``onwards``: a row's values, exact texts and absent columns behind each statement in turn."""
+    """The plain twin of ``project_to_latest``: values, exact texts and absent columns after each statement in turn."""
     values, raw, absent = row["values"], row["raw"], row["absent"]
     for turn in turns:
         origins = turn.origins or {}
@@ -73,7 +73,7 @@ def test_rows_are_led_on_over_many_statements_at_once(spark: SparkSession, numbe
         {"values": {"id": 2, "a": None, "b": 6, "c": 7}, "raw": None, "absent": None},
         {"values": {"id": 3, "a": 1, "b": None, "c": None}, "raw": {"b": "z"}, "absent": ["a", "b", "c"]},
     ]
-    led = onwards(dict.fromkeys(["id", "a", "b", "c"], "INT"), turns)
+    led = project_to_latest(dict.fromkeys(["id", "a", "b", "c"], "INT"), turns)
     assert sum(map(len, led.values())) < 5_000
     cells = [(*row["values"].values(), row["raw"], row["absent"]) for row in rows]
     frame = spark.createDataFrame(cells, "id INT, a INT, b INT, c INT, _raw MAP<STRING, STRING>, _absent ARRAY<STRING>")
@@ -86,7 +86,10 @@ def test_rows_are_led_on_over_many_statements_at_once(spark: SparkSession, numbe
 
 def test_a_table_made_anew_keeps_columns_of_the_same_name_and_type() -> None:
     anew = Turn(Range(at(5), at(9)), Standing(definition(ID, NOTE)), empties=True)
-    assert origins_of(anew, {"id": "INT", "note": "INT"}, {"id": "INT", "note": "STRING"}) == {"id": "id", "note": None}
+    assert column_origins(anew, {"id": "INT", "note": "INT"}, {"id": "INT", "note": "STRING"}) == {
+        "id": "id",
+        "note": None,
+    }
 
 
 def test_rows_are_led_through_a_beginning() -> None:
@@ -94,11 +97,11 @@ def test_rows_are_led_through_a_beginning() -> None:
         (500, "ALTER TABLE t MODIFY v SMALLINT"), (600, "ALTER TABLE t MODIFY v TINYINT"), last=400, rules=BEGINNING
     )
     turns = [one for one in (first, second) if isinstance(one, Turn)]
-    led = onwards({"id": "INT", "v": "INT"}, turns)
+    led = project_to_latest({"id": "INT", "v": "INT"}, turns)
     assert (led["v"], led["_v_until_1_500"], led["_v_until_1_600"]) == (
         "CAST(NULL AS TINYINT)",
         "`v`",
         "CAST(NULL AS SMALLINT)",
     )
-    between = onwards(first.standing.columns.types, turns[1:])
+    between = project_to_latest(first.standing.columns.types, turns[1:])
     assert (between["_v_until_1_500"], between["_v_until_1_600"]) == ("`_v_until_1_500`", "`v`")

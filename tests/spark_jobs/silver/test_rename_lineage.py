@@ -15,7 +15,7 @@ from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import PlanningContext
-from spark_jobs.silver.rename_lineage import Ancestry, given, made_at
+from spark_jobs.silver.rename_lineage import RenameLineage, made_at, renamed_tables
 from spark_jobs.silver.table_timeline import Rows
 from tests.logs import SOURCE, Logs, day, file
 from tests.segment_spec import Commit, Delete, Insert, Statement
@@ -55,7 +55,7 @@ def test_where_a_table_was_made_that_is_there(statements: list[str], place: int 
 
 def test_names_that_tables_are_given() -> None:
     found = said("RENAME TABLE a TO tmp, b TO a, tmp TO b", "ALTER TABLE c RENAME s.d", "RENAME TABLE", "DROP TABLE e")
-    assert [str(name) for name in given(found)] == ["shop.a", "shop.b", "s.d"]
+    assert [str(name) for name in renamed_tables(found)] == ["shop.a", "shop.b", "s.d"]
 
 
 CREATE = "CREATE TABLE {} (id INT NOT NULL PRIMARY KEY, note VARCHAR(40))"
@@ -84,7 +84,9 @@ def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: S
     assert named
     until = named.emptied_at
     assert until
-    by_silver, by_log = (Ancestry(replace(context, by_log=by_log)).contents(orders, until) for by_log in (False, True))
+    by_silver, by_log = (
+        RenameLineage(replace(context, by_log=by_log)).contents(orders, until) for by_log in (False, True)
+    )
     assert by_silver.base is not None
     assert by_log.base is None
     assert (by_silver.since.file, by_log.since.file) == (file(2), file(1))

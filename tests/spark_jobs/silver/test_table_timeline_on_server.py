@@ -32,9 +32,9 @@ from spark_jobs.ddl.classify import Effect, judge
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.projection import origins_of
+from spark_jobs.silver.projection import column_origins
 from spark_jobs.silver.table_timeline import Content, Rows, Step, Turn
-from spark_jobs.silver.timeline.build import course, held
+from spark_jobs.silver.timeline.build import build, steps_of
 from spark_jobs.silver.timeline.inputs import Rules
 from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
@@ -159,7 +159,7 @@ class Table:
         if turn.standing.definition is None:
             return
         columns = silver.columns(turn.standing.definition)
-        origins = origins_of(turn, self.types, columns.types)
+        origins = column_origins(turn, self.types, columns.types)
         moved = []
         for row in self.rows:
             new: Row = {}
@@ -226,11 +226,11 @@ def table_at_end(log: Log, name: TableName) -> Table:
 
     @cache
     def contents(was: TableName, until: Position) -> Content:
-        return held(log.survey(until), was, Range(log.at(0), until), None, replace(rules, contents=contents))
+        return build(log.survey(until), was, Range(log.at(0), until), None, replace(rules, contents=contents))
 
     whole = Range(log.at(0), log.at(log.stop))
     return Table().follow(
-        log, name, course(log.survey(whole.stop), name, whole, None, replace(rules, contents=contents))
+        log, name, steps_of(log.survey(whole.stop), name, whole, None, replace(rules, contents=contents))
     )
 
 

@@ -8,7 +8,7 @@ from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
 from spark_jobs.silver.table_timeline import Standing, Step
-from spark_jobs.silver.timeline.build import reached
+from spark_jobs.silver.timeline.build import build_until_stopped
 from spark_jobs.silver.timeline.inputs import Rules
 from tests.timelines import (
     BAG,
@@ -132,19 +132,21 @@ def test_a_table_goes_on_up_to_what_stops_it_wherever_the_range_begins(
     said = tuple(Said(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements)
     found = Survey({NAME: seen}, said)
     if why is None:
-        assert reached(found, NAME, Range(at(10), at(1000)), None, RULES)[1] is None, "there is nothing to change yet"
+        assert build_until_stopped(found, NAME, Range(at(10), at(1000)), None, RULES)[1] is None, (
+            "there is nothing to change yet"
+        )
         return
-    content, ended = reached(found, NAME, Range(at(10), at(1000)), None, RULES)
+    content, ended = build_until_stopped(found, NAME, Range(at(10), at(1000)), None, RULES)
     assert ended
     assert (shown(list(content.steps)), ended.at) == (wanted, at(place))
     assert why in ended.why
     later = Survey({NAME: replace(seen, definitions=met[1:])}, said)
-    again, still = reached(later, NAME, Range(ended.at, at(1000)), content.standing, RULES)
+    again, still = build_until_stopped(later, NAME, Range(ended.at, at(1000)), content.standing, RULES)
     assert (list(again.steps), still and (still.at, still.why)) == ([], (ended.at, ended.why))
 
 
 def test_a_statement_inside_a_transaction_stops_the_table_before_the_transaction() -> None:
     said = Said(at(500), judge("UPDATE t SET v = 1", "shop"), at(510), "shop", begun=at(450))
     found = Survey({NAME: Seen(at(100), at(900), ((at(100), OLD),))}, (said,))
-    content, ended = reached(found, NAME, Range(at(10), at(1000)), None, RULES)
+    content, ended = build_until_stopped(found, NAME, Range(at(10), at(1000)), None, RULES)
     assert (shown(list(content.steps)), ended and ended.at) == (["10-450 id,v"], at(450))

@@ -12,7 +12,7 @@ from spark_jobs.ddl.definitions import Told
 from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table_timeline import Rows, Standing, Turn
-from spark_jobs.silver.timeline.build import reached
+from spark_jobs.silver.timeline.build import build_until_stopped
 from spark_jobs.silver.timeline.inputs import Rules
 from tests.timelines import (
     BAG,
@@ -282,13 +282,13 @@ def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
 ) -> None:
     seen = Seen(at(100), at(900), ((at(100), BARE), (at(600), behind)))
     found = Survey({NAME: seen}, (Said(at(500), judge(statement, "shop"), at(510), "shop", session=Session()),))
-    content, ended = reached(found, NAME, Range(at(10), at(1000)), None, NUMBERED)
+    content, ended = build_until_stopped(found, NAME, Range(at(10), at(1000)), None, NUMBERED)
     assert shown(list(content.steps)) == ["10-1000 @1,@2" if why is None else "10-500 @1,@2"]
     assert (ended is None) == (why is None)
     if ended and why:
         assert ended.at == at(500)
         assert re.search(why, ended.why)
-        again, still = reached(found, NAME, Range(at(500), at(1000)), content.standing, NUMBERED)
+        again, still = build_until_stopped(found, NAME, Range(at(500), at(1000)), content.standing, NUMBERED)
         assert (list(again.steps), still and (still.at, still.why)) == ([], (ended.at, ended.why))
         with pytest.raises(TableStopped, match=why):
             steps((500, statement), maps=((100, BARE), (600, behind)), rules=NUMBERED)
