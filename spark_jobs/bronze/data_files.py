@@ -9,6 +9,7 @@ mean (index.py, table.py).
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -83,14 +84,18 @@ class DataFiles:
             footer = self._footer(file)
             wanted = _Wanted(footer.metadata, columns, self._name(file))
             for groups in wanted.batches(within, kind):
-                yield self._placed(file, footer.metadata, groups, footer.read_row_groups(groups, list(columns)))
+                with self._reading(file):
+                    found = footer.read_row_groups(groups, list(columns))
+                yield self._placed(file, footer.metadata, groups, found)
 
     def group(self, file: int, group: int, columns: Sequence[str]) -> pa.Table:
         """Columns of one row group, all of its rows. Kept for a while: neighbours are asked for next."""
         key = file, group, tuple(columns)
         found = self._groups.get(key)
         if found is None:
-            found = self._groups[key] = self._footer(file).read_row_group(group, list(columns))
+            footer = self._footer(file)
+            with self._reading(file):
+                found = self._groups[key] = footer.read_row_group(group, list(columns))
         self._groups.move_to_end(key)
         while len(self._groups) > _KEPT:
             self._groups.popitem(last=False)
@@ -127,25 +132,32 @@ class DataFiles:
     def _files(self) -> pa_fs.FileSystem:
         folder = local_path(self.path)
         if folder is not None:
-            return pa_fs.SubTreeFileSystem(str(folder), pa_fs.LocalFileSystem(use_mmap=True))
+            return pa_fs.SubTreeFileSystem(str(folder), pa_fs.LocalFileSystem())
         return pa_fs.PyFileSystem(DeltaStorageHandler.from_table(self._opened._table))  # noqa: SLF001 - as deltalake's own datasets
 
     def _footer(self, file: int) -> pq.ParquetFile:
         found = self._footers.get(file)
         if found is None:
-            try:
-                found = pq.ParquetFile(
-                    self._files.open_input_file(self.paths[file]),
-                    pre_buffer=local_path(self.path) is None,
-                    coerce_int96_timestamp_unit="us",
-                )
-            except (OSError, pa.ArrowInvalid) as error:
-                raise LakeError(f"{self._name(file)}: a data file of bronze cannot be read: {error}") from error
+            is_remote = local_path(self.path) is None
+            with self._reading(file):
+                opened = self._files.open_input_file(self.paths[file])
+                found = pq.ParquetFile(opened, pre_buffer=is_remote, coerce_int96_timestamp_unit="us")
             self._footers[file] = found
         self._footers.move_to_end(file)
         while len(self._footers) > _OPEN:
             self._footers.popitem(last=False)
         return found
+
+    @contextmanager
+    def _reading(self, file: int) -> Iterator[None]:
+        """Raises LakeError where a file is missing or damaged."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            why = str(error).partition("\n")[0]
+            raise LakeError(
+                f"{self._name(file)}: a data file of bronze cannot be read: {why}; restore bronze from a backup"
+            ) from error
 
     def _name(self, file: int) -> str:
         return f"{self.path}/{self.paths[file]}"

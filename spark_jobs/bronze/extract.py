@@ -216,7 +216,7 @@ def _settled(spark: SparkSession, table: Table, planned: Plan) -> Extracted:
     """
     head = planned.head
     if head.checkpoint is None or planned.opens:
-        head = table.append(spark.createDataFrame([], bronze.DDL), head, planned.commit())
+        head = table.append_rows(spark, bronze.ARROW.empty_table(), head, planned.commit())
     return Extracted(planned.source, planned.range, head, stretch=planned.stretch)
 
 

@@ -140,20 +140,11 @@ class SliceIndex:
         named, unnamed = self._named.get(name, _NONE), self._unnamed
         return np.union1d(named, unnamed) if len(unnamed) else named
 
-    def of_table(
-        self,
-        name: TableName,
-        ranges: Sequence[Range],
-        cuts: Collection[Position] = (),
-        xa: Collection[tuple[int, int, int]] | None = None,
-    ) -> pa.Table:
+    def of_table(self, name: TableName, ranges: Sequence[Range]) -> pa.Table:
         """What a table's rows in some ranges, which do not overlap, are decoded from: OF_TABLE.
 
-        cuts: where ranges begin or end that may lie inside a slice. xa: the XA transactions that are taken, by stretch,
-        file number and offset of where they begin; all without it.
+        Where a range begins or ends inside a slice, the index has to be cut there.
         """
-        if cuts:
-            return self.take(self.rows_of(name)).cut(cuts).of_table(name, ranges, xa=xa)
         rows, windows = self.in_ranges(self.rows_of(name), ranges)
         found = self.slices.take(pa.array(rows))
         paths = pa.array(self.files.paths, pa.string())
@@ -162,8 +153,7 @@ class SliceIndex:
             "window": pa.array(windows),
             "bytes": pc.subtract(found.column("stop"), found.column("start")),
         }
-        found = pa.table([cells[one] if one in cells else found[one] for one in OF_TABLE.names], schema=OF_TABLE)
-        return found if xa is None else found.filter(_is_taken(found, xa))
+        return pa.table([cells[one] if one in cells else found[one] for one in OF_TABLE.names], schema=OF_TABLE)
 
     def first(self, name: TableName, ranges: Sequence[Range]) -> dict[int, int]:
         """Of each range, by its ordinal, the first slice that may hold rows of a table; nothing where none does."""
@@ -335,13 +325,6 @@ class SliceIndex:
         return np.flatnonzero(self.is_kind("rows") & self.slices.column("tables").is_null().to_numpy())
 
 
-def _is_taken(found: pa.Table, xa: Collection[tuple[int, int, int]]) -> pa.Array:
-    """Which rows of OF_TABLE are of no XA transaction, or of one of these."""
-    begun = zip(*(found.column(name).to_pylist() for name in _BEGUN), strict=True)
-    is_own = found.column("effect_start").is_null().to_pylist()
-    return pa.array([own or place in xa for own, place in zip(is_own, begun, strict=True)], pa.bool_())
-
-
 _AT_ONCE = 1024
 """Slices whose cells are Python values at once."""
 _NOTED = ("gtid", "database", "statement", "maps", "context")
@@ -349,7 +332,6 @@ _NOTED = ("gtid", "database", "statement", "maps", "context")
 _BETWEEN = "\0"
 """Between the two parts of a table's name in one text: no server takes it in a name."""
 _OF_CELLS = [*SCHEMA.names[:6], "data_file", "row_group", "row", "offset"]
-_BEGUN = ("stretch", "number", "transaction_start")
 _NONE: Rows = np.zeros(0, np.int64)
 
 

@@ -122,10 +122,6 @@ class Xa:
             Position(end["at_file"], end["at_start"], end["at_stretch"]),
         )
 
-    def begun(self) -> frozenset[tuple[int, int, int]]:
-        """Stretch, file number and offset of where each begins."""
-        return frozenset(_places(self.held, "begun"))
-
     def index(self, files: DataFiles) -> pa.Table:
         """Their slices, of all of bronze's, as rows of an index that take effect at the place of the commit."""
         whole = self.extent()

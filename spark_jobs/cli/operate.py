@@ -67,7 +67,7 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
     if not yes:
         ERRORS.print("nothing is changed yet; --yes does it", markup=False)
         return
-    with spark_of(pipeline) as spark:
+    with spark_of(pipeline, is_lazy=True) as spark:
         if not undo:
             add(spark, pipeline, name, found)
         for line in remove(spark, pipeline, name, found) if undo else ():
@@ -120,7 +120,7 @@ def _take_back_reset(pipeline: Pipeline, source: str, table: str, *, yes: bool) 
     entry = plan_unreset(pipeline, source, table)
     echo(f"{source}: {'takes' if yes else 'would take'} back the reset of {table}")
     if yes:
-        with spark_of(pipeline) as spark:
+        with spark_of(pipeline, is_lazy=True) as spark:
             unreset(spark, pipeline, source, entry)
 
 

@@ -101,19 +101,40 @@ def read_columns(table_path: str, file: DataFile, columns: Sequence[str], schema
 
     A column that the file does not have is null; one whose type was widened since has its type of now.
     """
-    parquet = pq.ParquetFile(file.location(table_path), coerce_int96_timestamp_unit="us")
+    opened = open_file(table_path, file)
+    names = _stored_names(opened, columns, schema)
+    return _logical(opened.read(columns=names, use_threads=False), opened.metadata.num_rows, columns, schema)
+
+
+def open_file(table_path: str, file: DataFile) -> pq.ParquetFile:
+    """A data file, for ``read_row_group``."""
+    return pq.ParquetFile(file.location(table_path), coerce_int96_timestamp_unit="us")
+
+
+def read_row_group(opened: pq.ParquetFile, number: int, columns: Sequence[str], schema: TableSchema) -> pa.Table:
+    """Columns of one row group; as ``read_columns``."""
+    names = _stored_names(opened, columns, schema)
+    table = opened.read_row_group(number, columns=names, use_threads=False)
+    return _logical(table, opened.metadata.row_group(number).num_rows, columns, schema)
+
+
+def _stored_names(opened: pq.ParquetFile, columns: Sequence[str], schema: TableSchema) -> list[str]:
+    """Physical names of those of the columns that a file has."""
+    present = set(opened.schema_arrow.names)
+    return [name for name in (schema.column(column).physical_name for column in columns) if name in present]
+
+
+def _logical(table: pa.Table, count: int, columns: Sequence[str], schema: TableSchema) -> pa.Table:
+    """Columns by logical names, in types of now, from those that a file has."""
     wanted = [schema.column(name) for name in columns]
-    present = set(parquet.schema_arrow.names)
-    table = parquet.read(columns=[c.physical_name for c in wanted if c.physical_name in present], use_threads=False)
     arrays = []
     for column in wanted:
         target = arrow_type(column.type, physical=False)
-        if column.physical_name in present:
-            cells = table.column(table.column_names.index(column.physical_name))
-            arrays.append(_to_logical(cells, column.type, target))
+        if column.physical_name in table.column_names:
+            arrays.append(_to_logical(table.column(column.physical_name), column.type, target))
         else:
-            arrays.append(pa.chunked_array([pa.nulls(parquet.metadata.num_rows, target)]))
-    return pa.Table.from_arrays(arrays, schema=pa.schema([c.arrow(physical=False) for c in wanted]))
+            arrays.append(pa.chunked_array([pa.nulls(count, target)]))
+    return pa.Table.from_arrays(arrays, schema=pa.schema([column.arrow(physical=False) for column in wanted]))
 
 
 def to_physical(rows: pa.Table, schema: TableSchema) -> pa.Table:

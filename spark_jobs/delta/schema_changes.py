@@ -1,7 +1,7 @@
 """ALTER TABLE as new metadata and a new protocol, which a commit then has.
 
-Put here: what Delta does to a table's columns and properties, in the words that silver/schema_evolution.py writes. Not
-here: which statements lead from some columns to others.
+Put here: what Delta does to a table's columns and properties, in the words that silver/schema_evolution.py writes.
+Not here: which statements lead from some columns to others.
 
 Everything is done to values: a table's rows stay as they are. A statement that rewrites rows is refused.
 """

@@ -19,11 +19,11 @@ from spark_jobs.downstream.commit import PublishedCommit
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
+from spark_jobs.lake.driver_commit import Cells
 from spark_jobs.lake.layout import Lake, downstream_name
 from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.text.sql import identifier, literal
 
 RESET = "reset"
 """State of a table that the next run does over."""
@@ -198,7 +198,7 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
         kept = [reset[entry.name] if _is_reset_since(entry, reset.get(entry.name)) else entry for entry in entries]
         return [*map(_row, kept), _row_of_source(lake, source, position)]
 
-    _put(spark, lake, f"source = {literal(source)}", rows, PublishedCommit(position, new_batch(), source=source))
+    _put(spark, lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
 
 
 def _is_reset_since(entry: Entry, there: Entry | None) -> bool:
@@ -218,7 +218,7 @@ def renew(spark: SparkSession, lake: Lake, source: str, change: Callable[[Entry]
         now = surveyed(lake, source) or position
         return [*(asdict(change(one)) for one in read(lake, source)), _row_of_source(lake, source, now)]
 
-    _put(spark, lake, f"source = {literal(source)}", rows, PublishedCommit(position, new_batch(), source=source))
+    _put(spark, lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
 
 
 def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
@@ -236,21 +236,19 @@ def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry
     position = surveyed(lake, entry.source)
     assert position is not None
     cells = {"source": entry.source, "schema": entry.schema, "table": entry.table}
-    where = " AND ".join(f"{identifier(name)} = {literal(value)}" for name, value in cells.items())
-    _put(spark, lake, where, rows, PublishedCommit(position, new_batch(), source=entry.source))
+    _put(spark, lake, cells, rows, PublishedCommit(position, new_batch(), source=entry.source))
     return found[-1]
 
 
 def _put(
-    spark: SparkSession, lake: Lake, where: str, rows: Callable[[], list[dict[str, object]]], checkpoint: Checkpoint
+    spark: SparkSession, lake: Lake, cells: Cells, rows: Callable[[], list[dict[str, object]]], checkpoint: Checkpoint
 ) -> None:
     """Replaces rows by what is asked for anew upon each head."""
     table = lake.published()
 
     def put() -> None:
         head = _with_all_columns(spark, table) or table.new(COLUMNS, {})
-        new = spark.createDataFrame(pa.Table.from_pylist(rows(), schema=_SCHEMA)).coalesce(1)
-        table.replace(new, where, head, checkpoint)
+        table.replace_rows(spark, pa.Table.from_pylist(rows(), schema=_SCHEMA), cells, head, checkpoint)
 
     patiently(put)  # another source may publish meanwhile; its rows are not ours
 

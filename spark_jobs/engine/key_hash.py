@@ -18,13 +18,15 @@ from spark_jobs.silver.net_changes import identity
 Hashes = NDArray[np.uint64]
 
 _SEED = np.uint64(0x9E3779B97F4A7C15)
+SECOND_SEED = np.uint64(0xC2B2AE3D27D4EB4F)
+"""For a hash that is independent of the one by default."""
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _NULL = np.uint64(0xD6E8FEB86659FD93)
 
 
-def hashes(rows: pa.Table, key: Sequence[str]) -> Hashes:
+def hashes(rows: pa.Table, key: Sequence[str], seed: np.uint64 = _SEED) -> Hashes:
     """One a row. rows: with the key's columns and ``_raw``."""
-    found = np.full(len(rows), _SEED)
+    found = np.full(len(rows), seed)
     for column in identity(rows, key):
         values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         own = _bytes_of(values) if _is_text(values.type) else _words_of(values)

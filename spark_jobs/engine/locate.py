@@ -17,15 +17,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spark_jobs.delta import deletion_vectors
+from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta.log_files import directory
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine.key_hash import Hashes, hashes
+from spark_jobs.delta.statistics import Bounds
+from spark_jobs.engine import key_index
+from spark_jobs.engine.key_hash import SECOND_SEED, Hashes, hashes
 from spark_jobs.silver.net_changes import identity
 
 Numbers = NDArray[np.int64]
 
 _RAW = pa.map_(pa.string(), pa.string())
+_INDEXED_ROWS = 1 << 17
+"""Rows that a data file has at least for an index of its own; smaller ones are read as fast."""
+_ROWS_A_KEY = 100
+"""Rows that a data file has for each key that is looked for, at least, where its index is used."""
 _BITS = 20
 """Of a hash, which the table of bits is addressed by: 1 MiB, which a core's second cache holds."""
 
@@ -46,11 +53,17 @@ class Keys:
         self.key = tuple(key)
         self.values = [column.combine_chunks() for column in identity(rows, key)]
         found = hashes(rows, key)
+        self.hashes = found
+        self.checks = hashes(rows, key, SECOND_SEED).astype(np.uint32)
         self.order = np.argsort(found)
         self.sorted: Hashes = found[self.order]
         self.bits = np.zeros(1 << _BITS, np.bool_)
         self.bits[self.sorted >> np.uint64(64 - _BITS)] = True
         self.first = _Bounds(rows.column(key[0]).combine_chunks())
+
+    def between(self, bounds: Bounds) -> Numbers:
+        """Which keys may lie in a file with such bounds of the key's first column."""
+        return self.first.between(bounds.minimum, bounds.maximum)
 
     def found(self, rows: pa.Table) -> tuple[Numbers, Numbers]:
         """Which rows have a wanted key, and which one."""
@@ -93,11 +106,22 @@ class _Bounds:
         self.has_null = bool(values.null_count)
         kind = values.type
         self.is_comparable = bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind))
+        self.count = len(values)
+        self.places: Numbers = np.zeros(0, np.int64)
         present = values.drop_null()
         self.values: list[Any] | NDArray[Any] = []
         if self.is_comparable:
-            ordered = present.take(pc.sort_indices(present))
+            order = pc.sort_indices(present)
+            self.places = np.asarray(pc.indices_nonzero(pc.is_valid(values)), np.int64)[np.asarray(order, np.int64)]
+            ordered = present.take(order)
             self.values = ordered.to_numpy() if pa.types.is_integer(kind) else ordered.to_pylist()
+
+    def between(self, least: Any, most: Any) -> Numbers:
+        """Places of the values that may lie between two bounds, NULLs among them; unknown bounds are None."""
+        if self.has_null or not self.is_comparable or least is None or most is None:
+            return np.arange(self.count)
+        values = np.asarray(self.values, dtype=object) if isinstance(self.values, list) else self.values
+        return self.places[np.searchsorted(values, least, "left") : np.searchsorted(values, most, "right")]
 
     def meet(self, least: Any, most: Any) -> bool:
         """Whether rows between two bounds may have a wanted key; unknown bounds are None."""
@@ -121,7 +145,7 @@ def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) 
         bounds = file.bounds(schema, keys.key[0])
         if not keys.first.meet(bounds.minimum, bounds.maximum):
             continue
-        rows, wanted = _in_file(path, file, schema, keys)
+        rows, wanted = _by_index(path, file, schema, keys)
         if len(rows) and file.deletion_vector is not None:
             dead = np.asarray(deletion_vectors.read(path, file.deletion_vector).to_array(), np.int64)
             alive = ~np.isin(rows, dead)
@@ -130,20 +154,49 @@ def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) 
             yield Hit(file, rows, wanted)
 
 
+def _by_index(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
+    """By the file's index where it is large and the keys are few, else by reading its key columns."""
+    few = keys.between(file.bounds(schema, keys.key[0]))
+    if (file.num_records or 0) < max(_INDEXED_ROWS, _ROWS_A_KEY * len(few)):
+        return _in_file(path, file, schema, keys)
+    # a key of another type has other hashes
+    physical = [f"{column.physical_name} {column.ddl}" for column in map(schema.column, keys.key)]
+    folder = directory(path)
+    index = key_index.opened(folder, file, physical)
+    if index is None:
+        key_index.build(folder, file, physical, key_index.key_hashes(_key_rows(path, file, schema, keys), keys.key))
+        index = key_index.opened(folder, file, physical)
+    if index is None:
+        return _in_file(path, file, schema, keys)
+    try:
+        rows, wanted = index.lookup(keys.hashes[few], keys.checks[few])
+    except key_index.Damaged:
+        return _in_file(path, file, schema, keys)
+    return rows, few[wanted]
+
+
+def _key_rows(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> pa.Table:
+    """The key's columns of all rows of a file, and ``_raw``, which is read only where a key's column has NULL."""
+    rows = data_files.read_columns(path, file, list(keys.key), schema)
+    if any(column.null_count for column in rows.columns):
+        return data_files.read_columns(path, file, [*keys.key, "_raw"], schema)
+    return rows.append_column("_raw", pa.nulls(len(rows), _RAW))
+
+
 def _in_file(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
-    opened = pq.ParquetFile(file.location(path))
+    opened = data_files.open_file(path, file)
     begin, rows, wanted = 0, list[Numbers](), list[Numbers]()
-    physical = [schema.column(name).physical_name for name in keys.key]
+    physical = schema.column(keys.key[0]).physical_name
     leaves = [opened.metadata.schema.column(at).path for at in range(opened.metadata.num_columns)]
-    first = leaves.index(physical[0])
+    first = leaves.index(physical) if physical in leaves else None
     for number in range(opened.num_row_groups):
         group = opened.metadata.row_group(number)
-        if keys.first.meet(*_bounds(group, first)):
-            table = opened.read_row_group(number, columns=physical).rename_columns(list(keys.key))
+        if first is None or keys.first.meet(*_bounds(group, first)):
+            table = data_files.read_row_group(opened, number, keys.key, schema)
             raw = pa.nulls(len(table), _RAW)
             if any(table.column(name).null_count for name in keys.key):
                 # Only rows of which the key's column is NULL have an exact text in its place.
-                raw = opened.read_row_group(number, columns=[schema.column("_raw").physical_name]).column(0)
+                raw = data_files.read_row_group(opened, number, ["_raw"], schema).column(0)
             own, found = keys.found(table.append_column("_raw", raw))
             rows.append(own + begin)
             wanted.append(found)

@@ -10,7 +10,7 @@ its layer, so its ``Checkpoint`` has most members unnamed; who knows the layer r
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self
@@ -69,7 +69,9 @@ def list_of(form: JsonForm) -> JsonForm:
     return JsonForm(lambda values: [*map(form.write, values)], lambda values: tuple(map(form.read, values)))
 
 
-RANGES = list_of(JsonForm(lambda one: [str(one.start), str(one.stop)], lambda pair: Range(*map(Position.parse, pair))))
+RANGES = list_of(
+    JsonForm(lambda span: [str(span.start), str(span.stop)], lambda pair: Range(*map(Position.parse, pair)))
+)
 
 
 def object_of(kind: type[Any]) -> JsonForm:
@@ -100,25 +102,35 @@ class _Member:
     is_always: bool
 
 
-def _members_of(kind: type[Any]) -> Iterator[tuple[Field[Any], _Member]]:
-    return ((one, one.metadata[_MEMBER]) for one in fields(kind) if _MEMBER in one.metadata)
+_members: dict[type[Any], dict[str, tuple[Field[Any], _Member]]] = {}
+
+
+def _members_of(kind: type[Any]) -> dict[str, tuple[Field[Any], _Member]]:
+    """The fields of a dataclass that are members, by key; looked up once, since a run reads thousands of commits."""
+    if kind not in _members:
+        named = (attribute for attribute in fields(kind) if _MEMBER in attribute.metadata)
+        _members[kind] = {
+            attribute.metadata[_MEMBER].key: (attribute, attribute.metadata[_MEMBER]) for attribute in named
+        }
+    return _members[kind]
 
 
 def _to_members(value: Any) -> dict[str, Any]:
     """The members that a dataclass has, as JSON has them."""
     written: dict[str, Any] = {}
-    for one, own in _members_of(type(value)):
-        cell = getattr(value, one.name)
-        default = one.default_factory() if callable(one.default_factory) else one.default
-        if own.is_always or cell != default:
-            written[own.key] = None if cell is None else own.form.write(cell)
+    for key, (attribute, member_) in _members_of(type(value)).items():
+        cell = getattr(value, attribute.name)
+        default = attribute.default_factory() if callable(attribute.default_factory) else attribute.default
+        if member_.is_always or cell != default:
+            written[key] = None if cell is None else member_.form.write(cell)
     return written
 
 
 def _values(kind: type[Any], members: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a dataclass's fields, by name, as far as JSON has members for them."""
-    cells = ((one.name, own.form, members[own.key]) for one, own in _members_of(kind) if own.key in members)
-    return {name: None if cell is None else form.read(cell) for name, form, cell in cells}
+    named = _members_of(kind)
+    cells = ((*named[key], cell) for key, cell in members.items() if key in named)
+    return {attribute.name: None if cell is None else member_.form.read(cell) for attribute, member_, cell in cells}
 
 
 def _kind(text: str) -> CommitKind | str:
@@ -151,10 +163,10 @@ class Checkpoint:
         return cls.of(head.checkpoint) if head and head.checkpoint else None
 
     def upon(self, head: "Head") -> Self:
-        """This one, with those members of the head that stand until a commit says otherwise."""
-        said, before = self.members(), head.checkpoint.members() if head.checkpoint else {}
-        kept = {key: before[key] for key in _STANDING if key in before and said.get(key) is None}
-        return self.from_members(said | kept) if kept else self
+        """The commit with those members of the head that stand until a commit says otherwise."""
+        members, before = self.members(), head.checkpoint.members() if head.checkpoint else {}
+        standing = {key: before[key] for key in _STANDING if key in before and members.get(key) is None}
+        return self.from_members(members | standing) if standing else self
 
     def members(self) -> dict[str, Any]:
         """The members of its JSON object."""
@@ -162,7 +174,7 @@ class Checkpoint:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        named = {own.key for _, own in _members_of(cls)}
+        named = _members_of(cls)
         return cls(
             **_values(cls, members), unnamed_members={key: value for key, value in members.items() if key not in named}
         )

@@ -26,10 +26,11 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
+from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Design, Head, new_batch
 from spark_jobs.runtime.engine_errors import of_delta, translated
 from spark_jobs.runtime.spark_session import own_session
-from spark_jobs.text.sql import delta
+from spark_jobs.text.sql import delta, identifier, literal
 
 log = logging.getLogger(__name__)
 
@@ -181,6 +182,25 @@ class Table:
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
         writer = writer.options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
+
+    def append_rows(self, spark: SparkSession, rows: pa.Table, head: Head, checkpoint: Checkpoint) -> Head:
+        """Appends a small table; by the driver alone, or by Spark where it has to be. Raises LostRace."""
+        upon = driver_commit.snapshot_upon(self.path, head)
+        if upon is None:
+            return self.append(spark.createDataFrame(rows).coalesce(1), head, checkpoint)
+        checkpoint = self._said(head, checkpoint)
+        return self._commit(head, checkpoint, lambda: driver_commit.commit_rows(upon, rows, head, checkpoint))
+
+    def replace_rows(
+        self, spark: SparkSession, rows: pa.Table, cells: driver_commit.Cells, head: Head, checkpoint: Checkpoint
+    ) -> Head:
+        """Puts a small table in place of the rows that have all the cells, as ``append_rows`` does. Raises LostRace."""
+        upon = driver_commit.snapshot_upon(self.path, head)
+        if upon is None:
+            where = " AND ".join(f"{identifier(name)} = {literal(value)}" for name, value in cells.items()) or "true"
+            return self.replace(spark.createDataFrame(rows).coalesce(1), where, head, checkpoint)
+        checkpoint = self._said(head, checkpoint)
+        return self._commit(head, checkpoint, lambda: driver_commit.commit_rows(upon, rows, head, checkpoint, cells))
 
     def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""

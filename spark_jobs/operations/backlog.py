@@ -142,8 +142,16 @@ def _untouched(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
 
     lake = lake_of(pipeline)
     kept = [entry for entry in entries if entry.silver_version is not None]
-    found = heads([lake.silver(source, *entry.name) for entry in kept])
-    if [head.version if head else None for head in found] != [entry.silver_version for entry in kept]:
+    moved = _opened([(lake.silver(source, *entry.name), entry.silver_version) for entry in kept])
+    if any(head is None or head.version != version for version, head in moved):
         return False
-    into = sorted({to.name for entry in kept for to in entry.into if to.version is not None})
-    return None not in heads([lake.downstream(*name) for name in into])
+    into = {to.name: to.version for entry in kept for to in entry.into if to.version is not None}
+    return all(head for _, head in _opened([(lake.downstream(*name), version) for name, version in into.items()]))
+
+
+def _opened(published: "list[tuple[Table, int | None]]") -> "list[tuple[int | None, Head | None]]":
+    """The heads of those tables that are not, for certain, at the version that is published; with that."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        is_newest = list(pool.map(lambda pair: pair[1] is not None and pair[0].is_newest(pair[1]), published))
+    rest = [pair for pair, newest in zip(published, is_newest, strict=True) if not newest]
+    return list(zip([version for _, version in rest], heads([table for table, _ in rest]), strict=True))

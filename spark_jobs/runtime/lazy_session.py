@@ -28,6 +28,8 @@ class _LazySession:
             return self._stratalog_session
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what copies, pickles and inspects, and is no use of the session
+            raise AttributeError(name)
         return getattr(self._stratalog_started(), name)
 
 

@@ -211,12 +211,12 @@ def follow(
         found, _ = _followed(stored, [*facts, *told], start)
     if not found and dump and not is_anew and start >= end and before and declared is None:
         return []
-    rows = spark.createDataFrame(pa.Table.from_pylist([row_of(one) for one in found], schema=ARROW)).coalesce(1)
+    rows = pa.Table.from_pylist([row_of(one) for one in found], schema=ARROW)
     upon = head or table.new(COLUMNS, {})
     if is_anew:
-        table.replace(rows, _behind(start), upon, commit)
+        table.replace(spark.createDataFrame(rows).coalesce(1), _behind(start), upon, commit)
     else:
-        table.append(rows, upon, commit)
+        table.append_rows(spark, rows, upon, commit)
     return found
 
 

@@ -6,6 +6,7 @@ commits of downstream tables say (downstream/commit.py).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from spark_jobs.binlog import TableDefinition
@@ -14,7 +15,8 @@ from spark_jobs.lake.commit import LIST, POSITION, RANGES, Checkpoint, JsonForm,
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.retired_columns import Kept
 
-_DEFINITION = JsonForm(to_json, from_json)
+_DEFINITION = JsonForm(to_json, lru_cache(maxsize=4096)(from_json))
+"""A run reads the same definition many times: commits of a table repeat it."""
 _RETIRED = list_of(JsonForm(Kept.to_note, Kept.from_note))
 NOT_FOLDED: Literal[""] = ""
 """Where windows were folded, but are not any more: the table was rebuilt."""

@@ -64,10 +64,10 @@ def edit(spark: SparkSession, lake: Lake, source: str, change: Callable[[list[Sk
     skips = change(read(lake, source))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     listed = [asdict(replace(skip, skipped_at=skip.skipped_at or now)) for skip in skips]
-    rows = spark.createDataFrame(pa.Table.from_pylist(listed, schema=_ARROW)).coalesce(1)
+    rows = pa.Table.from_pylist(listed, schema=_ARROW)
     last = max((skip.place for skip in skips), default=head.position)
     assert last is not None
-    table.replace(rows, "true", head, Checkpoint(last, new_batch()))
+    table.replace_rows(spark, rows, {}, head, Checkpoint(last, new_batch()))
 
 
 def with_skips(filters: Filters, lake: Lake, source: str) -> Filters:

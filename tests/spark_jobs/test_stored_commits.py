@@ -43,9 +43,9 @@ LAYERS: dict[str, type[Checkpoint]] = {
 STORED = [json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("one", STORED, ids=lambda one: f"{one['layer']}-{one['stored']['kind']}")
-def test_stored_commits_are_read_and_written_as_they_are(one: dict[str, Any]) -> None:
-    layer, stored = LAYERS[one["layer"]], one["stored"]
+@pytest.mark.parametrize("entry", STORED, ids=lambda entry: f"{entry['layer']}-{entry['stored']['kind']}")
+def test_stored_commits_are_read_and_written_as_they_are(entry: dict[str, Any]) -> None:
+    layer, stored = LAYERS[entry["layer"]], entry["stored"]
     text = json.dumps({"stratalog": stored})
     commit = layer.from_json(text)
     assert commit is not None
@@ -56,7 +56,7 @@ def test_stored_commits_are_read_and_written_as_they_are(one: dict[str, Any]) ->
 
 
 def test_every_kind_is_among_the_stored_commits() -> None:
-    assert {one["stored"]["kind"] for one in STORED} == {*CommitKind}
+    assert {entry["stored"]["kind"] for entry in STORED} == {*CommitKind}
 
 
 POSITIONS = st.builds(
@@ -127,7 +127,7 @@ def test_commits_are_read_back_as_they_were_written(kind: type[Checkpoint]) -> N
 
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=lambda layer: layer.__name__)
 def test_members_that_nobody_names_and_kinds_of_later_versions_are_carried_on(layer: type[Checkpoint]) -> None:
-    stored = next(one["stored"] for one in STORED if LAYERS[one["layer"]] is layer)
+    stored = next(entry["stored"] for entry in STORED if LAYERS[entry["layer"]] is layer)
     later = stored | {"later": {"x": [1]}, "kind": "a later version's"}
     assert layer.from_members(later).members() == later
 

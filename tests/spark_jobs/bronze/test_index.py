@@ -1,5 +1,7 @@
 """Slices of bronze by their metadata: in order, by table and range, cut, with where their bytes lie."""
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,8 +15,10 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.boundaries import split
+from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import OF_TABLE, read_index
 from spark_jobs.bronze.table import ARROW
+from spark_jobs.errors import LakeError
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement
@@ -155,3 +159,40 @@ def test_the_first_slice_of_a_table_in_each_of_many_parts(tmp_path: Path, number
     wanted = {nth: part.start.offset for nth, part in enumerate(parts) if part}
     assert {nth: index.place(row).offset for nth, row in index.first(NAMES[0], parts).items()} == wanted
     assert len(index.of_table(NAMES[0], parts)) == 5 * len(wanted)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:-9])])
+def test_a_data_file_that_is_missing_or_damaged_is_named(
+    held: tuple[Table, int], damage: Callable[[Path], object]
+) -> None:
+    (file,) = (Path(held[0].path) / path for path in DataFiles(*held).paths[:1])
+    damage(file)
+    with pytest.raises(LakeError) as refused:
+        read_index(*held)
+    said = f"{re.escape(str(file))}: a data file of bronze cannot be read: .+; restore bronze from a backup"
+    assert re.fullmatch(said, str(refused.value))
+
+
+def test_only_files_that_may_hold_the_range_are_read(held: tuple[Table, int]) -> None:
+    """The data files of the fixture: one of three places of the log each, the second of two binlog files."""
+    files = DataFiles(*held)
+    (last,) = files.holding(Range(Position("b.000002", 4, 2), Position("b.000003", 4, 2)))
+    assert {row["file"] for row in deltalake_rows(held[0], files.paths[last])} == {"b.000002"}
+    assert len(files.holding(Range(Position("b.1000000", 4), Position("b.000001", 4, 2)))) == 2
+    assert files.holding(Range(Position("b.000009", 4, 2), Position("b.000010", 4, 2))) == []
+    assert len(files.holding(None)) == 4
+
+
+def deltalake_rows(table: Table, path: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.ParquetFile(Path(table.path) / path).read(["file"]).to_pylist()
+    return rows
+
+
+def test_files_of_an_object_store_are_read_by_deltalake_s_own_means(
+    held: tuple[Table, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = read_index(*held).slices
+    monkeypatch.setattr("spark_jobs.bronze.data_files.local_path", lambda _: None)
+    index = read_index(*held)
+    assert index.slices.equals(before)
+    assert all(len(one["payload"]) == one["stop"] - one["start"] for one in index.cells(range(len(index))))

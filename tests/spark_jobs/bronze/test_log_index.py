@@ -1,6 +1,7 @@
+import json
+
 import pytest
 
-from spark_jobs.bronze.commit import BronzeCommit, stretches
 from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.log.gtid import DomainGtids, MysqlGtids
 from spark_jobs.log.position import Position
@@ -18,23 +19,15 @@ SECOND = Stretch(
 
 
 @pytest.mark.parametrize(
-    "known",
-    [(FIRST,), (SECOND,), (Stretch(1, Position("a.000001", 4)),), (Stretch(3, FIRST.begin, gtids=MysqlGtids()),)],
+    "known", [FIRST, SECOND, Stretch(1, Position("a.000001", 4)), Stretch(3, FIRST.begin, gtids=MysqlGtids())]
 )
-def test_an_index_reads_back(known: tuple[Stretch, ...]) -> None:
-    commit = BronzeCommit(FIRST.begin, "b", stretches=known)
-    assert BronzeCommit.from_json(commit.to_json()) == commit
+def test_a_stretch_reads_back(known: Stretch) -> None:
+    assert Stretch.from_note(json.loads(json.dumps(known.to_note()))) == known
 
 
 def test_the_transactions_before_a_stretch_are_kept_for_the_last_one() -> None:
     first, second = without_old_gtids((FIRST, SECOND))
     assert (first.gtids, second) == (None, SECOND)
-
-
-def test_a_lake_without_an_index_has_one_stretch() -> None:
-    commit = BronzeCommit(Position("a.000003", 9), "b", begin=Position("a.000001", 4), server_uuid="u")
-    found = stretches(commit)
-    assert found == (Stretch(1, Position("a.000001", 4), uuid="u"),)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_nothing_is_passed_over_of_a_bronze_that_is_empty(stratalog: Stratalog, 
 def test_an_unknown_table_is_refused_before_spark_is_started(
     stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.cli.operate.spark_of", lambda _: pytest.fail("Spark is started"))
+    monkeypatch.setattr("spark_jobs.cli.operate.spark_of", lambda *_, **__: pytest.fail("Spark is started"))
     publish(pipeline_file, Entry("shop", "shop", "t", "current"))
     ran = stratalog("reset", "-c", pipeline_file, "--source", "shop", "--table", "shop.none", "--yes")
     assert (ran.status, ran.out) == (2, "")
@@ -75,7 +75,7 @@ def test_a_table_is_reset_only_when_told_yes(
     entry = Entry("shop", "shop", "t", "stopped", reason="shop.t: a damaged value", merged="mysql-bin.000002:99")
     planned = Reset(entry, Position("mysql-bin.000001", 4), 1234, "2 of its rows were loaded")
     done: list[object] = []
-    monkeypatch.setattr("spark_jobs.cli.operate.spark_of", lambda _: nullcontext())
+    monkeypatch.setattr("spark_jobs.cli.operate.spark_of", lambda *_, **__: nullcontext())
 
     def plan(*_: object, drops_older: bool) -> Reset:
         done.append(drops_older)

@@ -24,6 +24,8 @@ def commits(*versions: int) -> list[str]:
 
 C10 = "00000000000000000010.checkpoint.parquet"
 PARTS = [f"00000000000000000010.checkpoint.{part:010}.0000000002.parquet" for part in (1, 2)]
+LEFT = ".00000000000000000001.json.0a.tmp"
+"""Of a writer that was killed."""
 V2 = "00000000000000000010.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet"
 
 
@@ -39,7 +41,7 @@ V2 = "00000000000000000010.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parqu
         ([*commits(11), *PARTS], None, 10, [11]),
         ([*commits(*range(12)), PARTS[0]], None, -1, list(range(12))),
         ([*commits(*range(12)), V2], None, -1, list(range(12))),
-        (["00000000000000000000.crc", ".00000000000000000000.json.crc", *commits(0), "_x"], None, -1, [0]),
+        (["00000000000000000000.crc", ".00000000000000000000.json.crc", *commits(0), LEFT], None, -1, [0]),
     ],
 )
 def test_files_of_a_version(

@@ -1,9 +1,12 @@
 from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,7 +83,7 @@ def test_rows_that_a_deletion_vector_marks_are_no_hits(tmp_path: Path) -> None:
 
 
 def test_two_keys_with_one_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "hashes", lambda rows, _key: np.full(len(rows), 7, np.uint64))
+    monkeypatch.setattr(locate, "hashes", lambda rows, *_: np.full(len(rows), 7, np.uint64))
     snapshot = new_table(str(tmp_path), TYPES, {})
     file = data_files.write(str(tmp_path), table([(at,) for at in range(6)], ("id",)), snapshot.schema, {})
     assert sorted(found(tmp_path, [file], [(4,), (9,), (1,)], ("id",))) == [(0, 1, (1,)), (0, 4, (4,))]
@@ -104,3 +107,43 @@ def test_files_and_row_groups_without_wanted_keys_are_not_read(tmp_path: Path, m
     monkeypatch.setattr(Keys, "found", counted)
     assert sorted(found(tmp_path, files, [(105,), (119,), (333,)], ("id",))) == [(1, 5, (105,)), (1, 19, (119,))]
     assert read == [10, 10]
+
+
+def moments(*texts: str) -> list[datetime]:
+    return [datetime.fromisoformat(f"{text}+00:00") for text in texts]
+
+
+@pytest.mark.parametrize(
+    "ddl, stored, wanted, rows",
+    [
+        (
+            "TIMESTAMP",
+            pa.array(moments("2026-01-02T03:04:05.000001", "9999-12-31"), pa.timestamp("us", "UTC")),
+            None,
+            [0, 1],
+        ),
+        ("BIGINT", pa.array([-1, 5, -(1 << 31)], pa.int32()), None, [0, 1, 2]),
+        ("INT", pa.array([-1, 5], pa.int8()), [-1], [0]),
+        ("DECIMAL(20,4)", pa.array([Decimal("-1.25"), Decimal(7)], pa.decimal128(10, 2)), None, [0, 1]),
+        ("TIMESTAMP_NTZ", pa.array([date(1582, 1, 1), date(2026, 1, 1)]), None, [0, 1]),
+    ],
+)
+def test_keys_are_found_in_files_of_another_form(
+    tmp_path: Path, ddl: str, stored: pa.Array, wanted: list[Any] | None, rows: list[int]
+) -> None:
+    """Times as Spark writes them, and types from before a column was widened."""
+    schema = new_table(str(tmp_path), {"k": ddl, "_raw": "MAP<STRING, STRING>"}, {}).schema
+    pq.write_table(pa.table({"k": stored}), tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    kind = schema.arrow(physical=False).field("k").type
+    values = stored.cast(kind) if wanted is None else pa.array(wanted, kind)
+    keys = Keys(pa.table({"k": values, "_raw": pa.nulls(len(values), RAW)}), ("k",))
+    (hit,) = hits(str(tmp_path), [DataFile({"path": "a.parquet"})], schema, keys)
+    assert hit.rows.tolist() == rows
+
+
+def test_a_file_from_before_the_keys_column_has_no_key(tmp_path: Path) -> None:
+    schema = new_table(str(tmp_path), {"k": "BIGINT", "_raw": "MAP<STRING, STRING>"}, {}).schema
+    pq.write_table(pa.table({"other": [1, 2]}), tmp_path / "a.parquet")
+    keys = Keys(pa.table({"k": pa.array([1, None], pa.int64()), "_raw": pa.nulls(2, RAW)}), ("k",))
+    (hit,) = hits(str(tmp_path), [DataFile({"path": "a.parquet"})], schema, keys)
+    assert (hit.rows.tolist(), hit.wanted.tolist()) == ([0, 1], [1, 1])

@@ -308,10 +308,10 @@ def test_what_the_log_does_not_tell_is_asked_once_and_of_tables_in_scope_or_not(
     assert found is not None
     own = [(child.table, key.name) for child, key in found.foreign_keys if child.schema == database.name]
     assert own == [("c", "f")]
-    store(lake, STATED, facts=found.to_note())
+    store(lake, STATED, facts=found)
     assert declared_facts(lake, "shop") == found
     assert new_facts(lake, source) is None
     changed = replace(found, logs_cascades=True)
     other = Lake(str(tmp_path / "other"))
-    store(other, STATED, facts=changed.to_note())
+    store(other, STATED, facts=changed)
     assert new_facts(other, source) is not None, "the server logs cascades otherwise than it did"

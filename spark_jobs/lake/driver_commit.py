@@ -1,0 +1,92 @@
+"""Commits of small Arrow tables that the driver makes itself, without a JVM.
+
+Put here: appending rows, and replacing those of some values, in one commit. Not here: Delta's log format (delta/), what
+a head says (table.py), or the commits of silver and downstream tables (engine/).
+
+A table that delta/ does not write goes by Spark: on an object store, or with features that are none of ours.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.delta import commits, data_files, deletion_vectors, features
+from spark_jobs.delta.log_files import SparkOnly, why_not_store
+from spark_jobs.delta.schema import TableSchema
+from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, Head
+
+Cells = Mapping[str, str]
+"""Values by column name; rows that have all of them are meant, and all rows where there are none."""
+
+
+def snapshot_upon(path: str, head: Head) -> Snapshot | None:
+    """What a commit upon a head is made upon; None where Spark has to make it."""
+    if head.widens or (head.design and head.version >= 0) or why_not_store(path):
+        return None
+    if head.design:
+        return new_table(path, head.design.columns, head.design.properties)
+    try:
+        found = snapshot_of(path, head.version)
+    except SparkOnly:
+        return None
+    return None if found is None or features.why_not(found) else found
+
+
+def commit_rows(
+    snapshot: Snapshot, rows: pa.Table, head: Head, checkpoint: Checkpoint, cells: Cells | None = None
+) -> None:
+    """Appends rows upon a head; in place of those that have all the cells, where these are given. Raises LostRace."""
+    rows = rows.select(list(head.design.columns)) if head.design else rows
+    gone, kept = (None, []) if cells is None else _split(snapshot, cells)
+    table = pa.concat_tables([*kept, _in_columns(rows, snapshot.schema)])
+    added = [data_files.write(snapshot.path, table, snapshot.schema, snapshot.configuration)] if table.num_rows else []
+    commit_files(snapshot, added, head, checkpoint, gone)
+
+
+def commit_files(
+    snapshot: Snapshot,
+    added: Sequence[DataFile],
+    head: Head,
+    checkpoint: Checkpoint,
+    gone: Sequence[DataFile] | None = None,
+) -> None:
+    """Commits files upon a head; in place of those that go, where these are given. Raises LostRace."""
+    commits.commit(
+        snapshot,
+        adds=added,
+        removes=gone or (),
+        transaction=(APPLICATION, head.counter + 1),
+        user_metadata=checkpoint.to_json(),
+        operation_parameters={"mode": "Append" if gone is None else "Overwrite", "partitionBy": "[]"},
+        metrics={"numFiles": len(added), "numOutputRows": sum(file.num_records or 0 for file in added)},
+    )
+
+
+def _split(snapshot: Snapshot, cells: Cells) -> tuple[list[DataFile], list[pa.Table]]:
+    """The files with rows that have all the cells, and the other rows of these files."""
+    gone, kept = [], []
+    for file in snapshot.files:
+        rows = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)
+        if file.deletion_vector:
+            alive = np.ones(rows.num_rows, bool)
+            alive[list(deletion_vectors.read(snapshot.path, file.deletion_vector))] = False
+            rows = rows.filter(pa.array(alive))
+        meant = pa.array(np.ones(rows.num_rows, bool))
+        for name, value in cells.items():
+            meant = pc.and_(meant, pc.fill_null(pc.equal(rows.column(name), value), False))
+        if pc.any(meant).as_py():
+            gone.append(file)
+            kept.append(rows.filter(pc.invert(meant)))
+    return gone, kept
+
+
+def _in_columns(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """The rows with the table's columns; those that they lack are null."""
+    wanted = schema.arrow(physical=False)
+    for field in wanted:
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows.select(wanted.names).cast(wanted) if set(rows.column_names) == set(wanted.names) else rows
