@@ -90,6 +90,7 @@ CASES = [
     like(MADE, "CREATE TABLE t (x INT COMMENT 'OR REPLACE IF NOT EXISTS')", "create t(x)"),
     like(MADE, "CREATE OR REPLACE TABLE t (x INT)", "create or replace t(x)"),
     like(MADE, "/*!50001 CREATE TABLE t (x INT) */", "create t(x)"),
+    like(MADE, "CREATE EXTERNAL TABLE t (x INT)", "create t(x)"),
     like(MADE, 'CREATE TABLE "t" ("x" INT)', "create t(x)", ANSI),
     like(MADE, "SET STATEMENT max_statement_time = 1 FOR CREATE TABLE t (x INT)", "create t(x)"),
     like(MADE, "CREATE TABLE t (x INT) /*!50100 PARTITION BY HASH (x) */", "create t(x)"),
