@@ -13,7 +13,7 @@ from spark_jobs.ddl.definitions import numbered
 from spark_jobs.errors import NamesUnknown
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.table_timeline import Content, Rows, Standing, Step
+from spark_jobs.silver.table_timeline import DataRange, TableContents, TableState, TimelineStep
 from spark_jobs.silver.timeline.build import steps_of
 from spark_jobs.silver.timeline.inputs import Rules
 
@@ -47,9 +47,9 @@ def everywhere(_: TableName, parts: Sequence[Range]) -> dict[int, TableDefinitio
     return dict.fromkeys(range(len(parts)), OLD)
 
 
-def unknown(name: TableName, until: Position) -> Content:
+def unknown(name: TableName, until: Position) -> TableContents:
     """A table that the log knows nothing of."""
-    return Content(name, None, (), Standing(None), until)
+    return TableContents(name, None, (), TableState(None), until)
 
 
 RULES = Rules(as_logged, nowhere, contents=unknown)
@@ -61,11 +61,11 @@ OFTEN = Rules(as_logged, everywhere)
 def steps(
     *statements: tuple[int, str],
     maps: tuple[tuple[int, TableDefinition], ...] = ((100, OLD),),
-    standing: Standing | None = None,
+    standing: TableState | None = None,
     last: int = 900,
     rules: Rules = RULES,
     session: Session | None = None,
-) -> list[Step]:
+) -> list[TimelineStep]:
     """The course of shop.t from 10 to 1000; every statement is 10 bytes long."""
     seen = Seen(at(maps[0][0]), at(last), tuple((at(offset), one) for offset, one in maps)) if maps else None
     said = tuple(
@@ -76,13 +76,13 @@ def steps(
     return steps_of(found, NAME, Range(at(10), at(1000)), standing, rules)
 
 
-def shown(found: list[Step]) -> list[str]:
+def shown(found: list[TimelineStep]) -> list[str]:
     """Each step in a few characters: rows by their columns, turns by what they do."""
     texts = []
     for step in found:
         known = step.standing.definition
         names = ",".join(known.column_names()) if known else "?"
-        if isinstance(step, Rows):
+        if isinstance(step, DataRange):
             texts.append(f"{step.range.start.offset}-{step.range.stop.offset} {names}")
         else:
             what = "empties " * step.empties + "dropped " * step.standing.is_dropped
@@ -97,20 +97,20 @@ GHOST = TableDefinition(TableName("shop", "_t_gho"), (ID, V, NOTE), (0,))
 CUT_OVER = "RENAME TABLE t TO _t_del, _t_gho TO t"
 
 
-def filled(name: TableName, until: Position) -> Content:
+def filled(name: TableName, until: Position) -> TableContents:
     """A table of which the log has all rows."""
-    standing = Standing(replace(GHOST, name=name), is_complete=True)
-    return Content(name, None, [Rows(Range(at(20), until), standing)], standing, at(20))
+    standing = TableState(replace(GHOST, name=name), is_complete=True)
+    return TableContents(name, None, [DataRange(Range(at(20), until), standing)], standing, at(20))
 
 
 FILLED = Rules(as_logged, nowhere, contents=filled)
 
 
-def stored(standing: Standing) -> Standing:
+def stored(standing: TableState) -> TableState:
     """How a table stands by the commit that says so."""
     found = SilverCommit.from_json(standing.in_commit(SilverCommit(at(900), "b")).to_json())
     assert found is not None
-    return Standing.of(found)
+    return TableState.of(found)
 
 
 def keyed(*key: int, index: str | None = None, more: bool = False) -> TableDefinition:
@@ -135,8 +135,8 @@ def everywhere_unnamed(_: TableName, parts: Sequence[Range]) -> dict[int, TableD
 OFTEN_UNNAMED = Rules(as_logged, everywhere_unnamed)
 
 
-def keys(found: list[Step]) -> list[tuple[int, ...] | None]:
-    return [step.definition.key for step in found if isinstance(step, Rows)]
+def keys(found: list[TimelineStep]) -> list[tuple[int, ...] | None]:
+    return [step.definition.key for step in found if isinstance(step, DataRange)]
 
 
 STRICT = Session(sql_mode=1 << 22)

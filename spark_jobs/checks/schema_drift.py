@@ -27,7 +27,7 @@ from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.run import endpoints_of
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.table_timeline import Standing
+from spark_jobs.silver.table_timeline import TableState
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Part, Reading, Source
 from spark_jobs.source.server import Server
@@ -119,11 +119,11 @@ def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> Schema
     return found.result(unseen)
 
 
-def _standing(lake: Lake, source: str, entry: Entry) -> Standing | None:
+def _standing(lake: Lake, source: str, entry: Entry) -> TableState | None:
     """How a table stands at silver's position; None where silver has no row of it."""
     head = lake.silver(source, *entry.name).head() if entry.silver_version is not None else None
     commit = SilverCommit.of_head(head)
-    return Standing.of(commit) if commit else None
+    return TableState.of(commit) if commit else None
 
 
 def _statements(reading: Reading, part: Part) -> Iterator[Statement]:
@@ -147,7 +147,7 @@ class _Compared:
         self._differing: dict[TableName, list[str]] = {}
         self._waiting: dict[TableName, str] = {}
 
-    def add(self, entry: Entry, standing: Standing | None) -> None:
+    def add(self, entry: Entry, standing: TableState | None) -> None:
         name = TableName(*entry.name)
         if standing is None or (standing.definition is None and not standing.is_dropped):
             self._unknown += 1

@@ -275,7 +275,10 @@ class _Text:
 
 
 _HEADS = 8
-_MODIFIERS = {"OR", "REPLACE", "ONLINE", "OFFLINE", "IGNORE", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"}
+_MODIFIERS = {
+    *("OR", "REPLACE", "ONLINE", "OFFLINE", "IGNORE", "EXTERNAL"),
+    *("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"),
+}
 """Words between a verb and the object that it is about."""
 _TABLE = ("TABLE", "TABLES")
 

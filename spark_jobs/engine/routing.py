@@ -15,7 +15,7 @@ from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compact import Work
-from spark_jobs.silver.table_timeline import Rows
+from spark_jobs.silver.table_timeline import DataRange
 from spark_jobs.text.sql import identifier
 
 ENGINE = "engine"
@@ -27,7 +27,7 @@ def why_silver_by_sql(work: Work) -> str | None:
     kind = work.head.checkpoint.kind if work.head and work.head.checkpoint else ""
     reasons = {
         "the table is begun anew": work.reset or work.again or work.carried or not work.steps,
-        "it begins with a statement": work.head is None and work.steps and not isinstance(work.steps[0], Rows),
+        "it begins with a statement": work.head is None and work.steps and not isinstance(work.steps[0], DataRange),
         "a run ended amid a statement that changes it": kind == CommitKind.ALTERING,
         "row images leave columns out": work.has_partial or silver.ABSENT in work.table.columns(),
         "a filter judges its rows": work.filters.judges_rows,

@@ -30,7 +30,7 @@ from spark_jobs.silver import schema_evolution
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compact import Compacted, Work, by_rule, reshaping, total, turn_commit
-from spark_jobs.silver.table_timeline import Rows, Step, Turn
+from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TimelineStep
 
 _TASK_BYTES = 32 << 20
 """Bytes of log that one task decodes at most, and that the keys of a bucket come from."""
@@ -51,7 +51,7 @@ class Stage:
     window: its number in the unit; None for a statement. notes: what the commit of a statement says.
     """
 
-    step: Step
+    step: TimelineStep
     columns: silver.Columns
     design: Snapshot
     """With the metadata and protocol that the table has behind the commit; its version counts for nothing."""
@@ -157,7 +157,7 @@ def _stages(work: Work, snapshot: Snapshot) -> Iterator[Stage]:
     design, windows = snapshot, 0
     key = work.before.key_columns if work.before else work.seen(work.steps[0].standing).key
     for step in work.steps:
-        if isinstance(step, Rows):
+        if isinstance(step, DataRange):
             columns = work.seen(step.standing)
             if columns.stored != design.schema.spark_types:
                 raise BySparkSql("its columns are others than the log says")  # where the table stops, with its message
@@ -361,7 +361,7 @@ def commit(unit: Prepared, results: Sequence[Written]) -> Compacted:
 def _commit_of(work: Work, stage: Stage) -> tuple[SilverCommit, dict[str, int]]:
     """What a stage's commit says, and what rules left out of it."""
     step = stage.step
-    if isinstance(step, Rows):
+    if isinstance(step, DataRange):
         left_out = work.filters.skipped_in([step.range])
         return work.commit(step.range, step.standing, stage.columns, left_out), left_out
     return turn_commit(work, step, stage.columns, stage.steps), by_rule(step)
@@ -370,7 +370,7 @@ def _commit_of(work: Work, stage: Stage) -> tuple[SilverCommit, dict[str, int]]:
 def _markers(stage: Stage, work: Work) -> list[DataFile]:
     """The row of a statement that empties the table, as a data file; none for others."""
     turn, schema = stage.step, stage.design.schema
-    if not (isinstance(turn, Turn) and turn.empties):
+    if not (isinstance(turn, SchemaChange) and turn.empties):
         return []
     start, stop = turn.range.start.order, turn.range.stop.order
     place = ("stretch", "number", "offset")
@@ -408,7 +408,9 @@ def _committed(
     return replace(snapshot, version=version), Head(version, head.counter + 1, checkpoint)
 
 
-def _summary(work: Work, step: Step, head: Head, written: Sequence[Written], left_out: Mapping[str, int]) -> Compacted:
+def _summary(
+    work: Work, step: TimelineStep, head: Head, written: Sequence[Written], left_out: Mapping[str, int]
+) -> Compacted:
     newest = max((one.newest_us for one in written if one.newest_us is not None), default=None)
     return Compacted(
         source=work.source,

@@ -33,7 +33,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compact import Work
 from spark_jobs.silver.quarantine import Skip
-from spark_jobs.silver.table_timeline import Content, Turn
+from spark_jobs.silver.table_timeline import SchemaChange, TableContents
 
 _CELLS = ("file", "start", "stop", "transaction_start", "kind", "tables", "database", "statement", "context", "payload")
 _LISTED = 20
@@ -243,14 +243,14 @@ def _lost(spark: SparkSession, work: Work, head: Head, oldest: Position) -> str 
     return f"its first rows are from before {oldest}, where bronze begins" if loses_some else None
 
 
-def _bases(work: Work) -> Iterator[Content]:
+def _bases(work: Work) -> Iterator[TableContents]:
     """What came with the table's name and is in another table's silver alone."""
-    left = [step.carried.alive for step in work.steps if isinstance(step, Turn) and step.carried]
+    left = [step.carried.alive for step in work.steps if isinstance(step, SchemaChange) and step.carried]
     while left:
         content = left.pop()
         if content.base:
             yield content
-        left += [step.carried.alive for step in content.steps if isinstance(step, Turn) and step.carried]
+        left += [step.carried.alive for step in content.steps if isinstance(step, SchemaChange) and step.carried]
 
 
 def _entries(pipeline: Pipeline, lake: Lake, source: str) -> list[Entry]:

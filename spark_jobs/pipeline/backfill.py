@@ -64,7 +64,7 @@ from spark_jobs.silver.compact import (
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.projection import project_to_latest
 from spark_jobs.silver.rename_lineage import RenameLineage
-from spark_jobs.silver.table_timeline import Content, Rows, Standing, Step, Turn
+from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableContents, TableState, TimelineStep
 from spark_jobs.silver.timeline.build import build as content_at_end
 from spark_jobs.silver.timeline.inputs import Again
 from spark_jobs.text.remedies import advised
@@ -289,17 +289,17 @@ def _put(
     return found, work.table.replace(rows, condition, work.head, commit)
 
 
-def _standing(work: Work) -> Standing:
+def _standing(work: Work) -> TableState:
     """How the table stands in the end, with what is known of its beginning since log before the first extraction is."""
     assert work.head is not None
     assert work.head.checkpoint is not None
-    noted, told = Standing.of(SilverCommit.of(work.head.checkpoint)), work.standing
+    noted, told = TableState.of(SilverCommit.of(work.head.checkpoint)), work.standing
     if told is None:
         return noted
     return replace(noted, emptied=noted.emptied or told.emptied, is_complete=noted.is_complete or told.is_complete)
 
 
-def _emptied_earlier(spark: SparkSession, work: Work) -> list[Turn]:
+def _emptied_earlier(spark: SparkSession, work: Work) -> list[SchemaChange]:
     """The statements before the first extraction that emptied the table, and that silver does not show yet."""
     if work.standing is None:
         return []
@@ -308,7 +308,7 @@ def _emptied_earlier(spark: SparkSession, work: Work) -> list[Turn]:
 
 
 def _left_out(work: Work, parts: Sequence[Net]) -> dict[str, int]:
-    turns = [turn.left_out_by for turn in work.steps if isinstance(turn, Turn) and turn.left_out_by]
+    turns = [turn.left_out_by for turn in work.steps if isinstance(turn, SchemaChange) and turn.left_out_by]
     return dict(sum((Counter(net.left_out) for net in parts), Counter(turns)))
 
 
@@ -336,8 +336,8 @@ def _emptied_at(spark: SparkSession, work: Work) -> set[tuple[int, ...]]:
     return {tuple(row["_window_start"]) for row in rows.select("_window_start").collect()}
 
 
-def _emptying(work: Work) -> list[Turn]:
-    return [step for step in work.steps if isinstance(step, Turn) and step.empties]
+def _emptying(work: Work) -> list[SchemaChange]:
+    return [step for step in work.steps if isinstance(step, SchemaChange) and step.empties]
 
 
 def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, filtered: dict[str, int]) -> Head:
@@ -395,12 +395,12 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
     for at, step in enumerate(work.steps):
         first, last = (bisect_left(starts, end) for end in (step.range.start, step.range.stop))
         ranges = tuple(work.window.ranges[first:last])
-        if isinstance(step, Turn) or not ranges:
+        if isinstance(step, SchemaChange) or not ranges:
             continue
         left -= {*ranges}
         _require_keyed(work, columns, step.definition, ranges[-1])
         net = net_changes(spark, work, replace(work.window, ranges=ranges), step.standing)
-        later = [one for one in work.steps[at:] if isinstance(one, Turn)]
+        later = [one for one in work.steps[at:] if isinstance(one, SchemaChange)]
         now = _led_on(work, step.standing, later)
         given = {name: identifier(name) for name in net.rows.columns} | now
         yield net, net.rows.selectExpr(*silver.cells_sql(_shape(work, columns).stored, given))
@@ -409,7 +409,7 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
         raise LakeError(f"the definition of rows in {unknown} is not known; begin the range earlier")
 
 
-def _led_on(work: Work, standing: Standing, later: Sequence[Turn]) -> dict[str, str]:
+def _led_on(work: Work, standing: TableState, later: Sequence[SchemaChange]) -> dict[str, str]:
     """Rows of a table that stands so as silver has them behind all later statements. Raises TableStopped."""
     columns = work.seen(standing)
     found = project_to_latest(columns.types, later, work.seen)
@@ -430,15 +430,15 @@ def _require_keyed(work: Work, columns: silver.Columns, logged: TableDefinition,
         raise LakeError(f"the key of rows in {window} is not known; begin the range earlier")
 
 
-def _renames(work: Work) -> list[Turn]:
+def _renames(work: Work) -> list[SchemaChange]:
     """The statement by which the table has its name, where the rows that came with it are to be done again."""
-    return [step for step in work.steps if isinstance(step, Turn) and step.carried and step.range == work.again]
+    return [step for step in work.steps if isinstance(step, SchemaChange) and step.carried and step.range == work.again]
 
 
-def _carried(spark: SparkSession, work: Work, columns: silver.Columns, turn: Turn) -> DataFrame:
+def _carried(spark: SparkSession, work: Work, columns: silver.Columns, turn: SchemaChange) -> DataFrame:
     """The rows that came with the name, led on to the table's present columns."""
     assert turn.standing.definition
-    later = [step for step in work.steps[work.steps.index(turn) + 1 :] if isinstance(step, Turn)]
+    later = [step for step in work.steps[work.steps.index(turn) + 1 :] if isinstance(step, SchemaChange)]
     now = project_to_latest(turn.standing.columns.types, later)
     names = columns.stored
     rows = carried_rows(spark, work, turn)
@@ -666,7 +666,7 @@ def _work(
                 f"them (stratalog reset --source {held.source} --table {name})"
             )
         steps = content.steps
-        carried = next((step.carried for step in steps if isinstance(step, Turn) and step.range == named), None)
+        carried = next((step.carried for step in steps if isinstance(step, SchemaChange) and step.range == named), None)
         again = named if carried and _since(name, carried, wanted) < wanted.stop else None
     ranges = sorted((*touched.windows, *_between(touched.gaps, steps)), key=lambda one: one.start.order)
     if not ranges and again is None:
@@ -699,11 +699,13 @@ def _begun(table: Table, begin: Position) -> TableDefinition | None:
     return commit.definition if commit and commit.start and commit.start <= begin else None
 
 
-def _since(name: TableName, carried: Content, wanted: Range) -> Position:
+def _since(name: TableName, carried: TableContents, wanted: Range) -> Position:
     """From where on the log has the rows that came with a name. Raises LakeError where some are from before."""
     content = carried.alive
     starts = [content.since]
-    starts += [_since(name, step.carried, wanted) for step in content.steps if isinstance(step, Turn) and step.carried]
+    starts += [
+        _since(name, step.carried, wanted) for step in content.steps if isinstance(step, SchemaChange) and step.carried
+    ]
     if content.base and wanted.start < content.since:
         whose = "it had when its key changed" if content.name == name else f"{content.name} had"
         raise LakeError(
@@ -771,10 +773,10 @@ def _gaps(found: Sequence[Range], whole: Range) -> list[Range]:
     return [Range(start, stop) for start, stop in between if start < stop]
 
 
-def _between(gaps: Sequence[Range], steps: Sequence[Step]) -> Iterator[Range]:
+def _between(gaps: Sequence[Range], steps: Sequence[TimelineStep]) -> Iterator[Range]:
     """The parts of gaps that have rows of one definition each."""
     for gap in gaps:
-        for step in (one for one in steps if isinstance(one, Rows)):
+        for step in (one for one in steps if isinstance(one, DataRange)):
             start, stop = max(gap.start, step.range.start), min(gap.stop, step.range.stop)
             if start < stop:
                 yield Range(start, stop)

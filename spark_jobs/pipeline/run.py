@@ -69,7 +69,7 @@ from spark_jobs.silver.commit import SilverCommit, TableCommit
 from spark_jobs.silver.compact import Compacted, Window, Work, compact
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import RenameLineage, own_base, renamed_tables
-from spark_jobs.silver.table_timeline import Ended, Standing, Turn
+from spark_jobs.silver.table_timeline import Ended, SchemaChange, TableState
 from spark_jobs.silver.timeline.build import build_until_stopped
 from spark_jobs.silver.timeline.inputs import Rules, place_of_rows
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
@@ -594,7 +594,7 @@ class Planner:
         if gap:
             whole, found, rules = self._before(before_gap(whole, gap), found, rules, refusal)
         commit = None if is_anew else SilverCommit.of_head(head)
-        standing = Standing.of(commit) if commit else None
+        standing = TableState.of(commit) if commit else None
         with about(f"{self.source}: {name}"):
             why_not = why_not_anew(self.pipeline, self.source, name)
             rules = replace(rules, base=partial(own_base, table, standing), why_not=why_not)
@@ -610,7 +610,7 @@ class Planner:
         if not content.steps and not is_anew:
             return None
         window = Window(self.held.table, self.held.version, (whole,), self.oldest, found.xa, bounds)
-        carried = sum(step.carried.size for step in content.steps if isinstance(step, Turn) and step.carried)
+        carried = sum(step.carried.size for step in content.steps if isinstance(step, SchemaChange) and step.carried)
         work = Work(self.source, name, window, content.steps, table, head, content.size, filters, carried=carried)
         return replace(work, reset=resets if is_anew else 0, standing=content.standing, ended=ended)
 
@@ -635,7 +635,7 @@ class Planner:
             raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
         return since
 
-    def _warn_of_numbers(self, name: TableName, before: Standing | None, after: Standing) -> None:
+    def _warn_of_numbers(self, name: TableName, before: TableState | None, after: TableState) -> None:
         """Of columns that have numbers in the lake: earlier versions took labels in the log alone."""
         if before is None or before.definition is None or after.definition is None or after.is_numbered:
             return

@@ -47,7 +47,15 @@ from spark_jobs.silver.net_changes import Place, image_rows, net_rows, reduce, s
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
 from spark_jobs.silver.projection import column_origins, project_to_latest
 from spark_jobs.silver.retired_columns import Kept, names_of, types_of
-from spark_jobs.silver.table_timeline import Base, Content, Ended, Rows, Standing, Step, Turn
+from spark_jobs.silver.table_timeline import (
+    DataRange,
+    Ended,
+    SchemaChange,
+    SilverSnapshot,
+    TableContents,
+    TableState,
+    TimelineStep,
+)
 from spark_jobs.silver.timeline.inputs import without
 from spark_jobs.text import sql
 from spark_jobs.text.sql import identifier, literal
@@ -117,7 +125,7 @@ class Work:
     source: str
     name: TableName
     window: Window
-    steps: Sequence[Step]
+    steps: Sequence[TimelineStep]
     table: Table
     head: Head | None
     size: int
@@ -133,7 +141,7 @@ class Work:
     """Whether silver takes rows that lack columns; row images that leave some out raise PartialImage otherwise."""
     reset: int = 0
     """Where the table is begun anew: which time this is. Its first commit replaces all that silver has of it."""
-    standing: Standing | None = None
+    standing: TableState | None = None
     """How the table stands behind the steps."""
     ended: Ended | None = None
     """Where the steps end before the log does, with the table stopped there."""
@@ -149,7 +157,7 @@ class Work:
         return replace(self.window, ranges=(range_,))
 
     def commit(
-        self, within: Range, standing: Standing, columns: silver.Columns, filtered: Mapping[str, int] | None = None
+        self, within: Range, standing: TableState, columns: silver.Columns, filtered: Mapping[str, int] | None = None
     ) -> SilverCommit:
         """The silver commit of a part of the log.
 
@@ -215,7 +223,7 @@ class Work:
             self._require_keeping(kept)
         return masking.shape(definition, self.filters.columns, has_partial=self.has_partial).beside(types_of(kept))
 
-    def seen(self, standing: Standing) -> silver.Columns:
+    def seen(self, standing: TableState) -> silver.Columns:
         """The columns that silver has where the table stands so. Raises TableStopped."""
         assert standing.definition
         return self.shape(standing.definition, standing.kept).columns
@@ -299,7 +307,7 @@ class _Compacting:
         self.done.append(landed)
         self.head = landed.head
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: TimelineStep) -> None:
         try:
             landed = _step(self.spark, self.work, self.head, step)
         except PartialImage:
@@ -309,14 +317,14 @@ class _Compacting:
             landed = _step(self.spark, self.work, self.head, step)
         self._add(landed)
 
-    def _up_to(self, step: Step, error: TableStopped | DecodeError) -> Ended:
+    def _up_to(self, step: TimelineStep, error: TableStopped | DecodeError) -> Ended:
         """Where a step stops the table: at its statement, or at the first transaction whose rows cannot be taken.
 
         A window's tasks fail in any order. So its rows are cut before the transaction that an error names, until what
         is left can be taken: the place does not depend on which task failed first.
         """
         start = step.range.start
-        if isinstance(step, Turn):
+        if isinstance(step, SchemaChange):
             return self._ended(start, error)
         last = step.range.stop
         for _ in range(_TRIES):
@@ -326,7 +334,7 @@ class _Compacting:
             last = place
             self._cut_at(place)
             try:
-                before = Rows(Range(start, place), step.standing)
+                before = DataRange(Range(start, place), step.standing)
                 if start < place and self._has_rows(before.range):
                     self._take(before)
             except (TableStopped, DecodeError) as earlier:
@@ -370,8 +378,8 @@ _PLACE = re.compile(r"(?:(?P<stretch>[1-9]\d*)/)?(?P<file>[^\s/:]+\.\d+):(?P<off
 _COMMITTED = re.compile(rf"of the XA transaction that {_PLACE.pattern} commits")
 
 
-def _step(spark: SparkSession, work: Work, head: Head | None, step: Step) -> Compacted:
-    if isinstance(step, Rows):
+def _step(spark: SparkSession, work: Work, head: Head | None, step: TimelineStep) -> Compacted:
+    if isinstance(step, DataRange):
         return _window(spark, work, head, step)
     if step.carried:
         return _renamed(spark, work, head, step)
@@ -425,7 +433,7 @@ def _anew(work: Work, head: Head | None, stored: dict[str, str]) -> tuple[Head, 
     return work.table.new(stored, silver.properties(work.table), head), head is not None
 
 
-def by_rule(turn: Turn) -> dict[str, int]:
+def by_rule(turn: SchemaChange) -> dict[str, int]:
     return {turn.left_out_by: 1} if turn.left_out_by else {}
 
 
@@ -446,7 +454,7 @@ def total(work: Work, head: Head, done: Sequence[Compacted], seconds: float) -> 
     )
 
 
-def _window(spark: SparkSession, work: Work, head: Head | None, rows: Rows) -> Compacted:
+def _window(spark: SparkSession, work: Work, head: Head | None, rows: DataRange) -> Compacted:
     """Appends what is left of the changes between two statements."""
     columns = work.seen(rows.standing)
     head, is_overwrite = _anew(work, head, columns.stored)
@@ -458,7 +466,7 @@ def _window(spark: SparkSession, work: Work, head: Head | None, rows: Rows) -> C
     return net.summary(work, landed)
 
 
-def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
+def _turn(spark: SparkSession, work: Work, head: Head, turn: SchemaChange) -> Head:
     """Changes the table as a statement changed the source's, then moves its position over the statement.
 
     The commit that moves it holds all steps; from it the merge learns what to do downstream.
@@ -469,7 +477,7 @@ def _turn(spark: SparkSession, work: Work, head: Head, turn: Turn) -> Head:
     return work.table.append(markers(spark, work.table.columns(), [turn]), head, commit)
 
 
-def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: Turn) -> Compacted:
+def _renamed(spark: SparkSession, work: Work, head: Head | None, turn: SchemaChange) -> Compacted:
     """Puts what another table held in the place of what the table held, in the commit that moves it on."""
     stored = silver.columns(_told(turn), has_partial=work.has_partial).stored
     head, is_overwrite = _anew(work, head, stored)
@@ -497,7 +505,7 @@ class Reshaping:
     left: Sequence[str]
 
 
-def reshaping(work: Work, before: silver.Columns, turn: Turn) -> Reshaping:
+def reshaping(work: Work, before: silver.Columns, turn: SchemaChange) -> Reshaping:
     """From the columns that silver has to those that a statement left. Raises TableStopped."""
     after = work.seen(turn.standing) if turn.standing.definition else before
     _require_key_kept(before, after, turn)
@@ -508,14 +516,14 @@ def reshaping(work: Work, before: silver.Columns, turn: Turn) -> Reshaping:
     return Reshaping(after, steps, [*steps, *_of_silver_alone(before, after, origins)])
 
 
-def _require_key_kept(before: silver.Columns, after: silver.Columns, turn: Turn) -> None:
+def _require_key_kept(before: silver.Columns, after: silver.Columns, turn: SchemaChange) -> None:
     if turn.keeps and before.key != after.key:
         raise TableStopped(
             f"was created again at {turn.range.start} with another key, and a rule keeps the rows that it had"
         )
 
 
-def turn_commit(work: Work, turn: Turn, after: silver.Columns, steps: Sequence[str]) -> SilverCommit:
+def turn_commit(work: Work, turn: SchemaChange, after: silver.Columns, steps: Sequence[str]) -> SilverCommit:
     """The commit that moves a table over a statement."""
     return replace(
         work.commit(turn.range, turn.standing, after, by_rule(turn)),
@@ -526,7 +534,7 @@ def turn_commit(work: Work, turn: Turn, after: silver.Columns, steps: Sequence[s
     )
 
 
-def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[Head, SilverCommit]:
+def _reshaped(spark: SparkSession, work: Work, head: Head, turn: SchemaChange) -> tuple[Head, SilverCommit]:
     """The table with the columns that a statement left, and the commit that moves it over the statement."""
     newest = SilverCommit.of_head(head)
     if newest is None:
@@ -545,12 +553,12 @@ def _reshaped(spark: SparkSession, work: Work, head: Head, turn: Turn) -> tuple[
     return head, turn_commit(work, turn, done.after, done.steps)
 
 
-def _told(turn: Turn) -> TableDefinition:
+def _told(turn: SchemaChange) -> TableDefinition:
     assert turn.standing.definition
     return turn.standing.definition
 
 
-def carried_rows(spark: SparkSession, work: Work, turn: Turn) -> DataFrame:
+def carried_rows(spark: SparkSession, work: Work, turn: SchemaChange) -> DataFrame:
     """What a table held that took the name of the work's, as silver rows of the statement that gave it the name."""
     assert turn.carried
     columns = silver.columns(_told(turn), has_partial=work.has_partial)
@@ -566,7 +574,7 @@ def carried_rows(spark: SparkSession, work: Work, turn: Turn) -> DataFrame:
     return held.selectExpr(*silver.cells_sql(columns.stored, {name: identifier(name) for name in held.columns} | given))
 
 
-def _rekeyed(held: DataFrame, name: str, turn: Turn) -> DataFrame:
+def _rekeyed(held: DataFrame, name: str, turn: SchemaChange) -> DataFrame:
     """The rows that a table held, a row each, as it has them behind a statement that changed what tells them apart."""
     assert turn.carried
     assert turn.carried.standing.definition
@@ -584,7 +592,7 @@ def _rekeyed(held: DataFrame, name: str, turn: Turn) -> DataFrame:
     return held.selectExpr(*cells, *([f"1L AS {silver.COPIES}"] if after.is_bag else []))
 
 
-def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
+def _held(spark: SparkSession, work: Work, content: TableContents) -> DataFrame:
     """What a table held: a row a key, or an image with its copies, and ``_committed_at`` and ``_raw``."""
     definition = content.standing.definition
     assert definition
@@ -597,7 +605,7 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
     if content.base:
         parts.append((_alive(spark, content.base), content.base.columns, 0))
     for at, step in enumerate(content.steps):
-        if isinstance(step, Rows):
+        if isinstance(step, DataRange):
             window = replace(own.part(step.range), xa=content.xa, cuts=frozenset([step.range.start]))
             net = net_changes(spark, own, window, step.standing)
             parts.append((net.rows, step.standing.columns, at + 1))
@@ -608,7 +616,7 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
     led = []
     for part, before, at in parts:
         rows = part if silver.ABSENT in part.columns else part.withColumn(silver.ABSENT, F.lit(None).cast(ABSENT_TYPE))
-        now = project_to_latest(before.types, [one for one in content.steps[at:] if isinstance(one, Turn)])
+        now = project_to_latest(before.types, [one for one in content.steps[at:] if isinstance(one, SchemaChange)])
         led.append(rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names)))
     standing = content.standing
     lacks_older = standing.is_numbered and not standing.is_complete
@@ -616,7 +624,7 @@ def _held(spark: SparkSession, work: Work, content: Content) -> DataFrame:
     return _settled(union(led), columns, name, lacks_older=lacks_older)
 
 
-def _alive(spark: SparkSession, base: Base) -> DataFrame:
+def _alive(spark: SparkSession, base: SilverSnapshot) -> DataFrame:
     """Silver's rows at a version, without what stands before the last statement that emptied the table."""
     rows = base.table.read(spark, base.version).where(f"_op <> '{silver.Op.TRUNCATE}'")
     return rows.where(f"_position > {silver.before_sql(base.emptied)}") if base.emptied else rows
@@ -662,7 +670,7 @@ def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Map
     return found
 
 
-def markers(spark: SparkSession, types: Mapping[str, str], turns: Sequence[Turn]) -> DataFrame:
+def markers(spark: SparkSession, types: Mapping[str, str], turns: Sequence[SchemaChange]) -> DataFrame:
     """The rows of the statements that empty the table; none for others. types: of silver's columns."""
     emptying = [turn for turn in turns if turn.empties]
     times = [one.said.committed_at if one.said else None for one in emptying]
@@ -708,7 +716,7 @@ class Net:
         )
 
 
-def net_changes(spark: SparkSession, work: Work, window: Window, standing: Standing) -> Net:
+def net_changes(spark: SparkSession, work: Work, window: Window, standing: TableState) -> Net:
     """Silver rows of the window's ranges: one row a key and range.
 
     Where rules judge changes of rows, the range is decoded twice: their commit says how many each has left out.

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.table_timeline import Standing, Turn
+from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from spark_jobs.text.sql import identifier
 
 
 def project_to_latest(
     columns: Mapping[str, str],
-    turns: Sequence[Turn],
-    seen: Callable[[Standing], silver.Columns] = lambda one: one.columns,
+    turns: Sequence[SchemaChange],
+    seen: Callable[[TableState], silver.Columns] = lambda one: one.columns,
 ) -> dict[str, str]:
     """Rows of an older definition as the present one has them: by present column, SQL over the older ones.
 
@@ -46,7 +46,7 @@ def project_to_latest(
     return now | {"_raw": raw, silver.ABSENT: partial_rows.renamed(names)}
 
 
-def column_origins(turn: Turn, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+def column_origins(turn: SchemaChange, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
     """From which column each one comes; in a table made anew, those that are of one type with what was there stay."""
     if turn.origins is not None:
         return turn.origins

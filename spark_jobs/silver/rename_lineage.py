@@ -25,7 +25,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import PlanningContext
-from spark_jobs.silver.table_timeline import Base, Content, Standing
+from spark_jobs.silver.table_timeline import SilverSnapshot, TableContents, TableState
 from spark_jobs.silver.timeline.build import build
 from spark_jobs.silver.timeline.inputs import Beginning, Complete, Rules, first_rows, place_of_rows
 
@@ -52,7 +52,7 @@ class RenameLineage:
             numbers=context.numbers,
         )
 
-    def contents(self, name: TableName, until: Position) -> Content:
+    def contents(self, name: TableName, until: Position) -> TableContents:
         """What the table of this name held at a place. Raises TableStopped, DecodeError."""
         context, oldest = self.context, self.context.complete_from
         base, standing, since = self._base(name, until)
@@ -86,7 +86,7 @@ class RenameLineage:
         """All that bronze has: one question, however many tables are asked for."""
         return survey(read_index(self.context.held.table, self.context.held.version, kind="statement"))
 
-    def _base(self, name: TableName, until: Position) -> tuple[Base | None, Standing | None, Position]:
+    def _base(self, name: TableName, until: Position) -> tuple[SilverSnapshot | None, TableState | None, Position]:
         """What silver had of a table before a place, how the table stood there, and where that is."""
         table = self.context.lake.silver(self.context.source, name.schema, name.table)
         commits = table.since(-1)
@@ -98,7 +98,7 @@ class RenameLineage:
         version, commit = next(((at, each) for at, each in current if each.position <= until), (None, None))
         if version is None or commit is None:
             return None, None, self.context.complete_from
-        standing = Standing.of(commit)
+        standing = TableState.of(commit)
         return _base(table, version, standing), standing, commit.position
 
     def made(self, name: TableName, until: Position) -> Position | None:
@@ -125,7 +125,7 @@ class RenameLineage:
         return complete
 
 
-def own_base(table: Table, standing: Standing | None) -> Base | None:
+def own_base(table: Table, standing: TableState | None) -> SilverSnapshot | None:
     """What silver has of a table at its position, with the columns that it has there; None where it has nothing.
 
     A run may have died amid a statement: what it changed of the columns is of versions behind.
@@ -135,9 +135,9 @@ def own_base(table: Table, standing: Standing | None) -> Base | None:
     return None if version is None or standing is None else _base(table, version, standing)
 
 
-def _base(table: Table, version: int, standing: Standing) -> Base | None:
+def _base(table: Table, version: int, standing: TableState) -> SilverSnapshot | None:
     known = standing.definition
-    return Base(table, version, silver.columns(known), standing.emptied) if known else None
+    return SilverSnapshot(table, version, silver.columns(known), standing.emptied) if known else None
 
 
 def _makes(event: Said, name: TableName) -> bool:

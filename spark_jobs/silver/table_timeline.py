@@ -20,7 +20,7 @@ from spark_jobs.silver.retired_columns import Kept, types_of
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TableState:
     """How a table stands at a position of its log.
 
     definition: None where it is not known before the next row. is_dropped: the table is gone. emptied: where its last
@@ -58,7 +58,7 @@ class Standing:
         )
 
     @classmethod
-    def of(cls, commit: SilverCommit) -> "Standing":
+    def of(cls, commit: SilverCommit) -> "TableState":
         """As a silver commit says it."""
         return cls(
             commit.definition,
@@ -78,11 +78,11 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class DataRange:
     """A part of the log without a statement that changes the table, and the definition of its rows."""
 
     range: Range
-    standing: Standing
+    standing: TableState
 
     @property
     def definition(self) -> TableDefinition:
@@ -91,7 +91,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SchemaChange:
     """A change of the table: where it stands, and how the table stands behind it.
 
     empties: no row that was there counts any more. origins: from which column each one of the definition comes, by
@@ -103,22 +103,22 @@ class Turn:
     """
 
     range: Range
-    standing: Standing
+    standing: TableState
     said: Said | None = None
     empties: bool = False
     origins: dict[str, str | None] | None = None
     fills: dict[str, Fill] = field(default_factory=dict)
-    carried: "Content | None" = None
+    carried: "TableContents | None" = None
     left_out_by: str | None = None
     keeps: bool = False
     anew: str | None = None
 
 
-Step = Rows | Turn
+TimelineStep = DataRange | SchemaChange
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class SilverSnapshot:
     """What silver had of a table at one Delta version, without what stands before ``emptied``."""
 
     table: Table
@@ -128,7 +128,7 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class TableContents:
     """What a table holds at a place of its log: what silver had of it, and the steps of its course from there on.
 
     base: None where the steps begin with the first row that is known. since: where the steps begin, or the first that
@@ -136,9 +136,9 @@ class Content:
     """
 
     name: TableName
-    base: Base | None
-    steps: Sequence[Step]
-    standing: Standing
+    base: SilverSnapshot | None
+    steps: Sequence[TimelineStep]
+    standing: TableState
     since: Position
     size: int = 0
     skips: frozenset[Position] = frozenset()
@@ -147,16 +147,18 @@ class Content:
     """The XA transactions that its log commits."""
 
     @property
-    def alive(self) -> "Content":
+    def alive(self) -> "TableContents":
         """The same, without what was there before the table was emptied for the last time."""
-        last = max((at for at, one in enumerate(self.steps) if isinstance(one, Turn) and one.empties), default=None)
+        last = max(
+            (at for at, one in enumerate(self.steps) if isinstance(one, SchemaChange) and one.empties), default=None
+        )
         return self if last is None else replace(self, base=None, steps=self.steps[last:])
 
     @property
     def is_empty(self) -> bool:
         """Whether no row is known to be there."""
         rest = self.alive
-        return rest.base is None and not any(isinstance(step, Rows) or step.carried for step in rest.steps)
+        return rest.base is None and not any(isinstance(step, DataRange) or step.carried for step in rest.steps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ from spark_jobs.pipeline.run import (
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.retired_columns import begun, types_of
-from spark_jobs.silver.table_timeline import Standing
+from spark_jobs.silver.table_timeline import TableState
 from spark_jobs.source.connection import error_number
 from spark_jobs.source.server import Server
 from spark_jobs.text.sql import identifier
@@ -359,9 +359,9 @@ class _Table:
         rows = self.downstream.read(self.source.spark).selectExpr(*asked).collect()[0]
         return {name: rows[name] for name in anew if rows[name]}
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> TableState:
         commit = SilverCommit.of_head(self.silver.head())
-        return Standing.of(commit) if commit else Standing(None)
+        return TableState.of(commit) if commit else TableState(None)
 
     def verdict(self, begun: Position) -> dict[str, Any]:
         """The fields of the Verdict. Raises TableStopped where the table cannot be compared."""

@@ -58,7 +58,7 @@ from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.projection import project_to_latest
 from spark_jobs.silver.rename_lineage import RenameLineage
 from spark_jobs.silver.retired_columns import begun
-from spark_jobs.silver.table_timeline import Standing, Turn
+from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from spark_jobs.silver.timeline.build import steps_of
 from spark_jobs.silver.timeline.inputs import Beginning
 from spark_jobs.source.information_schema import on_server
@@ -463,7 +463,7 @@ class _Work:
         until = max([after.position, *([head.position] if head and head.position else [])])
         bronze.require_held(self.source, held.checkpoint, found.read_from)
         turns = self._turns(stage, Range(found.read_from, until), held, before)
-        standing = Standing.of(known) if known else _last(turns, found.definition)
+        standing = TableState.of(known) if known else _last(turns, found.definition)
         columns = silver.stored_columns(table, head) if head and known else silver.columns(_known(standing, found))
         wanted = columns.stored
         rows = self._rows_for_silver(stage, turns, columns, before)
@@ -483,7 +483,7 @@ class _Work:
             head = table.new(wanted, silver.properties(table), head)
         return table.append(rows, head, commit)
 
-    def _turns(self, stage: "_Stage", whole: Range, held: Held, before: Position) -> list[Turn]:
+    def _turns(self, stage: "_Stage", whole: Range, held: Held, before: Position) -> list[SchemaChange]:
         """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""
         context = PlanningContext.of(self.pipeline, self.lake, held).of_load()
         slices, found = look(held.table, held.version, whole, context.oldest)
@@ -491,10 +491,10 @@ class _Work:
         rules = replace(ancestry.rules(slices), beginning=Beginning(ancestry.made, is_needed=True))
         definition = stage.progress.definition
         try:
-            steps = steps_of(found, stage.name, whole, Standing(definition), rules)
+            steps = steps_of(found, stage.name, whole, TableState(definition), rules)
         except TableStopped as error:
             raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
-        turns = [step for step in steps if isinstance(step, Turn)]
+        turns = [step for step in steps if isinstance(step, SchemaChange)]
         early = [turn for turn in turns if turn.range.start < before and _changes(turn, definition)]
         other = [turn for turn in turns if turn.empties and not turn.standing.is_complete]
         for one in [*early, *other][:1]:
@@ -503,7 +503,7 @@ class _Work:
         return turns
 
     def _rows_for_silver(
-        self, stage: "_Stage", turns: list[Turn], columns: silver.Columns, before: Position
+        self, stage: "_Stage", turns: list[SchemaChange], columns: silver.Columns, before: Position
     ) -> DataFrame:
         """The rows with the columns that silver has now, as older than all that the log says from their place on."""
         since = stage.progress.since
@@ -560,7 +560,7 @@ class _Stage:
         return self.spark.createDataFrame([], _ddl(self.progress.definition))
 
 
-def _changes(turn: Turn, definition: TableDefinition) -> bool:
+def _changes(turn: SchemaChange, definition: TableDefinition) -> bool:
     """Whether rows read before a statement are not those after it.
 
     A TRUNCATE is told from them by its position, like any other change of rows, and an index changes none.
@@ -569,12 +569,12 @@ def _changes(turn: Turn, definition: TableDefinition) -> bool:
     return not is_truncate and turn.standing.definition != definition
 
 
-def _last(turns: Sequence[Turn], definition: TableDefinition) -> Standing:
+def _last(turns: Sequence[SchemaChange], definition: TableDefinition) -> TableState:
     """How a table stands that silver has no row of."""
-    return turns[-1].standing if turns else Standing(definition)
+    return turns[-1].standing if turns else TableState(definition)
 
 
-def _known(standing: Standing, found: LoadCommit) -> TableDefinition:
+def _known(standing: TableState, found: LoadCommit) -> TableDefinition:
     return standing.definition or found.definition
 
 

@@ -12,7 +12,7 @@ from spark_jobs.ddl.alter import drops_key
 from spark_jobs.ddl.definitions import PRIMARY, defaults, listed, with_defaults
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver.table_timeline import Content, Ended, Rows, Standing, Step, Turn
+from spark_jobs.silver.table_timeline import DataRange, Ended, SchemaChange, TableContents, TableState, TimelineStep
 from spark_jobs.silver.timeline import changes, definitions, statements
 from spark_jobs.silver.timeline.columns import shape
 from spark_jobs.silver.timeline.inputs import Rules
@@ -20,7 +20,9 @@ from spark_jobs.silver.timeline.pieces import Piece, pieces_of
 from spark_jobs.silver.timeline.progress import Progress
 
 
-def steps_of(scan: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> list[Step]:
+def steps_of(
+    scan: Survey, name: TableName, whole: Range, standing: TableState | None, rules: Rules
+) -> list[TimelineStep]:
     """The table's steps through a range, in order. ``standing``: at the range's start; None: silver has no row of it.
 
     Raises TableStopped where a statement cannot be carried out, or says something else than the rows behind it.
@@ -28,7 +30,7 @@ def steps_of(scan: Survey, name: TableName, whole: Range, standing: Standing | N
     return list(build(scan, name, whole, standing, rules).steps)
 
 
-def build(scan: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules) -> Content:
+def build(scan: Survey, name: TableName, whole: Range, standing: TableState | None, rules: Rules) -> TableContents:
     """What a table holds at the end of a range, of what it has got in it. Raises TableStopped, DecodeError."""
     content, ended = build_until_stopped(scan, name, whole, standing, rules)
     if ended:
@@ -37,8 +39,8 @@ def build(scan: Survey, name: TableName, whole: Range, standing: Standing | None
 
 
 def build_until_stopped(
-    scan: Survey, name: TableName, whole: Range, standing: Standing | None, rules: Rules
-) -> tuple[Content, Ended | None]:
+    scan: Survey, name: TableName, whole: Range, standing: TableState | None, rules: Rules
+) -> tuple[TableContents, Ended | None]:
     """What a table holds where its timeline ends: at the end of the range, or where it stops before that.
 
     Where in a range a table stops, and with what rows, does not depend on where the range begins or ends.
@@ -47,7 +49,7 @@ def build_until_stopped(
     ended = _go_through(progress)
     size = progress.rows.size if progress.rows else 0
     steps = progress.steps
-    return Content(name, None, steps, progress.standing, whole.start, size, progress.skips, scan.xa), ended
+    return TableContents(name, None, steps, progress.standing, whole.start, size, progress.skips, scan.xa), ended
 
 
 def _go_through(progress: Progress) -> Ended | None:
@@ -132,15 +134,15 @@ def _rows(
     if previous is None and not progress.is_first():
         keeps = standing.is_kept
         standing = replace(standing, is_kept=False)
-        progress.steps.append(Turn(Range(part.start, part.start), standing, keeps=keeps))
+        progress.steps.append(SchemaChange(Range(part.start, part.start), standing, keeps=keeps))
     progress.standing = standing
     before = progress.steps[-1] if progress.steps else None
-    is_same = isinstance(before, Rows) and before.standing == standing
-    if isinstance(before, Rows) and is_same and defaults(before.definition) == defaults(definition):
+    is_same = isinstance(before, DataRange) and before.standing == standing
+    if isinstance(before, DataRange) and is_same and defaults(before.definition) == defaults(definition):
         # what stood between changed nothing
-        progress.steps[-1] = Rows(Range(before.range.start, part.stop), standing)
+        progress.steps[-1] = DataRange(Range(before.range.start, part.stop), standing)
     else:
-        progress.steps.append(Rows(part, standing))
+        progress.steps.append(DataRange(part, standing))
 
 
 def _require_following(progress: Progress, piece: Piece) -> None:

@@ -27,7 +27,7 @@ from spark_jobs.ddl.operations import LEAVING_ROWS, DropIndex
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Range
 from spark_jobs.silver.retired_columns import names_of
-from spark_jobs.silver.table_timeline import Content, Standing, Turn
+from spark_jobs.silver.table_timeline import SchemaChange, TableContents, TableState
 from spark_jobs.silver.timeline import columns, definitions
 from spark_jobs.silver.timeline.filtering import filtered_by, is_ignored, require_no_filters
 from spark_jobs.silver.timeline.progress import Progress
@@ -70,7 +70,7 @@ def _apply(progress: Progress, event: Said, logged: TableDefinition | None) -> N
         _leave_out(progress, event, effect, rule)
     elif isinstance(effect, TruncateTable):
         progress.standing = replace(progress.standing, emptied=event.position, is_complete=True)
-        progress.steps.append(Turn(_place(event), progress.standing, event, empties=True))
+        progress.steps.append(SchemaChange(_place(event), progress.standing, event, empties=True))
     elif isinstance(effect, DropTable | DropSchema | FreeName):
         _drop(progress, event)
     elif isinstance(effect, AlterTable | ChangeIndex) and progress.standing.definition is not None:
@@ -88,7 +88,7 @@ def _rename_to(name: TableName, every: Sequence[TableEffect]) -> Rename | None:
 
 def _pass_over(progress: Progress, event: Said) -> None:
     """The table stays as it is; rows after the statement that have other columns stop it."""
-    turn = Turn(_place(event), progress.standing, event, left_out_by=skip_name(event.position))
+    turn = SchemaChange(_place(event), progress.standing, event, left_out_by=skip_name(event.position))
     progress.steps.append(turn)
 
 
@@ -96,19 +96,19 @@ def _leave_out(progress: Progress, event: Said, effect: TableEffect, rule: str) 
     """The rows stay; of a table that is dropped no definition does."""
     if isinstance(effect, DropTable | DropSchema):
         progress.standing = replace(progress.standing, definition=None, is_dropped=True, is_kept=True)
-    progress.steps.append(Turn(_place(event), progress.standing, event, left_out_by=rule))
+    progress.steps.append(SchemaChange(_place(event), progress.standing, event, left_out_by=rule))
 
 
 def _drop(progress: Progress, event: Said) -> None:
     before, empties = progress.standing, progress.rules.on_drop_empties
-    progress.standing = Standing(
+    progress.standing = TableState(
         None,
         is_dropped=True,
         emptied=event.position if empties else before.emptied,
         is_complete=before.is_complete or empties,
         was_numbered=before.is_numbered,
     )
-    progress.steps.append(Turn(_place(event), progress.standing, event, empties=empties))
+    progress.steps.append(SchemaChange(_place(event), progress.standing, event, empties=empties))
 
 
 def _create(
@@ -124,17 +124,17 @@ def _create(
     if logged and (logged.named() or stated):
         definition = definitions.settle(progress, logged, stated, event.stop, is_last=True, is_new=True)
     if progress.is_first():
-        progress.standing = Standing(definition, is_complete=before.is_complete or not effect.if_missing)
+        progress.standing = TableState(definition, is_complete=before.is_complete or not effect.if_missing)
         return
     # A rule keeps the rows that were there; otherwise none of them counts any more.
     if rule or before.is_kept:
         has_definition = definition is not None
         progress.standing = replace(before, definition=definition, is_dropped=False, is_kept=not has_definition)
-        turn = Turn(_place(event), progress.standing, event, left_out_by=rule, keeps=has_definition)
+        turn = SchemaChange(_place(event), progress.standing, event, left_out_by=rule, keeps=has_definition)
         progress.steps.append(turn)
         return
-    progress.standing = Standing(definition, emptied=event.position, is_complete=True)
-    progress.steps.append(Turn(_place(event), progress.standing, event, empties=True))
+    progress.standing = TableState(definition, emptied=event.position, is_complete=True)
+    progress.steps.append(SchemaChange(_place(event), progress.standing, event, empties=True))
 
 
 def _declared(progress: Progress, event: Said, effect: CreateTable) -> TableDefinition | None:
@@ -179,7 +179,7 @@ def _inherit(
     definition = content.standing.definition and replace(content.standing.definition, name=progress.name)
     if logged is not None and content.is_empty:
         definition = definitions.settle(progress, logged, definition, event.stop, is_last=True, is_new=True)
-    standing = Standing(definition, emptied=event.position, is_complete=content.standing.is_complete)
+    standing = TableState(definition, emptied=event.position, is_complete=content.standing.is_complete)
     if content.is_empty and progress.is_first():
         progress.standing = replace(standing, emptied=None)
         return
@@ -188,12 +188,12 @@ def _inherit(
     if not content.is_empty:
         require_no_filters(progress, event, f"gives the table the rows of {was}", was)
     carried = None if content.is_empty else content
-    progress.steps.append(Turn(_place(event), standing, event, empties=True, carried=carried))
+    progress.steps.append(SchemaChange(_place(event), standing, event, empties=True, carried=carried))
 
 
 def _altered(
-    progress: Progress, content: Content, event: Said, effect: AlterTable, logged: TableDefinition | None
-) -> Content:
+    progress: Progress, content: TableContents, event: Said, effect: AlterTable, logged: TableDefinition | None
+) -> TableContents:
     """What a table holds after the other operations of the ALTER that gives it its new name."""
     before = content.standing.definition
     operations = [
@@ -241,13 +241,13 @@ def _follow_early(progress: Progress, event: Said, effect: TableEffect) -> None:
             definition = columns.move(progress, event, effect, before.definition).definition
             progress.standing = replace(before, definition=columns.or_keyless(before.definition, definition))
         case ChangeStorage():
-            progress.standing = Standing(None, is_complete=before.is_complete and not effect.brings_rows)
+            progress.standing = TableState(None, is_complete=before.is_complete and not effect.brings_rows)
         case TruncateTable():
             is_complete = before.is_complete or not is_ignored(progress, event)
             progress.standing = replace(before, is_complete=is_complete)
         case DropTable() | DropSchema():
-            progress.standing = Standing(None, is_complete=not is_ignored(progress, event))
+            progress.standing = TableState(None, is_complete=not is_ignored(progress, event))
         case FreeName():
-            progress.standing = Standing(None, is_complete=True)
+            progress.standing = TableState(None, is_complete=True)
         case _:
             pass

@@ -19,7 +19,7 @@ from spark_jobs.errors import DecodeError
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.retired_columns import Kept, led_on, name_of, names_of, types_of
-from spark_jobs.silver.table_timeline import Content, Turn
+from spark_jobs.silver.table_timeline import SchemaChange, TableContents
 from spark_jobs.silver.timeline import definitions
 from spark_jobs.silver.timeline.filtering import require_no_filters
 from spark_jobs.silver.timeline.progress import Progress
@@ -84,7 +84,9 @@ def shape(definition: TableDefinition) -> list[tuple[str, str]]:
     ]
 
 
-def _turn(progress: Progress, event: Said, before: TableDefinition, after: TableDefinition, stated: Moved) -> Turn:
+def _turn(
+    progress: Progress, event: Said, before: TableDefinition, after: TableDefinition, stated: Moved
+) -> SchemaChange:
     """The turn of a statement that changes columns: where each one comes from. Raises TableStopped."""
     # Which column each one comes from, and which are kept aside.
     restarted = _restarted(progress, event, before, after, stated)
@@ -103,7 +105,7 @@ def _turn(progress: Progress, event: Said, before: TableDefinition, after: Table
         if column.name in stated.fills
     }
     standing = replace(progress.standing, definition=after, kept=kept)
-    turn = Turn(Range(event.position, event.stop), standing, event, origins=origins, fills=fills)
+    turn = SchemaChange(Range(event.position, event.stop), standing, event, origins=origins, fills=fills)
     # What people are told of columns that begin anew.
     if not restarted:
         return turn
@@ -162,7 +164,7 @@ def _adds_alone(progress: Progress, event: Said, effect: Alter) -> bool:
     )
 
 
-def _rekeyed(progress: Progress, event: Said, turn: Turn) -> Turn:
+def _rekeyed(progress: Progress, event: Said, turn: SchemaChange) -> SchemaChange:
     """The turn of a statement after which rows are told apart otherwise: it takes over all that the table held.
 
     The rows before are net by the old key, those after it by the new one: no fold over both is right.
@@ -174,7 +176,7 @@ def _rekeyed(progress: Progress, event: Said, turn: Turn) -> Turn:
     return replace(turn, standing=replace(turn.standing, emptied=event.position), empties=True, carried=carried)
 
 
-def _contents_before(progress: Progress, event: Said) -> Content | None:
+def _contents_before(progress: Progress, event: Said) -> TableContents | None:
     """What the table held before a statement; None where that counts no more, and is not asked for."""
     rules = progress.rules
     if progress.before is not None:
@@ -183,7 +185,9 @@ def _contents_before(progress: Progress, event: Said) -> Content | None:
         base, size = rules.base(), progress.rows.size if progress.rows else 0
         size += sum(base.table.files()) if base else 0
         steps, since = tuple(progress.steps), progress.whole.start
-        return Content(progress.name, base, steps, progress.standing, since, size, progress.skips, progress.scan.xa)
+        return TableContents(
+            progress.name, base, steps, progress.standing, since, size, progress.skips, progress.scan.xa
+        )
     is_last = rules.again.emptied == event.position
     return rules.contents(progress.name, event.position) if is_last and rules.contents else None
 

@@ -15,7 +15,7 @@ from spark_jobs.bronze.scan import agreed
 from spark_jobs.config.filters import Filters
 from spark_jobs.ddl.definitions import Told
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver.table_timeline import Base, Content
+from spark_jobs.silver.table_timeline import SilverSnapshot, TableContents
 
 Complete = Callable[[TableDefinition, Position | None], TableDefinition]
 """Adds to a logged definition what a server told: (definition, the last change before the range's end)."""
@@ -24,7 +24,7 @@ ByHistory = Callable[[TableName, Position], Told | None]
 None where it does not."""
 
 
-Contents = Callable[[TableName, Position], Content]
+Contents = Callable[[TableName, Position], TableContents]
 """What a table holds where a statement begins. Raises TableStopped where that is not to be found out."""
 
 
@@ -134,7 +134,7 @@ class Rules:
     begun: TableDefinition | None = None
     beginning: Beginning | None = None
     by_history: ByHistory = lambda _name, _start: None
-    base: Callable[[], Base | None] = lambda: None
+    base: Callable[[], SilverSnapshot | None] = lambda: None
     again: Again | None = None
     numbers: bool = False
     place: Place = lambda _name, part, _wanted: part.start

@@ -14,7 +14,7 @@ from spark_jobs.ddl.definitions import Told
 from spark_jobs.ddl.effects import ChangeIndex, DropSchema, TableEffect, UnknownChange, effects
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver.table_timeline import Content, Rows, Standing, Step
+from spark_jobs.silver.table_timeline import DataRange, TableContents, TableState, TimelineStep
 from spark_jobs.silver.timeline.inputs import Rules
 
 DDL = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
@@ -43,15 +43,17 @@ class Progress:
     whole: Range
     rules: Rules
     is_new: bool
-    standing: Standing
-    steps: list[Step] = field(default_factory=list)
-    before: Content | None = None
+    standing: TableState
+    steps: list[TimelineStep] = field(default_factory=list)
+    before: TableContents | None = None
     history: Told | None = None
     later_history: Told | None = None
 
     @classmethod
-    def begin(cls, scan: Survey, name: TableName, whole: Range, rules: Rules, standing: Standing | None) -> "Progress":
-        return cls(scan, name, whole, rules, standing is None, standing or Standing(None))
+    def begin(
+        cls, scan: Survey, name: TableName, whole: Range, rules: Rules, standing: TableState | None
+    ) -> "Progress":
+        return cls(scan, name, whole, rules, standing is None, standing or TableState(None))
 
     @property
     def rows(self) -> Seen | None:
@@ -65,7 +67,7 @@ class Progress:
 
     def is_first(self) -> bool:
         """Whether silver has no row of the table yet."""
-        return self.is_new and not any(isinstance(step, Rows) or step.carried for step in self.steps)
+        return self.is_new and not any(isinstance(step, DataRange) or step.carried for step in self.steps)
 
     def is_before_rows(self, event: Said) -> bool:
         """Whether a statement stands before the first row that the lake has of the table."""

@@ -37,7 +37,7 @@ from spark_jobs.schema.facts import Asked, Fact, Stated, TableVersion
 from spark_jobs.schema.reverse_replay import back
 from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.silver.rename_lineage import made_at
-from spark_jobs.silver.table_timeline import Content, Rows, Standing, Turn
+from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableContents, TableState
 from spark_jobs.silver.timeline.build import steps_of
 from spark_jobs.silver.timeline.inputs import Rules
 
@@ -90,6 +90,7 @@ CASES = [
     like(MADE, "CREATE TABLE t (x INT COMMENT 'OR REPLACE IF NOT EXISTS')", "create t(x)"),
     like(MADE, "CREATE OR REPLACE TABLE t (x INT)", "create or replace t(x)"),
     like(MADE, "/*!50001 CREATE TABLE t (x INT) */", "create t(x)"),
+    like(MADE, "CREATE EXTERNAL TABLE t (x INT)", "create t(x)"),
     like(MADE, 'CREATE TABLE "t" ("x" INT)', "create t(x)", ANSI),
     like(MADE, "SET STATEMENT max_statement_time = 1 FOR CREATE TABLE t (x INT)", "create t(x)"),
     like(MADE, "CREATE TABLE t (x INT) /*!50100 PARTITION BY HASH (x) */", "create t(x)"),
@@ -287,23 +288,23 @@ def test_what_the_schema_history_makes_of_it(case: Case) -> None:
     assert (renamed if now.is_dropped else columns(now.definition)) == case.history
 
 
-def filled(name: TableName, until: Position) -> Content:
+def filled(name: TableName, until: Position) -> TableContents:
     """A table of which the log has all rows."""
-    standing = Standing(TABLES.get(name), is_complete=True)
-    return Content(name, None, [Rows(Range(at(20), until), standing)], standing, at(20))
+    standing = TableState(TABLES.get(name), is_complete=True)
+    return TableContents(name, None, [DataRange(Range(at(20), until), standing)], standing, at(20))
 
 
 @by_text
 def test_what_the_timeline_makes_of_it(case: Case) -> None:
     rules = Rules(lambda logged, _: logged, lambda *_: {}, contents=filled)
     try:
-        steps = steps_of(scanned(case), T, Range(at(10), at(1000)), Standing(TABLES[T]), rules)
+        steps = steps_of(scanned(case), T, Range(at(10), at(1000)), TableState(TABLES[T]), rules)
     except TableStopped:
         steps = []
     last = steps[-1] if steps else None
     text = "stops"
     if last:
-        is_empty = isinstance(last, Turn) and last.empties
+        is_empty = isinstance(last, SchemaChange) and last.empties
         text = "dropped" if last.standing.is_dropped else "empty " * is_empty + columns(last.standing.definition)
     assert text == (case.rows or case.history)
 

@@ -17,7 +17,7 @@ from spark_jobs.silver import compact
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compact import Window, Work
 from spark_jobs.silver.retired_columns import Kept
-from spark_jobs.silver.table_timeline import Rows, Standing
+from spark_jobs.silver.table_timeline import DataRange, TableState
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "mysql-8.0-types.000001"
 
@@ -117,7 +117,7 @@ def test_what_kept_columns_do_not_go_with(rule: ColumnRule | None, has_partial: 
     at = Position("b.000001", 4)
     table = Table(str(tmp_path), plain=False)
     whole = Window(table, 0, (Range(at, at),))
-    rows = Rows(whole.whole, Standing(definition()))
+    rows = DataRange(whole.whole, TableState(definition()))
     work = Work("shop", definition().name, whole, (rows,), table, None, 0, TableFilters(columns=rule))
     with pytest.raises(TableStopped) as stopped:
         replace(work, has_partial=has_partial).shape(definition(), (Kept("_v_until_1_4", "INT", "v", at),))

@@ -8,7 +8,7 @@ from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.log.position import Range
 from spark_jobs.silver.projection import column_origins, project_to_latest
-from spark_jobs.silver.table_timeline import Standing, Turn
+from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from tests.timelines import BEGINNING, ID, NAME, NOTE, at, definition, steps
 
 
@@ -19,7 +19,7 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
         (700, "TRUNCATE t"),
         last=400,
     )
-    turns = [step for step in found if isinstance(step, Turn)]
+    turns = [step for step in found if isinstance(step, SchemaChange)]
     assert project_to_latest({"id": "INT", "v": "INT"}, turns) == {
         "w": "CAST(`v` AS BIGINT)",
         "id": "`id`",
@@ -28,7 +28,7 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
         "_absent": "transform(_absent, name -> CASE name WHEN 'v' THEN 'w' ELSE name END)",
     }
     dated = steps((500, "ALTER TABLE t ADD day DATE NOT NULL"), last=400)
-    assert project_to_latest({"id": "INT", "v": "INT"}, [step for step in dated if isinstance(step, Turn)]) == {
+    assert project_to_latest({"id": "INT", "v": "INT"}, [step for step in dated if isinstance(step, SchemaChange)]) == {
         "id": "`id`",
         "v": "`v`",
         "day": "CAST(NULL AS DATE)",
@@ -38,8 +38,8 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
     assert project_to_latest({"id": "INT"}, []) == {"id": "`id`", "_raw": "_raw", "_absent": "_absent"}
 
 
-def carried_step_by_step(row: dict[str, Any], turns: list[Turn]) -> dict[str, Any]:
-    """The plain twin of ``onwards``: a row's values, exact texts and absent columns behind each statement in turn."""
+def carried_step_by_step(row: dict[str, Any], turns: list[SchemaChange]) -> dict[str, Any]:
+    """The plain twin of ``project_to_latest``: values, exact texts and absent columns after each statement in turn."""
     values, raw, absent = row["values"], row["raw"], row["absent"]
     for turn in turns:
         origins = turn.origins or {}
@@ -65,8 +65,8 @@ def test_rows_are_led_on_over_many_statements_at_once(spark: SparkSession, numbe
         origins |= {f"n{nth}": None} if len(origins) < 6 else {}
         fills = {f"n{nth}": Fill("NULL", "0000-00-00")} if nth % 2 and f"n{nth}" in origins else {}
         columns = [Column(name, 3) for name in origins]
-        standing = Standing(TableDefinition(NAME, tuple(columns), key=(0,)))
-        turns.append(Turn(Range(at(nth), at(nth + 1)), standing, origins=origins, fills=fills))
+        standing = TableState(TableDefinition(NAME, tuple(columns), key=(0,)))
+        turns.append(SchemaChange(Range(at(nth), at(nth + 1)), standing, origins=origins, fills=fills))
         names = list(origins)
     rows: list[dict[str, Any]] = [
         {"values": {"id": 1, "a": 2, "b": 3, "c": 4}, "raw": {"a": "x", "c": "y"}, "absent": ["b"]},
@@ -85,7 +85,7 @@ def test_rows_are_led_on_over_many_statements_at_once(spark: SparkSession, numbe
 
 
 def test_a_table_made_anew_keeps_columns_of_the_same_name_and_type() -> None:
-    anew = Turn(Range(at(5), at(9)), Standing(definition(ID, NOTE)), empties=True)
+    anew = SchemaChange(Range(at(5), at(9)), TableState(definition(ID, NOTE)), empties=True)
     assert column_origins(anew, {"id": "INT", "note": "INT"}, {"id": "INT", "note": "STRING"}) == {
         "id": "id",
         "note": None,
@@ -96,7 +96,7 @@ def test_rows_are_led_through_a_beginning() -> None:
     _, first, second = steps(
         (500, "ALTER TABLE t MODIFY v SMALLINT"), (600, "ALTER TABLE t MODIFY v TINYINT"), last=400, rules=BEGINNING
     )
-    turns = [one for one in (first, second) if isinstance(one, Turn)]
+    turns = [one for one in (first, second) if isinstance(one, SchemaChange)]
     led = project_to_latest({"id": "INT", "v": "INT"}, turns)
     assert (led["v"], led["_v_until_1_500"], led["_v_until_1_600"]) == (
         "CAST(NULL AS TINYINT)",

@@ -16,7 +16,7 @@ from spark_jobs.pipeline.run import extract_source
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import RenameLineage, made_at, renamed_tables
-from spark_jobs.silver.table_timeline import Rows
+from spark_jobs.silver.table_timeline import DataRange
 from tests.logs import SOURCE, Logs, day, file
 from tests.segment_spec import Commit, Delete, Insert, Statement
 
@@ -90,7 +90,7 @@ def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: S
     assert by_silver.base is not None
     assert by_log.base is None
     assert (by_silver.since.file, by_log.since.file) == (file(2), file(1))
-    assert any(isinstance(step, Rows) for step in by_log.steps)
+    assert any(isinstance(step, DataRange) for step in by_log.steps)
     whole = Range(Position(file(1), 4), head.checkpoint.position)
     again = backfill_source(spark, logs.pipeline(), SOURCE, whole, lambda _: True)
     assert (again.stopped, again.compacted) == ({}, [])

@@ -3,15 +3,15 @@ from dataclasses import replace
 from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.table_timeline import Base, Content, Rows, Standing, Turn
+from spark_jobs.silver.table_timeline import DataRange, SchemaChange, SilverSnapshot, TableContents, TableState
 from tests.timelines import BEGINNING, ID, NAME, OLD, at, steps, stored
 
 
 def test_what_a_table_holds_begins_where_it_was_emptied() -> None:
-    base = Base(None, 3, None, None)  # type: ignore[arg-type] # nothing is read here
-    rows = Rows(Range(at(10), at(20)), Standing(OLD))
-    emptied = Turn(Range(at(30), at(40)), Standing(OLD), empties=True)
-    whole = Content(NAME, base, [rows, emptied, rows], Standing(OLD), at(10))
+    base = SilverSnapshot(None, 3, None, None)  # type: ignore[arg-type] # nothing is read here
+    rows = DataRange(Range(at(10), at(20)), TableState(OLD))
+    emptied = SchemaChange(Range(at(30), at(40)), TableState(OLD), empties=True)
+    whole = TableContents(NAME, base, [rows, emptied, rows], TableState(OLD), at(10))
     assert (whole.alive.base, list(whole.alive.steps), whole.is_empty) == (None, [emptied, rows], False)
     assert replace(whole, steps=[rows, emptied]).is_empty
     assert not replace(whole, steps=[]).is_empty
@@ -22,19 +22,19 @@ def test_a_standing_is_read_back_from_a_commit() -> None:
     unnamed = TableDefinition(NAME, (Column(None, 3),))
     unique = TableDefinition(NAME, (ID,), (0,), "u")
     for one in (
-        Standing(OLD, emptied=at(77)),
-        Standing(None, is_dropped=True),
-        Standing(unnamed),
-        Standing(unique),
-        Standing(OLD, is_complete=True),
+        TableState(OLD, emptied=at(77)),
+        TableState(None, is_dropped=True),
+        TableState(unnamed),
+        TableState(unique),
+        TableState(OLD, is_complete=True),
     ):
         assert stored(one) == one
-    assert Standing.of(SilverCommit(at(900), "b")) == Standing(None)
+    assert TableState.of(SilverCommit(at(900), "b")) == TableState(None)
 
 
 def test_both_definitions_are_told_and_the_next_one_knows_of_what_is_kept() -> None:
     _, turn = steps((500, "ALTER TABLE t MODIFY v SMALLINT"), last=400, rules=BEGINNING)
-    assert isinstance(turn, Turn)
+    assert isinstance(turn, SchemaChange)
     both = "v (as it was: _v_until_1_500); it was (id int, v int) and is (id int, v smallint)"
     assert turn.anew == both
     told = stored(turn.standing)

@@ -33,7 +33,7 @@ from spark_jobs.ddl.default_values import Fill
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.projection import column_origins
-from spark_jobs.silver.table_timeline import Content, Rows, Step, Turn
+from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableContents, TimelineStep
 from spark_jobs.silver.timeline.build import build, steps_of
 from spark_jobs.silver.timeline.inputs import Rules
 from tests.ddl_stream import stream_for
@@ -142,15 +142,15 @@ class Table:
         self.types: dict[str, str] = {}
         self.rows: list[Row] = []
 
-    def follow(self, log: Log, name: TableName, steps: Iterable[Step]) -> "Table":
+    def follow(self, log: Log, name: TableName, steps: Iterable[TimelineStep]) -> "Table":
         for step in steps:
-            if isinstance(step, Turn):
+            if isinstance(step, SchemaChange):
                 self.turn(log, step)
             else:
                 self.change(log, name, step)
         return self
 
-    def turn(self, log: Log, turn: Turn) -> None:
+    def turn(self, log: Log, turn: SchemaChange) -> None:
         if turn.carried is not None and turn.origins is None:
             given = Table().follow(log, turn.carried.name, turn.carried.steps)
             self.types, self.rows = given.types, given.rows
@@ -173,7 +173,7 @@ class Table:
         self.types = columns.types
         self.rows = moved
 
-    def change(self, log: Log, name: TableName, rows: Rows) -> None:
+    def change(self, log: Log, name: TableName, rows: DataRange) -> None:
         columns = silver.columns(rows.definition)
         self.types = columns.types
         decoder = Decoder(rows.definition, before="all")
@@ -225,7 +225,7 @@ def table_at_end(log: Log, name: TableName) -> Table:
     rules = Rules(lambda logged, _: logged, log.first)
 
     @cache
-    def contents(was: TableName, until: Position) -> Content:
+    def contents(was: TableName, until: Position) -> TableContents:
         return build(log.survey(until), was, Range(log.at(0), until), None, replace(rules, contents=contents))
 
     whole = Range(log.at(0), log.at(log.stop))

@@ -15,7 +15,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.load import _changes, reading_task, require_server
 from spark_jobs.pipeline.initial_load.row_encoder import decoded
-from spark_jobs.silver.table_timeline import Standing, Turn
+from spark_jobs.silver.table_timeline import SchemaChange, TableState
 
 NAME = TableName("shop", "t")
 KEYED_BY_DAY = TableDefinition(NAME, (Column("day", 10), Column("v", 3)), (0,))
@@ -70,7 +70,7 @@ def test_what_a_statement_means_to_rows_that_were_read(
 ) -> None:
     place = Range(Position("b.000001", 5), Position("b.000001", 9))
     said = Said(place.start, judge(statement, "shop"), place.stop)
-    assert _changes(Turn(place, Standing(after), said), KEYED_BY_DAY) is changes
+    assert _changes(SchemaChange(place, TableState(after), said), KEYED_BY_DAY) is changes
 
 
 def test_a_source_of_files_has_no_tables_to_load(tmp_path: Path) -> None:

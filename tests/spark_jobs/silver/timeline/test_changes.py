@@ -6,7 +6,7 @@ from spark_jobs.binlog import Column, TableName
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver.retired_columns import Kept
-from spark_jobs.silver.table_timeline import Content, Standing, Step
+from spark_jobs.silver.table_timeline import TableContents, TableState, TimelineStep
 from tests.timelines import (
     CUT_OVER,
     FILLED,
@@ -59,13 +59,13 @@ from tests.timelines import (
         ),
     ],
 )  # fmt: skip
-def test_a_name_has_what_the_table_holds_that_is_given_it(found: list[Step], wanted: list[str]) -> None:
+def test_a_name_has_what_the_table_holds_that_is_given_it(found: list[TimelineStep], wanted: list[str]) -> None:
     assert shown(found) == wanted
 
 
 def test_a_table_that_takes_a_name_is_as_complete_as_it_was() -> None:
     for rules, complete in ((RULES, False), (FILLED, True)):
-        turn = steps((500, CUT_OVER), last=400, standing=Standing(OLD, is_complete=True), rules=rules)[-1]
+        turn = steps((500, CUT_OVER), last=400, standing=TableState(OLD, is_complete=True), rules=rules)[-1]
         assert (turn.standing.is_complete, turn.standing.emptied) == (complete, at(500))
 
 
@@ -75,8 +75,8 @@ def test_rows_behind_a_rename_must_be_of_the_table_that_has_the_name() -> None:
 
 
 def test_a_name_of_a_table_that_is_gone_is_refused() -> None:
-    def gone(name: TableName, until: Position) -> Content:
-        return Content(name, None, (), Standing(None, is_dropped=True), until)
+    def gone(name: TableName, until: Position) -> TableContents:
+        return TableContents(name, None, (), TableState(None, is_dropped=True), until)
 
     with pytest.raises(
         TableStopped, match=r"gives the table the rows of shop\._t_gho, which the log has dropped before"
@@ -92,7 +92,7 @@ def test_a_table_made_like_another_has_its_names_where_the_log_has_none() -> Non
     assert shown(steps(made, maps=((500, unnamed),), rules=FILLED)) == ["30-1000 id,v,note"]
     assert shown(steps(made, maps=((500, unnamed),))) == ["30-1000 @1,@2,@3"]
 
-    def refused(name: TableName, until: Position) -> Content:
+    def refused(name: TableName, until: Position) -> TableContents:
         raise AssertionError("the log tells it")
 
     rules = replace(RULES, contents=refused)
@@ -128,9 +128,9 @@ def test_a_table_is_complete_whose_beginning_is_in_the_log(statements: list[str]
     "statement, complete", [("TRUNCATE t", True), ("ALTER TABLE t ADD w INT", False), ("DROP TABLE t", False)]
 )
 def test_a_table_becomes_complete_where_it_is_emptied(statement: str, complete: bool) -> None:
-    (turn,) = steps((500, statement), maps=(), standing=Standing(OLD))
+    (turn,) = steps((500, statement), maps=(), standing=TableState(OLD))
     assert turn.standing.is_complete is complete
-    (turn,) = steps((500, statement), maps=(), standing=Standing(OLD, is_complete=True))
+    (turn,) = steps((500, statement), maps=(), standing=TableState(OLD, is_complete=True))
     assert turn.standing.is_complete
 
 
@@ -141,7 +141,7 @@ def test_an_index_that_goes_before_the_first_row_leaves_a_bag() -> None:
 
 
 def test_a_name_does_not_get_the_rows_of_a_table_with_kept_columns() -> None:
-    kept = Standing(OLD, kept=(Kept("_v_until_1_2", "INT", "v", at(2)),))
-    rules = replace(RULES, contents=lambda name, until: Content(name, None, (), kept, until))
+    kept = TableState(OLD, kept=(Kept("_v_until_1_2", "INT", "v", at(2)),))
+    rules = replace(RULES, contents=lambda name, until: TableContents(name, None, (), kept, until))
     with pytest.raises(TableStopped, match=r"the rows of shop\.u, which has kept columns \(_v_until_1_2\): not done"):
         steps((500, "RENAME TABLE u TO t"), last=400, rules=rules)

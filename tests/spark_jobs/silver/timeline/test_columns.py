@@ -7,7 +7,7 @@ from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.table_timeline import Base, Content, Rows, Standing, Turn
+from spark_jobs.silver.table_timeline import DataRange, SchemaChange, SilverSnapshot, TableContents, TableState
 from spark_jobs.silver.timeline.inputs import Again
 from tests.timelines import (
     BAG,
@@ -46,7 +46,7 @@ def test_rows_have_the_time_of_the_statement(nullable: bool) -> None:
         maps=((100, OLD), (600, new)),
         session=Session(moment=Moment(60)),
     )
-    assert isinstance(turn, Turn)
+    assert isinstance(turn, SchemaChange)
     assert turn.fills == {"u": Fill("TIMESTAMP'1970-01-01 00:01:00Z'")}
 
 
@@ -71,28 +71,30 @@ def test_rows_have_the_time_of_the_statement(nullable: bool) -> None:
 def test_rows_are_taken_over_where_they_are_told_apart_otherwise(
     statement: str, before: TableDefinition, behind: TableDefinition | None, key: tuple[int, ...]
 ) -> None:
-    base = Base(Silver(), 7, silver.columns(before), None)
+    base = SilverSnapshot(Silver(), 7, silver.columns(before), None)
     maps = ((100, before), (600, behind)) if behind else ((100, before),)
     found = steps(
         (500, statement),
         maps=maps,
-        standing=Standing(before, is_complete=True),
+        standing=TableState(before, is_complete=True),
         rules=replace(RULES, base=lambda: base),
         last=900 if behind else 400,
         session=STRICT,
     )
     rows, turn, *later = found
-    assert isinstance(rows, Rows)
-    assert isinstance(turn, Turn)
+    assert isinstance(rows, DataRange)
+    assert isinstance(turn, SchemaChange)
     assert (turn.empties, turn.standing.emptied, turn.standing.is_complete) == (True, at(500), True)
-    assert turn.carried == Content(NAME, base, (rows,), rows.standing, at(10), turn.carried.size if turn.carried else 0)
+    assert turn.carried == TableContents(
+        NAME, base, (rows,), rows.standing, at(10), turn.carried.size if turn.carried else 0
+    )
     assert turn.origins == {"id": "id", "v": "v"}
     assert [one.standing.definition.key for one in (turn, *later) if one.standing.definition] == [key] * (
         1 + bool(behind)
     )
     rules = replace(ruled("truncate table"), base=lambda: base)
     with pytest.raises(TableStopped, match=r"changes what the table's rows are told apart by, and filters\.r would"):
-        steps((500, statement), maps=maps, standing=Standing(before), rules=rules, session=STRICT)
+        steps((500, statement), maps=maps, standing=TableState(before), rules=rules, session=STRICT)
 
 
 class Silver(Table):
@@ -115,13 +117,13 @@ def test_a_range_done_again_takes_rows_over_where_silver_did() -> None:
         assert told == ([(0,), (), (), (), ()] if is_bag else [(0,), (), (), (1,), (1,)])
     behind = steps(*said, maps=maps, rules=replace(RULES, again=Again(None), is_bag=True))
     assert keys(behind) == [(), (), ()]
-    assert [one for one in behind if isinstance(one, Turn) and one.empties] == [], "silver has a bag all along"
+    assert [one for one in behind if isinstance(one, SchemaChange) and one.empties] == [], "silver has a bag all along"
 
 
-def kept_by(*statements: tuple[int, str], standing: Standing | None = None) -> tuple[list[str], list[str]]:
+def kept_by(*statements: tuple[int, str], standing: TableState | None = None) -> tuple[list[str], list[str]]:
     """Where columns come from behind the last statement, and what the table keeps: which name is of which column."""
     found = steps(*statements, last=400, rules=BEGINNING, standing=standing)[-1]
-    assert isinstance(found, Turn)
+    assert isinstance(found, SchemaChange)
     came = [f"{name}<{origin}" for name, origin in (found.origins or {}).items()]
     return came, [f"{one.name} {one.type} {one.of}" for one in found.standing.kept]
 

@@ -11,7 +11,7 @@ from spark_jobs.ddl.classify import judge
 from spark_jobs.ddl.definitions import Told
 from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver.table_timeline import Rows, Standing, Turn
+from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
 from spark_jobs.silver.timeline.build import build_until_stopped
 from spark_jobs.silver.timeline.inputs import Rules
 from tests.timelines import (
@@ -43,20 +43,20 @@ def test_names_that_the_log_leaves_out_are_carried_through_statements() -> None:
     found = steps(
         (500, "ALTER TABLE t ADD n BIGINT FIRST, CHANGE v w INT"),
         maps=((600, definition(Column(None, 8), Column(None, 3), Column(None, 3))),),
-        standing=Standing(OLD),
+        standing=TableState(OLD),
     )
     assert shown(found) == ["at 500 n,id,w", "510-1000 n,id,w"]
-    assert isinstance(found[0], Turn)
+    assert isinstance(found[0], SchemaChange)
     assert found[0].origins == {"n": None, "id": "id", "w": "v"}
     with pytest.raises(TableStopped, match="does not name its columns, and has types"):
-        steps((500, "ALTER TABLE t ADD n BIGINT FIRST"), maps=((600, unnamed),), standing=Standing(OLD))
+        steps((500, "ALTER TABLE t ADD n BIGINT FIRST"), maps=((600, unnamed),), standing=TableState(OLD))
 
 
 def test_json_of_mariadb_is_a_longtext_in_its_log() -> None:
     unnamed = definition(Column(None, 3), Column(None, 3), Column(None, 252, 4, charset=46))
-    found = steps((500, "ALTER TABLE t ADD j JSON"), maps=((600, unnamed),), standing=Standing(OLD))
+    found = steps((500, "ALTER TABLE t ADD j JSON"), maps=((600, unnamed),), standing=TableState(OLD))
     assert shown(found) == ["at 500 id,v,j", "510-1000 id,v,j"]
-    assert isinstance(found[-1], Rows)
+    assert isinstance(found[-1], DataRange)
     assert found[-1].definition.columns[2].sql_type == "longtext"
 
 
@@ -79,7 +79,7 @@ def test_a_bag_stays_one_whatever_index_is_made() -> None:
     assert keys(steps(maps=((100, BAG), (600, keyed(0))))) == [()], "CREATE UNIQUE INDEX is not looked at"
     assert keys(steps((500, added), maps=((100, BAG), (600, keyed(0))))) == [()]
     assert keys(steps((500, "ALTER TABLE t ADD x INT"), maps=((100, BAG), (600, keyed(0, more=True))))) == [(), ()]
-    assert keys(steps(maps=((100, keyed(0)),), standing=Standing(BAG))) == [()]
+    assert keys(steps(maps=((100, keyed(0)),), standing=TableState(BAG))) == [()]
     assert keys(steps(maps=((100, keyed(0)),), rules=Rules(as_logged, nowhere, is_bag=True))) == [()]
 
 
@@ -106,7 +106,7 @@ def test_a_default_that_changes_between_rows_is_that_of_its_own_rows() -> None:
         (500, "ALTER TABLE t ALTER v SET DEFAULT 2"),
         rules=OFTEN,
     )
-    rows = [step for step in found if isinstance(step, Rows)]
+    rows = [step for step in found if isinstance(step, DataRange)]
     assert [(one.range.start, one.definition.columns[1].default) for one in rows] == [(at(60), "1"), (at(510), "2")]
 
 
@@ -123,14 +123,14 @@ DROPS = ((500, "ALTER TABLE t ALTER v DROP DEFAULT"),)
         ((), None, None, ["7"]),
         (DROPS, None, None, [None, "7"]),
         (DROPS, None, with_v("6"), ["6", "7"]),
-        (((500, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)"),), Standing(with_v(None)), None, [None, "7"]),
-        ((), Standing(with_v("5")), None, ["5"]),
-        (DROPS, Standing(with_v("5")), None, ["5", "7"]),
+        (((500, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)"),), TableState(with_v(None)), None, [None, "7"]),
+        ((), TableState(with_v("5")), None, ["5"]),
+        (DROPS, TableState(with_v("5")), None, ["5", "7"]),
     ],
 )
 def test_a_server_tells_the_defaults_behind_the_last_statement(
     statements: tuple[tuple[int, str], ...],
-    standing: Standing | None,
+    standing: TableState | None,
     begun: TableDefinition | None,
     wanted: list[str | None],
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_server_tells_the_defaults_behind_the_last_statement(
 
     rules = replace(OFTEN, complete=on_server, begun=begun)
     found = steps(*statements, standing=standing, rules=rules)
-    assert [step.definition.columns[1].default for step in found if isinstance(step, Rows)] == wanted
+    assert [step.definition.columns[1].default for step in found if isinstance(step, DataRange)] == wanted
 
 
 def by_history(offset: int, known: TableDefinition | None = OLD, why: str | None = None) -> Rules:
@@ -222,7 +222,7 @@ def test_a_character_set_that_a_statement_leaves_out_is_the_history_s() -> None:
 
     rules = replace(by_history(50), by_history=told)
     found = steps((500, "ALTER TABLE t ADD x VARCHAR(9)"), maps=((100, UNNAMED), (600, bare)), rules=rules)
-    assert isinstance(found[-1], Rows)
+    assert isinstance(found[-1], DataRange)
     assert found[-1].definition.columns[2].charset == 8
 
 
@@ -307,7 +307,7 @@ def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
 def test_a_numbered_table_stops_where_its_columns_get_names_or_are_others(
     rules: Rules, maps: tuple[tuple[int, TableDefinition], ...], why: str
 ) -> None:
-    standing = Standing(OF_NUMBERS)
+    standing = TableState(OF_NUMBERS)
     assert shown(steps(maps=((100, BARE),), standing=standing, rules=NUMBERED)) == ["10-1000 @1,@2"]
     with pytest.raises(TableStopped, match=why):
         steps(maps=maps, standing=standing, rules=rules)
@@ -316,6 +316,6 @@ def test_a_numbered_table_stops_where_its_columns_get_names_or_are_others(
 def test_rules_are_not_about_columns_without_names() -> None:
     rule = EventFilter("some", Scope(), ("insert",), (), "ignore")
     rules = replace(NUMBERED, filters=Filters((rule,)))
-    for standing in (None, Standing(OF_NUMBERS)):
+    for standing in (None, TableState(OF_NUMBERS)):
         with pytest.raises(TableStopped, match=r"filters\.some would have to judge them by name"):
             steps(maps=((100, BARE),), standing=standing, rules=rules)

@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.config.filters import Filters
 from spark_jobs.errors import TableStopped
-from spark_jobs.silver.table_timeline import Step, Turn
+from spark_jobs.silver.table_timeline import SchemaChange, TimelineStep
 from spark_jobs.silver.timeline.inputs import Rules
 from tests.timelines import (
     CUT_OVER,
@@ -51,10 +51,10 @@ ANEW = (500, "DROP TABLE t"), (600, "CREATE TABLE t (id INT PRIMARY KEY)")
     ],
 )
 def test_a_statement_that_is_left_out_takes_no_row_away(
-    found: list[Step], wanted: list[str], left_out: list[int]
+    found: list[TimelineStep], wanted: list[str], left_out: list[int]
 ) -> None:
     assert shown(found) == wanted
-    turns = [one for one in found if isinstance(one, Turn)]
+    turns = [one for one in found if isinstance(one, SchemaChange)]
     assert [one.range.start.offset for one in turns if one.left_out_by == "filters.r"] == left_out
     assert all(one.standing.emptied is None for one in turns if one.range.start.offset in left_out)
 
@@ -63,7 +63,7 @@ def test_a_table_made_anew_after_a_drop_that_was_left_out_keeps_its_rows_in_a_la
     before = steps(ANEW[0], last=400, rules=ruled("drop table"))[-1].standing
     again = stored(before)
     (turn,) = steps(ANEW[1], maps=(), standing=again, rules=ruled("drop table"))
-    assert isinstance(turn, Turn)
+    assert isinstance(turn, SchemaChange)
     assert (turn.keeps, turn.empties, turn.standing.is_kept) == (True, False, False)
 
 
@@ -113,10 +113,10 @@ def passing_over(*offsets: int) -> Rules:
     ],
 )
 def test_a_statement_that_is_passed_over_changes_nothing(
-    found: list[Step], wanted: list[str], left_out: list[int]
+    found: list[TimelineStep], wanted: list[str], left_out: list[int]
 ) -> None:
     assert shown(found) == wanted
-    turns = [step for step in found if isinstance(step, Turn) and step.left_out_by]
+    turns = [step for step in found if isinstance(step, SchemaChange) and step.left_out_by]
     assert [step.left_out_by for step in turns] == [f"skip b.000001:{offset}" for offset in left_out]
 
 

@@ -4,12 +4,12 @@ from spark_jobs.bronze.scan import Said, Seen, Survey
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
-from spark_jobs.silver.table_timeline import Rows, Standing
+from spark_jobs.silver.table_timeline import DataRange, TableState
 from spark_jobs.silver.timeline.progress import Progress
 from tests.timelines import NAME, OLD, RULES, at
 
 
-def progress(standing: Standing | None = None, *, has_rows: bool = True) -> Progress:
+def progress(standing: TableState | None = None, *, has_rows: bool = True) -> Progress:
     seen = {NAME: Seen(at(100), at(900), ((at(100), OLD),))} if has_rows else {}
     return Progress.begin(Survey(seen, ()), NAME, Range(at(10), at(1000)), RULES, standing)
 
@@ -56,7 +56,7 @@ def test_a_statement_before_the_first_row_is_early() -> None:
     assert not progress().is_early(event(added, 500))
     assert not progress().is_early(event("INSERT INTO t VALUES (1)"))
     assert progress(has_rows=False).is_early(event(added, 500))
-    assert not progress(Standing(OLD), has_rows=False).is_early(event(added))
+    assert not progress(TableState(OLD), has_rows=False).is_early(event(added))
     later = progress(has_rows=False)
-    later.steps.append(Rows(Range(at(10), at(20)), Standing(OLD)))
+    later.steps.append(DataRange(Range(at(10), at(20)), TableState(OLD)))
     assert not later.is_early(event(added))
