@@ -42,7 +42,9 @@ def rows_of(*rows: dict[str, Any]) -> pa.Table:
 
 
 def checkpoint(offset: int) -> Checkpoint:
-    return Checkpoint(Position("b.000001", offset), new_batch(), notes={"offset": offset, "texts": ["${x}", "ä"]})
+    return Checkpoint(
+        Position("b.000001", offset), new_batch(), unnamed_members={"offset": offset, "texts": ["${x}", "ä"]}
+    )
 
 
 def never() -> SparkSession:
