@@ -6,7 +6,7 @@ a head says (table.py), or the commits of silver and downstream tables (engine/)
 A table that delta/ does not write goes by Spark: on an object store, or with features that are none of ours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -35,21 +35,34 @@ def snapshot_upon(path: str, head: Head) -> Snapshot | None:
     return None if found is None or features.why_not(found) else found
 
 
-def commit_rows(snapshot: Snapshot, rows: pa.Table, head: Head, checkpoint: Checkpoint, cells: Cells | None) -> Head:
+def commit_rows(
+    snapshot: Snapshot, rows: pa.Table, head: Head, checkpoint: Checkpoint, cells: Cells | None = None
+) -> None:
     """Appends rows upon a head; in place of those that have all the cells, where these are given. Raises LostRace."""
-    gone, kept = ([], []) if cells is None else _split(snapshot, cells)
+    rows = rows.select(list(head.design.columns)) if head.design else rows
+    gone, kept = (None, []) if cells is None else _split(snapshot, cells)
     table = pa.concat_tables([*kept, _in_columns(rows, snapshot.schema)])
     added = [data_files.write(snapshot.path, table, snapshot.schema, snapshot.configuration)] if table.num_rows else []
-    version = commits.commit(
+    commit_files(snapshot, added, head, checkpoint, gone)
+
+
+def commit_files(
+    snapshot: Snapshot,
+    added: Sequence[DataFile],
+    head: Head,
+    checkpoint: Checkpoint,
+    gone: Sequence[DataFile] | None = None,
+) -> None:
+    """Commits files upon a head; in place of those that go, where these are given. Raises LostRace."""
+    commits.commit(
         snapshot,
         adds=added,
-        removes=gone,
+        removes=gone or (),
         transaction=(APPLICATION, head.counter + 1),
         user_metadata=checkpoint.to_json(),
-        operation_parameters={"mode": "Append" if cells is None else "Overwrite", "partitionBy": "[]"},
-        metrics={"numFiles": len(added), "numOutputRows": table.num_rows},
+        operation_parameters={"mode": "Append" if gone is None else "Overwrite", "partitionBy": "[]"},
+        metrics={"numFiles": len(added), "numOutputRows": sum(file.num_records or 0 for file in added)},
     )
-    return Head(version, head.counter + 1, Checkpoint.from_json(checkpoint.to_json()))
 
 
 def _split(snapshot: Snapshot, cells: Cells) -> tuple[list[DataFile], list[pa.Table]]:
@@ -77,8 +90,3 @@ def _in_columns(rows: pa.Table, schema: TableSchema) -> pa.Table:
         if field.name not in rows.column_names:
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
     return rows.select(wanted.names).cast(wanted) if set(rows.column_names) == set(wanted.names) else rows
-
-
-def of_design(rows: pa.Table, head: Head) -> pa.Table:
-    """The rows with the columns that a new table is made with."""
-    return rows.select(list(head.design.columns)) if head.design else rows

@@ -188,8 +188,8 @@ class Table:
         upon = driver_commit.snapshot_upon(self.path, head)
         if upon is None:
             return self.append(spark.createDataFrame(rows).coalesce(1), head, checkpoint)
-        rows = driver_commit.of_design(rows, head)
-        return driver_commit.commit_rows(upon, rows, head, self._said(head, checkpoint), None)
+        checkpoint = self._said(head, checkpoint)
+        return self._commit(head, checkpoint, lambda: driver_commit.commit_rows(upon, rows, head, checkpoint))
 
     def replace_rows(
         self, spark: SparkSession, rows: pa.Table, cells: driver_commit.Cells, head: Head, checkpoint: Checkpoint
@@ -199,8 +199,8 @@ class Table:
         if upon is None:
             where = " AND ".join(f"{identifier(name)} = {literal(value)}" for name, value in cells.items()) or "true"
             return self.replace(spark.createDataFrame(rows).coalesce(1), where, head, checkpoint)
-        rows = driver_commit.of_design(rows, head)
-        return driver_commit.commit_rows(upon, rows, head, self._said(head, checkpoint), cells)
+        checkpoint = self._said(head, checkpoint)
+        return self._commit(head, checkpoint, lambda: driver_commit.commit_rows(upon, rows, head, checkpoint, cells))
 
     def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""
