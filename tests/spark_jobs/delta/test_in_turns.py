@@ -50,6 +50,7 @@ def test_spark_and_we_write_in_turns(spark: SparkSession, tmp_path: Path) -> Non
     assert len(versions) >= 2
 
 
+@pytest.mark.long
 def test_a_random_stream_in_turns(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(7)
     table = turns(spark, tmp_path)
