@@ -14,7 +14,7 @@ import numpy as np
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from spark_jobs.delta import commits, deletion_vectors, schema_changes
+from spark_jobs.delta import deletion_vectors, schema_changes
 from spark_jobs.delta.history import added_since
 from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
@@ -26,7 +26,7 @@ from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
 from spark_jobs.engine.fills import Fill
 from spark_jobs.engine.silver_job import has_exact_texts
 from spark_jobs.errors import about
-from spark_jobs.lake.commit import APPLICATION, Head
+from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Range
 from spark_jobs.silver import schema_evolution
 
@@ -177,21 +177,20 @@ def tasks_of(units: Sequence[Prepared], slots: int) -> list[tuple[DownstreamUnit
 def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
     """Commits what tasks did for a unit. Raises LostRace, LakeError."""
     began = time.monotonic()
-    work, snapshot, head = unit.work, unit.snapshot, unit.head
+    work, snapshot = unit.work, unit.snapshot
     by_path = {file.path: file for file in snapshot.files}
     removed = [by_path[path] for one in results for path in one.removed]
     marked = _marked(snapshot, by_path, results)
-    said = merge.commit_of(work, unit.taken).upon(head)
     changes_design = unit.design is not snapshot
-    version = commits.commit(
+    landed = work.target.land(
         snapshot,
+        unit.head,
+        merge.commit_of(work, unit.taken),
         metadata=unit.design.metadata if changes_design else None,
         protocol=unit.design.protocol if changes_design else None,
         adds=[file for one in results for file in one.added],
         removes=removed,
         dv_updates=marked,
-        transaction=(APPLICATION, head.counter + 1),
-        user_metadata=said.to_json(),
         operation="MERGE" if snapshot.files else "WRITE",
         metrics={
             "numTargetRowsInserted": sum(one.inserted for one in results),
@@ -203,7 +202,7 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
         source=work.source,
         name=work.name,
         target=work.target.path,
-        head=Head(version, head.counter + 1, said),
+        head=landed,
         range=unit.taken,
         inserted=sum(one.inserted for one in results),
         updated=sum(one.updated for one in results),

@@ -169,7 +169,8 @@ def pending(unit: DownstreamUnit) -> pa.Table:
         if bounds is not None:
             kept = pc.and_(kept, _between(rows.column(unit.columns.key[0]), bounds, unit.part))
         tables.append(rows.filter(kept))
-    rows = pa.concat_tables(tables) if tables else pa.table({})
+    nothing = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in names]).empty_table()
+    rows = pa.concat_tables([nothing, *tables])
     return newest(rows, unit.columns.key) if unit.windows > 1 and len(rows) else rows
 
 

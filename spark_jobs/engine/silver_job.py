@@ -18,14 +18,15 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.bronze.index import SliceIndex
-from spark_jobs.delta import commits, data_files, schema_changes
+from spark_jobs.delta import data_files, schema_changes
 from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.engine import fills, routing, silver_task, spark_job
 from spark_jobs.engine.fills import Fill
 from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, SilverWindow, Written
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import APPLICATION, Checkpoint, Head
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.table import Table
 from spark_jobs.silver import schema_evolution
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
@@ -352,7 +353,7 @@ def commit(unit: Prepared, results: Sequence[Written]) -> Compacted:
         if stage.fills and not is_refilled:
             is_refilled, removed = True, unit.snapshot.files
             files = [*files, *(one.file for one in results if one.window == silver_task.REFILLED and one.file)]
-        snapshot, head = _committed(snapshot, before, said.upon(before), (files, removed), stage)
+        snapshot, head = _committed(work.table, snapshot, said, head=before, files=(files, removed), stage=stage)
         done.append(_summary(work, stage.step, head, own if stage.window is not None else (), left_out))
     assert head is not None
     return total(work, head, done, time.monotonic() - began)
@@ -386,26 +387,27 @@ def _markers(stage: Stage, work: Work) -> list[DataFile]:
 
 
 def _committed(
+    table: Table,
     snapshot: Snapshot,
+    said: SilverCommit,
+    *,
     head: Head,
-    checkpoint: Checkpoint,
     files: tuple[Sequence[DataFile], Sequence[DataFile]],
     stage: Stage,
 ) -> tuple[Snapshot, Head]:
     """One commit. files: those that are added, and those that go. Raises LostRace where another writer was first."""
     added, removed = files
-    version = commits.commit(
+    landed = table.land(
         snapshot,
+        head,
+        said,
         adds=added,
         removes=removed,
         metadata=snapshot.metadata if stage.changes_design else None,
         protocol=snapshot.protocol if stage.changes_design else None,
-        transaction=(APPLICATION, head.counter + 1),
-        user_metadata=checkpoint.to_json(),
-        operation="WRITE",
         operation_parameters={"mode": "Append", "partitionBy": "[]"},
     )
-    return replace(snapshot, version=version), Head(version, head.counter + 1, checkpoint)
+    return replace(snapshot, version=landed.version), landed
 
 
 def _summary(

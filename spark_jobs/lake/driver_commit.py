@@ -37,13 +37,16 @@ def snapshot_upon(path: str, head: Head) -> Snapshot | None:
 
 def commit_rows(
     snapshot: Snapshot, rows: pa.Table, head: Head, checkpoint: Checkpoint, cells: Cells | None = None
-) -> None:
-    """Appends rows upon a head; in place of those that have all the cells, where these are given. Raises LostRace."""
+) -> int:
+    """Appends rows upon a head; in place of those that have all the cells, where these are given; the version.
+
+    Raises LostRace.
+    """
     rows = rows.select(list(head.design.columns)) if head.design else rows
     gone, kept = (None, []) if cells is None else _split(snapshot, cells)
     table = pa.concat_tables([*kept, _in_columns(rows, snapshot.schema)])
     added = [data_files.write(snapshot.path, table, snapshot.schema, snapshot.configuration)] if table.num_rows else []
-    commit_files(snapshot, added, head, checkpoint, gone)
+    return commit_files(snapshot, added, head, checkpoint, gone)
 
 
 def commit_files(
@@ -52,9 +55,9 @@ def commit_files(
     head: Head,
     checkpoint: Checkpoint,
     gone: Sequence[DataFile] | None = None,
-) -> None:
-    """Commits files upon a head; in place of those that go, where these are given. Raises LostRace."""
-    commits.commit(
+) -> int:
+    """Commits files upon a head; in place of those that go, where these are given; the version. Raises LostRace."""
+    return commits.commit(
         snapshot,
         adds=added,
         removes=gone or (),

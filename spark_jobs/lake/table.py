@@ -25,6 +25,7 @@ from deltalake.exceptions import TableNotFoundError
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from spark_jobs.delta import commits
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake import driver_commit
@@ -197,6 +198,17 @@ class Table:
         checkpoint = self._said(head, checkpoint)
         return self._commit(head, checkpoint, lambda: driver_commit.commit_files(upon, files, head, checkpoint))
 
+    def land(self, upon: Snapshot, head: Head, checkpoint: Checkpoint, **changes: Any) -> Head:
+        """Commits what tasks wrote: ``changes`` are those of ``delta.commits.commit``. Raises LostRace.
+
+        upon: the table at ``head``.
+        """
+        checkpoint = self._said(head, checkpoint)
+        transaction, text = (APPLICATION, head.counter + 1), checkpoint.to_json()
+        return self._commit(
+            head, checkpoint, lambda: commits.commit(upon, transaction=transaction, user_metadata=text, **changes)
+        )
+
     def replace_rows(
         self, spark: SparkSession, rows: pa.Table, cells: driver_commit.Cells, head: Head, checkpoint: Checkpoint
     ) -> Head:
@@ -299,7 +311,9 @@ class Table:
 
     def _commit(self, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
         with translated(self.path):
-            write()
+            version = write()
+        if isinstance(version, int):  # created exclusively
+            return Head(version, head.counter + 1, checkpoint)
         return self._landed(head, checkpoint)
 
     def _landed(self, head: Head, checkpoint: Checkpoint) -> Head:

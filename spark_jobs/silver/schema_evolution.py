@@ -75,7 +75,7 @@ _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
 
 def _without_texts(text: str) -> str:
     """The text with blanks in the place of what string literals hold."""
-    return _TEXT.sub(lambda found: f"'{' ' * (len(found[0]) - 2)}'", text)
+    return _TEXT.sub(lambda found: " " * len(found[0]), text)
 
 
 def _renames(kept: Mapping[str, str]) -> list[str]:

@@ -14,6 +14,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.source.server import Server
+from tests.by_spark_sql import by_spark_sql
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import Servers
@@ -167,7 +168,7 @@ def test_a_run_that_ends_between_two_steps_is_finished_by_the_next(
             return alter(table, spark, head, checkpoint, action)
 
         patched.setattr(Table, "alter", dies)
-        with pytest.raises(MemoryError):
+        with pytest.raises(MemoryError), by_spark_sql():
             shop.run(pipeline)
     _, outcome = shop.run(pipeline)
     assert outcome.stopped == {}

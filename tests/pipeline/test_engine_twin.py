@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.engine import downstream_job, routing, silver_job
+from spark_jobs.engine import downstream_job, silver_job
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
+from tests.by_spark_sql import by_spark_sql
 from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import SOURCE, Shop
@@ -30,15 +30,6 @@ CASES = [pytest.param("mysql-8.0", FIRST_SEED, 25, id="short")] + [
     for server in ("mysql-8.0", "mariadb-11.4")
     for seed in range(FIRST_SEED + 1, FIRST_SEED + 1 + RUNS)
 ]
-
-
-@contextmanager
-def by_spark_sql() -> Iterator[None]:
-    """Every table goes by Spark SQL."""
-    with pytest.MonkeyPatch.context() as patched:
-        for name in ("why_silver_by_sql", "why_not_merged"):
-            patched.setattr(routing, name, lambda _: "the twin")
-        yield
 
 
 @pytest.fixture

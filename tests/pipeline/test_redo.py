@@ -17,6 +17,7 @@ from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.run import Outcome, run_source
 from spark_jobs.silver import compact
 from spark_jobs.silver import table as silver
+from tests.by_spark_sql import by_spark_sql
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -58,7 +59,7 @@ def run_with_a_bug(shop: Shop, pipeline: Pipeline, monkeypatch: pytest.MonkeyPat
     import sys
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # no hints there
-    with monkeypatch.context() as patched:
+    with monkeypatch.context() as patched, by_spark_sql():
         patched.setattr(compact, "decoding_task", wrong_task)
         run_source(shop.spark, pipeline, SOURCE)
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

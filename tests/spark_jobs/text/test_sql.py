@@ -178,7 +178,6 @@ def test_a_column_is_asked_for_by_its_quoted_name() -> None:
                     wrong.append(name)
     own = {
         "spark_jobs/downstream/commit_clock.py",
-        "spark_jobs/bronze/prepared_xa.py",
         "spark_jobs/bronze/xa.py",
     }  # of bronze and tables beside it
     assert set(wrong) == own
