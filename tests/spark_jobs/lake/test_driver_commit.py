@@ -42,7 +42,7 @@ def rows_of(*rows: dict[str, Any]) -> pa.Table:
 
 
 def checkpoint(offset: int) -> Checkpoint:
-    return Checkpoint(Position("b.000001", offset), new_batch(), notes={"offset": offset, "texts": ["${x}", "ä"]})
+    return Checkpoint(Position("${x}ä.000001", offset), new_batch())
 
 
 def never() -> SparkSession:
