@@ -20,10 +20,12 @@ from pyspark.sql import functions as F
 from spark_jobs.binlog import Slicer
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.bronze.landing import Totals, land_slices
 from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.resume import beginning, onward
 from spark_jobs.errors import DecodeError, about
+from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
@@ -151,28 +153,48 @@ def plan(table: Table, source: Source, start: str, until: Position | None = None
 
 def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:
     """Reads the planned parts in parallel and commits them. Raises LostRace where the head has moved since."""
-    seen = Observation()
-    source, stretch = planned.source, planned.stretch.number
-    slices = slices_of(spark, source, stretch, planned.parts, reading, uuid=planned.uuid, redact=planned.redact)
-    wanted = _SUMS | (_REDACTED_SUMS if planned.redact else {})
-    slices = slices.observe(seen, *(F.expr(sql).alias(name) for name, sql in wanted.items()))
-    head = append(table, slices, planned.head, planned.commit())
-    sums = seen.get
+    head, totals = _landed(spark, table, planned, reading)
     return Extracted(
         source=planned.source,
         range=planned.range,
         head=head,
         files=len(planned.parts),
         bytes=_size(planned),
+        slices=totals.slices,
+        transactions=totals.transactions,
+        events=totals.events,
+        ignored=totals.ignored,
+        committed_at=_utc(totals.committed_at),
+        gtid=totals.last_gtid[2] if totals.last_gtid else None,
+        margin=planned.margin,
+        stretch=planned.stretch,
+        seconds=time.monotonic() - began,
+        redacted_events=totals.redacted_events,
+        redacted_bytes=totals.redacted_bytes,
+    )
+
+
+def _landed(spark: SparkSession, table: Table, planned: Plan, reading: Reading) -> tuple[Head, Totals]:
+    """The head after the commit; by the driver, or by Spark where it has to be."""
+    source, stretch, parts = planned.source, planned.stretch.number, planned.parts
+    upon = None if planned.redact else driver_commit.snapshot_upon(table.path, planned.head)
+    if upon is not None and {*upon.schema.names} == {*bronze.ARROW.names}:  # no column of what was redacted once
+        slicing = slicing_task(source, stretch, parts, planned.uuid, reading)
+        landed = land_slices(spark, upon, len(parts), tasks_for(parts), slicing)
+        return table.append_files(upon, landed.files, planned.head, planned.commit()), landed.totals
+    seen = Observation()
+    slices = slices_of(spark, source, stretch, parts, reading, uuid=planned.uuid, redact=planned.redact)
+    wanted = _SUMS | (_REDACTED_SUMS if planned.redact else {})
+    slices = slices.observe(seen, *(F.expr(sql).alias(name) for name, sql in wanted.items()))
+    head = append(table, slices, planned.head, planned.commit())
+    sums = seen.get
+    return head, Totals(
         slices=sums["slices"],
         transactions=sums["transactions"] or 0,
         events=sums["events"] or 0,
         ignored=sums["ignored"] or 0,
-        committed_at=_utc(sums["committed_at"]),
-        gtid=sums["gtid"],
-        margin=planned.margin,
-        stretch=planned.stretch,
-        seconds=time.monotonic() - began,
+        committed_at=sums["committed_at"],
+        last_gtid=(0, 0, sums["gtid"]) if sums["gtid"] else None,
         redacted_events=sums.get("redacted_events") or 0,
         redacted_bytes=sums.get("redacted_bytes") or 0,
     )

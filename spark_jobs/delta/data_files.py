@@ -6,7 +6,9 @@ Put here: the layout of files. Not here: which rows are in them, or naming them 
 import os
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from random import SystemRandom
 
@@ -55,7 +57,34 @@ def write(  # noqa: PLR0913 -- what a file's layout may differ in
 
     Raises LakeError, SparkOnly.
     """
-    table = to_physical(rows, schema)
+    return write_parts(
+        table_path,
+        [rows],
+        schema,
+        configuration,
+        row_group_rows=row_group_rows,
+        stats_columns=stats_columns,
+        page_statistics=page_statistics,
+        compression=compression,
+    )
+
+
+def write_parts(  # noqa: PLR0913 -- as write
+    table_path: str,
+    parts: Iterable[pa.Table],
+    schema: TableSchema,
+    configuration: Mapping[str, str],
+    *,
+    row_group_rows: int | None = None,
+    stats_columns: Collection[str] | None = None,
+    page_statistics: Collection[str] | None = None,
+    compression: str = "snappy",
+) -> DataFile:
+    """Writes rows that come in parts, at least one, as one data file; each part ends a row group.
+
+    Of the parts before only the columns whose bounds are kept stay in memory. What is raised while they come leaves no
+    file. The arguments are those of ``write``. Raises LakeError, SparkOnly.
+    """
     name = _file_name(configuration, compression)
     file = directory(table_path) / name
     mapped = schema if stats_columns is None else _only(schema, stats_columns)
@@ -63,22 +92,29 @@ def write(  # noqa: PLR0913 -- what a file's layout may differ in
     parquet_statistics: bool | list[str] = True
     if page_statistics is not None:
         parquet_statistics = [schema.column(column).physical_name for column in page_statistics]
-    row_bytes = max(1, table.nbytes // max(1, table.num_rows))
+    tables = (to_physical(rows, schema) for rows in parts)
+    first = next(tables)
+    row_bytes = max(1, first.nbytes // max(1, first.num_rows))
+    group_rows = row_group_rows or min(_ROW_GROUP_ROWS, max(1, _ROW_GROUP_BYTES // row_bytes))
+    kept_names = [column.physical_name for column in indexed.columns] or first.column_names[:1]  # one tells the rows
+    bounded: list[pa.Table] = []
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("xb") as sink:
+        with _unless_raised(file), file.open("xb") as sink:
             with pq.ParquetWriter(
                 sink,
-                table.schema,
+                first.schema,
                 compression=compression,
-                use_dictionary=_dictionary_columns(table.schema),
+                use_dictionary=_dictionary_columns(first.schema),
                 write_statistics=parquet_statistics,
                 data_page_size=_PAGE_BYTES,
                 write_batch_size=max(1, min(_ROWS_A_PAGE_CHECK, _PAGE_BYTES // row_bytes)),
                 store_schema=False,
                 store_decimal_as_integer=True,
             ) as writer:
-                writer.write_table(table, row_group_rows or min(_ROW_GROUP_ROWS, max(1, _ROW_GROUP_BYTES // row_bytes)))
+                for table in chain([first], tables):
+                    writer.write_table(table, group_rows)
+                    bounded.append(table.select(kept_names))
                 writer.add_key_value_metadata(_METADATA)
             sink.flush()
             os.fsync(sink.fileno())
@@ -91,9 +127,19 @@ def write(  # noqa: PLR0913 -- what a file's layout may differ in
         "size": size,
         "modificationTime": int(time.time() * 1000),
         "dataChange": True,
-        "stats": statistics.collect(table, indexed, tight_bounds=_tight_bounds(configuration)),
+        "stats": statistics.collect(pa.concat_tables(bounded), indexed, tight_bounds=_tight_bounds(configuration)),
     }
     return DataFile(action)
+
+
+@contextmanager
+def _unless_raised(file: Path) -> Iterator[None]:
+    """Removes a file that is being written where something is raised inside the ``with`` block."""
+    try:
+        yield
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
 
 
 def read_columns(table_path: str, file: DataFile, columns: Sequence[str], schema: TableSchema) -> pa.Table:

@@ -25,6 +25,7 @@ from deltalake.exceptions import TableNotFoundError
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Design, Head, new_batch
@@ -190,6 +191,11 @@ class Table:
             return self.append(spark.createDataFrame(rows).coalesce(1), head, checkpoint)
         checkpoint = self._said(head, checkpoint)
         return self._commit(head, checkpoint, lambda: driver_commit.commit_rows(upon, rows, head, checkpoint))
+
+    def append_files(self, upon: Snapshot, files: Sequence[DataFile], head: Head, checkpoint: Checkpoint) -> Head:
+        """Appends files that tasks wrote. upon: of ``driver_commit.snapshot_upon``. Raises LostRace."""
+        checkpoint = self._said(head, checkpoint)
+        return self._commit(head, checkpoint, lambda: driver_commit.commit_files(upon, files, head, checkpoint))
 
     def replace_rows(
         self, spark: SparkSession, rows: pa.Table, cells: driver_commit.Cells, head: Head, checkpoint: Checkpoint

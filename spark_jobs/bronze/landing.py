@@ -1,0 +1,136 @@
+"""Slices written by tasks as data files of bronze, and committed by the driver: Delta's own code is not loaded for it.
+
+Put here: writing and counting slices. Not here: which parts of the log are read (extract.py), or Delta's log (delta/).
+"""
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from itertools import chain, islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from spark_jobs.delta import data_files
+from spark_jobs.delta.schema import TableSchema
+from spark_jobs.delta.snapshot import DataFile, Snapshot
+from spark_jobs.runtime.engine_errors import translated
+
+_GROUP_ROWS = 32
+"""Slices of a row group at most; until it ends, they are in memory."""
+_GROUP_BYTES = 32 << 20
+_UNBOUNDED = ("maps", "context", "payload")
+"""Columns without bounds of their pages: they would be kept as they are, three slices for one, and nobody asks."""
+Batches = Iterator[pa.RecordBatch]
+_RESULT = pa.schema([("value", pa.binary())])
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What is counted of slices."""
+
+    slices: int = 0
+    transactions: int = 0
+    events: int = 0
+    ignored: int = 0
+    committed_at: int | None = None
+    """The newest transaction's, in microseconds."""
+    last_gtid: tuple[int, int, str] | None = None
+    """File number, offset and GTID of the last slice that has one; heads and ROTATEs have none."""
+    redacted_events: int = 0
+    redacted_bytes: int = 0
+
+    @classmethod
+    def of(cls, slices: pa.RecordBatch) -> "Totals":
+        def total(column: pa.Array) -> int:
+            return int(pc.sum(column).as_py() or 0)
+
+        with_gtid = slices.select(["number", "start", "gtid"]).filter(pc.is_valid(slices.column("gtid")))
+        places = sorted(zip(*(column.to_pylist() for column in with_gtid.columns), strict=True))
+        redacted = slices.column("redacted") if "redacted" in slices.schema.names else None
+        return cls(
+            slices=slices.num_rows,
+            transactions=total(slices.column("transactions")),
+            events=total(slices.column("events")),
+            ignored=total(slices.column("ignored")),
+            committed_at=pc.max(slices.column("committed_at").cast(pa.int64())).as_py(),
+            last_gtid=places[-1] if places else None,
+            redacted_events=0 if redacted is None else total(pc.struct_field(redacted, "events")),
+            redacted_bytes=0 if redacted is None else total(pc.struct_field(redacted, "bytes")),
+        )
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(
+            self.slices + other.slices,
+            self.transactions + other.transactions,
+            self.events + other.events,
+            self.ignored + other.ignored,
+            max((one for one in (self.committed_at, other.committed_at) if one is not None), default=None),
+            max((one for one in (self.last_gtid, other.last_gtid) if one is not None), default=None),
+            self.redacted_events + other.redacted_events,
+            self.redacted_bytes + other.redacted_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The files of tasks, which no commit names yet, and what was counted of their slices."""
+
+    files: tuple[DataFile, ...]
+    totals: Totals
+
+
+def land_slices(
+    spark: SparkSession, snapshot: Snapshot, count: int, tasks: int, slicing: Callable[[Batches], Batches]
+) -> Landed:
+    """Writes what a task makes of the ids of parts below a count. Raises what a task raised, LakeError."""
+    ids = spark.range(0, count, 1, tasks)
+    task = _writing(snapshot.path, snapshot.schema, dict(snapshot.configuration), slicing)
+    with translated(snapshot.path):
+        found = ids.mapInArrow(task, "value BINARY").toArrow()
+    done: list[Landed] = [pickle.loads(value) for value in found.column("value").to_pylist()]  # noqa: S301 - our own
+    files = tuple(file for one in done for file in one.files)
+    return Landed(files, reduce(Totals.__add__, (one.totals for one in done), Totals()))
+
+
+def _writing(
+    path: str, schema: TableSchema, configuration: dict[str, str], slicing: Callable[[Batches], Batches]
+) -> Callable[[Batches], Batches]:
+    """A mapInArrow function from ids of parts to one data file, and its totals."""
+
+    def run(ids: Batches) -> Batches:
+        totals = Totals()
+
+        def counted() -> Batches:
+            nonlocal totals
+            for slices in slicing(ids):
+                totals += Totals.of(slices)
+                yield slices
+
+        groups = _groups(counted())
+        bounded = [name for name in schema.names if name not in _UNBOUNDED]
+        files = [
+            data_files.write_parts(path, chain([first], groups), schema, configuration, page_statistics=bounded)
+            for first in islice(groups, 1)
+        ]
+        value = pickle.dumps(Landed(tuple(files), totals))
+        yield pa.record_batch([pa.array([value], pa.binary())], _RESULT)
+
+    return run
+
+
+def _groups(slices: Batches) -> Iterator[pa.Table]:
+    """The slices in tables that are a row group each."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in slices:
+        for at in range(0, batch.num_rows, _GROUP_ROWS):
+            piece = batch.slice(at, _GROUP_ROWS)
+            full = sum(one.num_rows for one in waiting) + piece.num_rows > _GROUP_ROWS
+            if waiting and (full or sum(one.nbytes for one in waiting) > _GROUP_BYTES):
+                yield pa.Table.from_batches(waiting)
+                waiting = []
+            waiting.append(piece)
+    if waiting:
+        yield pa.Table.from_batches(waiting)
