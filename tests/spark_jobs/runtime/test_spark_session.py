@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -9,6 +10,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
+from spark_jobs.runtime import jvm
 from spark_jobs.runtime.spark_session import AS_WRITTEN, _output_is_errors, own_session, session_over, spark_session
 
 SHUFFLES = "spark.sql.shuffle.partitions"
@@ -49,6 +51,15 @@ def test_the_session_is_one_that_delta_and_positions_need(spark: SparkSession) -
     assert "DeltaSparkSessionExtension" in str(spark.conf.get("spark.sql.extensions"))
     assert int(str(spark.conf.get("spark.databricks.delta.delta.log.cacheSize"))) <= 200, "tables kept in memory"
     assert spark.range(3).count() == 3
+
+
+@pytest.mark.spark
+def test_a_local_jvm_optimises_later_and_takes_options_of_the_configuration(spark: SparkSession) -> None:
+    assert spark.range(1).count() == 1
+    process = jvm.process()
+    assert process
+    options = Path(f"/proc/{process.pid}/cmdline").read_text(encoding="utf-8").split("\0")
+    assert options.index("-XX:Tier4InvocationThreshold=50000") < options.index("-XX:TieredStopAtLevel=1")
 
 
 @pytest.mark.spark
