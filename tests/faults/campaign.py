@@ -23,6 +23,9 @@ from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
 _STEPS = 5
 """How often bronze grows."""
 _FAULTS_A_STEP = 6
+_FAULTS_A_RUN = 3
+_RACES = 0.06
+"""Of runs: two that race."""
 RACE = "two runs, call by call"
 
 
@@ -91,27 +94,35 @@ class Scenario:
 
     def _fault(self) -> bool:
         """A run with a fault, if it makes the call that is to fail; whether it did all that there was to do."""
-        kind = self.random.choice(self.kinds)
-        if kind == RACE:
+        if RACE in self.kinds and self.random.random() < _RACES:
             self._race()
             return False
-        names = calls_of(kind)
-        (where,) = self.random.choices(names, [CALLS[name] for name in names])
-        at = min(self.random.randint(1, self.calls[where]) for _ in range(2))
-        actor = Actor(where, at, kind, other=lambda: self._others(kind))
+        actor = Actor(self._chosen(), other=self._others)
         failed = self._run(actor)
-        if not actor.fault:
-            self.calls[where] = max(1, actor.calls[where])
-            return not failed
         self.calls |= actor.calls
-        self.by_call[where] += 1
-        self.counts[kind] += 1
-        self.trace.append(f"{actor.fault}: {failed or 'the run went on'}")
-        if kind == "power cut":
+        for where, number in actor.faults:
+            self.calls[where] = max(1, min(self.calls[where], number - 1))
+        for where, kind, text in actor.failed:
+            self.counts[kind] += 1
+            self.by_call[where] += 1
+            self.trace.append(text)
+        if actor.failed:
+            self.trace.append(failed or "the run went on")
+        if any(kind == "power cut" for _, kind, _ in actor.failed):
             self.disk.cut_power()
         else:
             self.disk.forget()
         return not failed
+
+    def _chosen(self) -> dict[tuple[str, int], str]:
+        """Faults of a run: several, as those that end it end the rest."""
+        chosen: dict[tuple[str, int], str] = {}
+        for _ in range(_FAULTS_A_RUN):
+            kind = self.random.choice([one for one in self.kinds if one != RACE])
+            names = calls_of(kind)
+            (where,) = self.random.choices(names, [CALLS[name] for name in names])
+            chosen[where, min(self.random.randint(1, self.calls[where]) for _ in range(2))] = kind
+        return chosen
 
     def _run(self, actor: Actor) -> str:
         """A run as an actor; how it failed."""

@@ -31,8 +31,9 @@ class Checks:
     def __init__(self, changes: Changes) -> None:
         self.changes = changes
         self._twin = Twin(changes)
-        self._right: dict[frozenset[str], Any] = {}
-        """What is known of states of tables that were right."""
+        self._right_silver: dict[frozenset[str], tuple[int, dict[int, int]]] = {}
+        self._right_downstream = set[frozenset[str]]()
+        """States of tables that were right, and what silver has reached there."""
         self._silver = lru_cache(None)(self._twin.silver)
         self._downstream = lru_cache(None)(self._twin.downstream)
 
@@ -58,9 +59,9 @@ class Checks:
         if snapshot is None:
             return 0, {}
         state = _state(snapshot)
-        if state not in self._right:
-            self._right[state] = self._silver_reached(table, path, snapshot)
-        return self._right[state]
+        if state not in self._right_silver:
+            self._right_silver[state] = self._silver_reached(table, path, snapshot)
+        return self._right_silver[state]
 
     def _silver_reached(self, table: str, path: str, snapshot: Snapshot) -> tuple[int, dict[int, int]]:
         commits = [SilverCommit.from_json(_said(path, version)) for version in range(snapshot.version + 1)]
@@ -99,11 +100,11 @@ class Checks:
                 raise Wrong(f"downstream of {table}: lost: {file.path} is not there")
         if versions.get(ours[-1].silver_version) != offset:
             raise Wrong(f"downstream of {table}: its position is {offset}, and silver's then was {versions}")
-        if _state(snapshot) in self._right:
+        if _state(snapshot) in self._right_downstream:
             return offset
         expected = Counter({_cells(row): 1 for row in self._downstream(table, offset).values()})
         _require_same(f"downstream of {table}", Counter(_cells(row) for row in _rows(snapshot)), expected)
-        self._right[_state(snapshot)] = offset
+        self._right_downstream.add(_state(snapshot))
         return offset
 
     def _require_counted(self, where: str, snapshot: Snapshot, batches: list[str]) -> None:

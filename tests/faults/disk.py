@@ -70,19 +70,16 @@ class Killed(BaseException):
 class Actor:
     """One process of the pipeline: its calls so far, and the fault that it gets."""
 
-    where: str = ""
-    """The name of the call that fails; empty for none."""
-    at: int = 0
-    """Its number among the calls of that name."""
-    kind: str = ""
-    other: Callable[[], None] = lambda: None
+    faults: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Kinds of faults, by the name of the call that fails and its number among the calls of that name."""
+    other: Callable[[str], None] = lambda _kind: None
     """Of a delay: what others do meanwhile."""
     step: Callable[[], None] = lambda: None
     """Before every call."""
     calls: Counter[str] = field(default_factory=Counter)
     """Calls so far, by name."""
-    fault: str = ""
-    """The call that failed, once it did."""
+    failed: list[tuple[str, str, str]] = field(default_factory=list)
+    """The calls that failed: name, kind, which one."""
     is_dead: bool = False
     is_full: bool = False
     is_inside: bool = False
@@ -120,10 +117,12 @@ class Disk:
         actor.calls[name] += 1
         if actor.is_full and name in _WRITES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        if actor.fault or name != actor.where or actor.calls[name] != actor.at:
+        number = actor.calls[name]
+        kind = actor.faults.pop((name, number), None)
+        if kind is None:
             return self._done(actor, function)
-        actor.fault = f"{actor.kind}, call {actor.at}: {name} {str(path).removeprefix(self.root)}"
-        return self._failing(actor, path, function, half)
+        actor.failed.append((name, kind, f"{kind}, call {number}: {name} {str(path).removeprefix(self.root)}"))
+        return self._failing(actor, kind, path, function, half)
 
     def _done(self, actor: Actor, function: Callable[[], Any]) -> Any:
         actor.is_inside = True
@@ -133,9 +132,9 @@ class Disk:
             actor.is_inside = False
 
     def _failing(  # noqa: C901 - one case a kind
-        self, actor: Actor, path: object, function: Callable[[], Any], half: Callable[[], Any] | None
+        self, actor: Actor, kind: str, path: object, function: Callable[[], Any], half: Callable[[], Any] | None
     ) -> Any:
-        match actor.kind:
+        match kind:
             case "killed before the call" | "power cut":
                 if half is not None and self.random.random() < 0.5:
                     self._done(actor, half)
@@ -151,7 +150,7 @@ class Disk:
                 try:
                     self._done(actor, function)
                 except Exception:
-                    actor.at, actor.fault = actor.at + 1, ""  # its answer is an error without a fault
+                    actor.failed.pop()  # its answer is an error without a fault
                     raise
                 raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
             case "answer lost, sent again":  # as NFS does with a request that it has no answer to
@@ -165,7 +164,7 @@ class Disk:
                 actor.is_full = True
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         with self.acting(None):
-            actor.other()
+            actor.other(kind)
         return self._done(actor, function)
 
     def cut_power(self) -> None:
