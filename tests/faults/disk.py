@@ -143,12 +143,12 @@ class Disk:
                 actor.is_dead = True
                 raise Killed
             case "killed after the call":
-                self._done(actor, function)
+                _drop(self._done(actor, function))
                 actor.is_dead = True
                 raise Killed
             case "answer lost":
                 try:
-                    self._done(actor, function)
+                    _drop(self._done(actor, function))
                 except Exception:
                     actor.failed.pop()  # its answer is an error without a fault
                     raise
@@ -293,6 +293,12 @@ class Disk:
             (deltalake.DeltaTable, "__init__", delta_opened),
             (deltalake.DeltaTable, "create_checkpoint", checkpointed),
         ]
+
+
+def _drop(answer: Any) -> None:
+    """Closes what a call opened for a process that does not get it."""
+    if hasattr(answer, "close"):
+        answer.close()
 
 
 class _Sink:

@@ -13,6 +13,11 @@ import pytest
 
 from tests.faults.campaign import play
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # what a killed run had open
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
 _SEED = os.environ.get("STRATALOG_FAULT_SEED")
 
 
