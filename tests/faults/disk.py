@@ -12,17 +12,20 @@ import os
 import random
 import shutil
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 from unittest.mock import patch
 
 import deltalake
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
+
+from spark_jobs.delta import data_files, deletion_vectors
 
 CALLS = {
     "link": 6,
@@ -268,7 +271,18 @@ class Disk:
 
             return call("checkpoint", self.faulty, lambda: checkpoint(self, *args, **kwargs), half)
 
+        names = random.Random(self.random.random())
+
+        class Names:
+            """In the place of the system's random numbers: a seed repeats its names."""
+
+            def __new__(cls) -> Self:
+                return cast("Self", names)
+
         return [
+            (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
+            (data_files, "SystemRandom", Names),
+            (deletion_vectors, "SystemRandom", Names),
             (Path, "mkdir", making),
             (Path, "open", opening),
             (Path, "read_bytes", lambda path: call("read", path, lambda: read(path))),
