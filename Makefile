@@ -46,7 +46,7 @@ test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, 
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long
 
 # Those of the long tests that CI runs: what may break without a line of the code at fault being read.
-FAULTS = $(addprefix tests/pipeline/test_,soak.py recorded_lake.py faults.py server_faults.py cut_connections.py endpoints.py) tests/browser tests/fuzz
+FAULTS = $(addprefix tests/pipeline/test_,soak.py recorded_lake.py faults.py server_faults.py cut_connections.py endpoints.py) tests/faults tests/browser tests/fuzz
 
 .PHONY: test-faults
 test-faults: java $(DEV) delta classes mysql servers ## the soak, a recorded lake, kills, lost servers and connections, the browser, the fuzzer: minutes

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.delta import statistics
-from spark_jobs.delta.log_files import directory
+from spark_jobs.delta.log_files import directory, make_directory, sync_directory
 from spark_jobs.delta.schema import ArrayType, Column, DeltaType, MapType, StructType, TableSchema, arrow_type
 from spark_jobs.delta.snapshot import COLUMN_MAPPING, DELETION_VECTORS, RANDOM_PREFIXES, DataFile
 from spark_jobs.errors import LakeError
@@ -99,7 +99,7 @@ def write_parts(  # noqa: PLR0913 -- as write
     kept_names = [column.physical_name for column in indexed.columns] or first.column_names[:1]  # one tells the rows
     bounded: list[pa.Table] = []
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(file.parent)
         with _unless_raised(file), file.open("xb") as sink:
             with pq.ParquetWriter(
                 sink,
@@ -119,6 +119,7 @@ def write_parts(  # noqa: PLR0913 -- as write
             sink.flush()
             os.fsync(sink.fileno())
             size = os.fstat(sink.fileno()).st_size
+        sync_directory(file.parent)
     except OSError as error:
         raise LakeError(f"{table_path}: cannot be written: {error}") from error
     action = {

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from pyroaring import BitMap, BitMap64
 
-from spark_jobs.delta.log_files import SparkOnly, directory
+from spark_jobs.delta.log_files import SparkOnly, directory, make_directory, sync_directory
 from spark_jobs.errors import LakeError
 
 _MAGIC = 1681511377
@@ -119,11 +119,12 @@ def write(
         content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
     file = descriptors[0].location(table_path)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(file.parent)
         with file.open("xb") as sink:
             sink.write(content)
             sink.flush()
             os.fsync(sink.fileno())
+        sync_directory(file.parent)
     except OSError as error:
         raise LakeError(f"{table_path}: cannot be written: {error}") from error
     return descriptors

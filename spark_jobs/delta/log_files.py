@@ -102,7 +102,7 @@ def create_commit(path: str, version: int, content: bytes) -> bool:
     target = _commit_file(log, version)
     part = log / f".{target.name}.{uuid.uuid4().hex}.tmp"
     try:
-        log.mkdir(parents=True, exist_ok=True)
+        make_directory(log)
         with part.open("xb") as file:
             file.write(content)
             file.flush()
@@ -110,7 +110,9 @@ def create_commit(path: str, version: int, content: bytes) -> bool:
         try:
             os.link(part, target)
         except FileExistsError:
-            return False
+            # NFS sends a request again whose answer was lost: then the version is this commit's own.
+            if not target.samefile(part):
+                return False
         finally:
             part.unlink()
         sync_directory(log)
@@ -121,6 +123,14 @@ def create_commit(path: str, version: int, content: bytes) -> bool:
             ) from error
         raise LakeError(f"{path}: cannot be written: {error.strerror}: {error.filename}") from error
     return True
+
+
+def make_directory(folder: Path) -> None:
+    """Makes a directory with those above it, durably."""
+    absent = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in reversed(absent):
+        sync_directory(one.parent)
 
 
 def sync_directory(folder: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.delta import log_files
 from spark_jobs.delta.log_files import SparkOnly, create_commit, directory, read_commit, read_log, why_not_store
 from spark_jobs.errors import LakeError
 
@@ -159,3 +160,27 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("a file")
     with pytest.raises(LakeError, match="cannot be written"):
         create_commit(str(tmp_path / "t"), 0, b"")
+
+
+def test_a_commit_whose_request_was_sent_again_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on NFS, where the answer to the first request was lost: the second says that the name exists."""
+    link = os.link
+
+    def twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", twice)
+    assert create_commit(str(tmp_path), 0, b"{}\n")
+    assert not create_commit(str(tmp_path), 0, b"other\n")
+    assert read_commit(str(tmp_path), 0) == b"{}\n"
+    assert [one.name for one in (tmp_path / "_delta_log").iterdir()] == [f"{0:020}.json"]
+
+
+def test_directories_are_durable_with_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(log_files, "sync_directory", synced.append)
+    log_files.make_directory(tmp_path / "a" / "b")
+    assert synced == [tmp_path, tmp_path / "a"]
+    log_files.make_directory(tmp_path / "a" / "b")
+    assert len(synced) == 2

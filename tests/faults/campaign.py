@@ -1,0 +1,219 @@
+"""Scenarios: a lake that grows by runs with faults, checked after each fault and at the end. Every choice is a seed's.
+
+Put here: which faults come where, and what counts as one. Not here: how a fault is made (disk.py), or what is right
+(checking.py).
+"""
+
+import logging
+import random
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spark_jobs.config.model import Pipeline
+from spark_jobs.errors import LostRace, StratalogError
+from tests.faults import runs
+from tests.faults.changes import SOURCE, Changes, bronze_tables
+from tests.faults.checking import Checks, Wrong
+from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
+
+_STEPS = 5
+"""How often bronze grows."""
+_FAULTS_A_STEP = 6
+_FAULTS_A_RUN = 3
+_RACES = 0.06
+"""Of runs: two that race."""
+RACE = "two runs, call by call"
+
+
+class Log:
+    """A generated log with its bronze at each step."""
+
+    def __init__(self, seed: int, folder: Path, size: int = 15) -> None:
+        folder.mkdir(parents=True)
+        changes = Changes(seed, size, statements=seed % 4 != 0)
+        self.bronze = bronze_tables(changes, folder, _STEPS)
+        self.checks = Checks(changes)
+
+
+class Scenario:
+    """A lake in a folder, and the faults of a seed."""
+
+    def __init__(self, seed: int, log: Log, folder: Path, kinds: tuple[str, ...] = (*KINDS, RACE)) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.log = log
+        self.kinds = kinds
+        self.counts: Counter[str] = Counter()
+        self.by_call: Counter[str] = Counter()
+        self.trace: list[str] = []
+        self.pipeline: Pipeline = runs.pipeline_in(folder)
+        self.folder = folder
+        self.disk = Disk(folder / "lake", seed)
+        self.step = 0
+        self.calls = Counter(dict.fromkeys(CALLS, 4))
+        """How many a run makes, by name, as far as runs have shown."""
+
+    def play(self) -> None:
+        """Grows the lake by runs with faults. Raises Wrong, or whatever a run must not raise, with the seed."""
+        try:
+            with self.disk.wrapped():
+                for step in range(_STEPS):
+                    self._grow(step)
+                    for _ in range(_FAULTS_A_STEP):
+                        is_done = self._fault()
+                        self.log.checks.check(self.pipeline, self._until() if is_done else None)
+                        if is_done:
+                            break
+                    else:
+                        self._settle()
+        except BaseException as error:
+            said = "\n".join(self.trace[-6:])
+            raise Wrong(f"seed {self.seed}: {type(error).__name__}: {error}\n{said}") from error
+
+    def _grow(self, step: int) -> None:
+        """Bronze has the log up to a step, unless a run that took over had more already."""
+        self.step = max(step, self.step)
+        link = self.folder / "lake" / "bronze" / SOURCE
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(self.log.bronze[self.step][0])
+
+    def _until(self) -> int:
+        """The offset that bronze reaches."""
+        return self.log.bronze[self.step][1]
+
+    def _settle(self) -> None:
+        with self.disk.acting(None):
+            runs.settle(self.pipeline, self.random.randrange(1 << 30))
+            self.log.checks.check(self.pipeline, self._until())
+        self.disk.forget()
+
+    def _fault(self) -> bool:
+        """A run with a fault, if it makes the call that is to fail; whether it did all that there was to do."""
+        if RACE in self.kinds and self.random.random() < _RACES:
+            self._race()
+            return False
+        actor = Actor(self._chosen(), other=self._others)
+        failed = self._run(actor)
+        self.calls |= actor.calls
+        for where, number in actor.faults:
+            self.calls[where] = max(1, min(self.calls[where], number - 1))
+        for where, kind, text in actor.failed:
+            self.counts[kind] += 1
+            self.by_call[where] += 1
+            self.trace.append(text)
+        if actor.failed:
+            self.trace.append(failed or "the run went on")
+        if any(kind == "power cut" for _, kind, _ in actor.failed):
+            self.disk.cut_power()
+        else:
+            self.disk.forget()
+        return not failed
+
+    def _chosen(self) -> dict[tuple[str, int], str]:
+        """Faults of a run: several, as those that end it end the rest."""
+        chosen: dict[tuple[str, int], str] = {}
+        for _ in range(_FAULTS_A_RUN):
+            kind = self.random.choice([one for one in self.kinds if one != RACE])
+            names = calls_of(kind)
+            (where,) = self.random.choices(names, [CALLS[name] for name in names])
+            chosen[where, min(self.random.randint(1, self.calls[where]) for _ in range(2))] = kind
+        return chosen
+
+    def _run(self, actor: Actor) -> str:
+        """A run as an actor; how it failed."""
+        try:
+            with self.disk.acting(actor):
+                stopped = runs.run(self.pipeline, self.random.randrange(1 << 30))
+        except (Killed, StratalogError, OSError) as error:
+            return f"{type(error).__name__} {error}"
+        return str(stopped or "")
+
+    def _others(self, kind: str) -> None:
+        """What others do while a run waits: a run of all, or of a longer log."""
+        if kind == "taken over by a later run":
+            self._grow(min(self.step + 1, _STEPS - 1))
+        self._settle()
+
+    def _race(self) -> None:
+        """Two runs at once, whose calls come in an order of the seed."""
+        turns = _Turns(self.random.randrange(1 << 30))
+        seeds = [self.random.randrange(1 << 30) for _ in range(2)]
+        failures: list[BaseException] = []
+
+        def run(number: int) -> None:
+            with self.disk.acting(Actor(step=lambda: turns.next(number))), turns.taking_part(number):
+                try:
+                    runs.run(self.pipeline, seeds[number])
+                except LostRace:
+                    pass
+                except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
+                    failures.append(error)
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+        self.counts[RACE] += 1
+        self.trace.append(RACE)
+        self.disk.forget()
+
+
+class _Turns:
+    """Lets two threads go on one at a time."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._changed = threading.Condition()
+        self._present = [0, 1]
+        self._turn = 0
+
+    @contextmanager
+    def taking_part(self, number: int) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn == number)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._present.remove(number)
+                self._turn = self._present[0] if self._present else -1
+                self._changed.notify_all()
+
+    def next(self, number: int) -> None:
+        with self._changed:
+            self._turn = self._random.choice(self._present)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._turn == number)
+
+
+def play(
+    seeds: range, folder: Path, kinds: tuple[str, ...] = (*KINDS, RACE)
+) -> tuple[Counter[str], Counter[str], list[str]]:
+    """Faults by kind and by call of the scenarios of some seeds, and what was wrong in which."""
+    logging.disable(logging.CRITICAL)  # of thousands of runs that fail
+    counts, by_call, wrong = Counter[str](), Counter[str](), list[str]()
+    log: Log | None = None
+    with runs.without_spark():
+        for seed in seeds:
+            if log is None or seed % 10 == 0:
+                log = Log(seed // 10, folder / f"log{seed}")
+            home = folder / f"scenario{seed}"
+            home.mkdir()
+            scenario = Scenario(seed, log, home, kinds)
+            try:
+                scenario.play()
+            except Wrong as error:
+                wrong.append(str(error))
+            counts += scenario.counts
+            by_call += scenario.by_call
+            shutil.rmtree(home)
+    logging.disable(logging.NOTSET)
+    return counts, by_call, wrong

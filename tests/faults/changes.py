@@ -1,0 +1,282 @@
+"""A generated log of a few tables, and what silver and downstream have to be of it: the plain twin, a dict a key.
+
+Put here: the changes of a seed, their bytes, bronze of them, the twin. Not here: what runs over it, or faults.
+"""
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.delta import commits, data_files
+from spark_jobs.delta.snapshot import new_table
+from spark_jobs.lake.commit import APPLICATION
+from spark_jobs.log.position import Position
+from tests import segment_spec as spec
+from tests.segment_types import INT, VARCHAR, ColumnType
+from tests.slicing import FILE, bronze_rows
+
+SOURCE, SCHEMA = "shop", "shop"
+Row = dict[str, Any]
+Key = tuple[Any, ...]
+_NUMBER = replace(INT, nullable=False)
+_MOST_ROWS = 10
+"""Of a table; keys are taken from twice as many."""
+
+
+class Version(spec.Table):
+    """A table between two statements that change its columns; rows of a spec name it with its number."""
+
+    def __init__(self, table: str, number: int, key: list[str], columns: Mapping[str, ColumnType]) -> None:
+        super().__init__(f"{SCHEMA}.{table}#{number}", key, True, **columns)
+        self.real = spec.Table(f"{SCHEMA}.{table}", key, True, **columns)
+
+    def body(self, table_id: int) -> bytes:
+        return self.real.body(table_id)
+
+
+@dataclass
+class Traced(spec.SegmentSpec):
+    """A file that knows where each of its changes ends, in bytes."""
+
+    ends: list[int] = field(default_factory=list)
+
+    def _write(self, change: spec.Change) -> None:
+        super()._write(change)
+        self.ends.append(self._place)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a change did to a table's keys: rows from before (gone) and behind it (there); or a statement."""
+
+    table: str
+    gone: tuple[Row, ...] = ()
+    there: tuple[Row, ...] = ()
+    statement: str = ""
+    """``truncate``, ``add NAME`` or ``drop NAME``."""
+    value: Any = None
+    """Of a column that is added: its default."""
+
+
+class Changes:
+    """The changes of a seed: an event each, where each ends in the file, and the file."""
+
+    def __init__(self, seed: int, size: int, statements: bool) -> None:
+        self.seed = seed
+        self._random = random.Random(seed)
+        keys = {"orders": ["id"], "pairs": ["a", "b"], "notes": ["code"]}
+        self.keys = {name: keys[name] for name in self._random.sample(list(keys), 2)}
+        self._columns: dict[str, dict[str, ColumnType]] = {
+            "orders": {"id": _NUMBER, "state": VARCHAR(10), "total": INT},
+            "pairs": {"a": _NUMBER, "b": _NUMBER, "text": VARCHAR(20)},
+            "notes": {"code": replace(VARCHAR(8), nullable=False), "text": VARCHAR(20)},
+        }
+        self._numbers = dict.fromkeys(self.keys, 0)
+        self._versions = {name: Version(name, 0, key, self._columns[name]) for name, key in self.keys.items()}
+        self._tables = list(self._versions.values())
+        self._rows: dict[str, dict[Key, Row]] = {name: {} for name in self.keys}
+        self._changes: list[spec.Change] = []
+        self._events: list[tuple[int, Event]] = []
+        self._fills = 0
+        for number in range(size):
+            if statements and number in (size // 3, size // 2, 2 * size // 3, 5 * size // 6):
+                self._statement()
+            self._transaction()
+        written = Traced(self._tables, self._changes, rotate_to="")
+        self.content = written.to_bytes()
+        self.events = [(written.ends[at], event) for at, event in self._events]
+
+    def _transaction(self) -> None:
+        table = self._random.choice(list(self.keys))
+        for _ in range(self._random.randint(1, 3)):
+            rows = self._rows[table]
+            kind = self._random.choices(["insert", "update", "delete", "move", "swap"], [5, 4, 2, 2, 2])[0]
+            match "delete" if len(rows) >= _MOST_ROWS else kind:
+                case "update" if rows:
+                    before = self._random.choice(list(rows.values()))
+                    self._update(table, before, self._row(table) | self._key(table, before))
+                case "delete" if rows:
+                    before = self._random.choice(list(rows.values()))
+                    del rows[self.key(table, before)]
+                    self._add(Event(table, gone=(before,)), spec.Delete(self._name(table), [*before.values()]))
+                case "move" if rows:
+                    before = self._random.choice(list(rows.values()))
+                    self._update(table, before, self._row(table) | self._free(table))
+                case "swap" if len(rows) > 1:
+                    one, other = self._random.sample(list(rows.values()), 2)
+                    moved = one | self._free(table)
+                    self._update(table, one, moved)
+                    self._update(table, other, other | self._key(table, one))
+                    self._update(table, moved, moved | self._key(table, other))
+                case _:
+                    row = self._row(table) | self._free(table)
+                    rows[self.key(table, row)] = row
+                    self._add(Event(table, there=(row,)), spec.Insert(self._name(table), [*row.values()]))
+        self._changes.append(spec.Commit())
+
+    def _update(self, table: str, before: Row, after: Row) -> None:
+        rows = self._rows[table]
+        del rows[self.key(table, before)]
+        rows[self.key(table, after)] = after
+        images = [*before.values()], [*after.values()]
+        self._add(Event(table, gone=(before,), there=(after,)), spec.Update(self._name(table), *images))
+
+    def _statement(self) -> None:
+        table = self._random.choice(list(self.keys))
+        columns, rows = self._columns[table], self._rows[table]
+        dropped = [name for name in columns if name.startswith("extra")]
+        match self._random.choice(["truncate", "add", "drop"]):
+            case "drop" if dropped:
+                name = dropped[0]
+                del columns[name]
+                for row in rows.values():
+                    del row[name]
+                self._ddl(Event(table, statement=f"drop {name}"), f"ALTER TABLE {table} DROP COLUMN {name}")
+            case "truncate":
+                rows.clear()
+                self._ddl(Event(table, statement="truncate"), f"TRUNCATE TABLE {table}")
+            case _:
+                self._fills += 1
+                name, value = f"extra{self._fills}", self._random.choice([None, 7, 11])
+                columns[name] = INT if value is None else _NUMBER
+                for row in rows.values():
+                    row[name] = value
+                default = "" if value is None else f" NOT NULL DEFAULT {value}"
+                self._ddl(
+                    Event(table, statement=f"add {name}", value=value),
+                    f"ALTER TABLE {table} ADD COLUMN {name} INT{default}",
+                )
+        self._numbers[table] += 1
+        self._versions[table] = Version(table, self._numbers[table], self.keys[table], dict(columns))
+        self._tables.append(self._versions[table])
+
+    def _ddl(self, event: Event, sql: str) -> None:
+        self._add(event, spec.Statement(SCHEMA, sql))
+
+    def _add(self, event: Event, change: spec.Change) -> None:
+        gone, there = (tuple(dict(row) for row in some) for some in (event.gone, event.there))
+        self._events.append((len(self._changes), replace(event, gone=gone, there=there)))
+        self._changes.append(change)
+
+    def _name(self, table: str) -> str:
+        return self._versions[table].name
+
+    def _row(self, table: str) -> Row:
+        given: Row = {}
+        for name in self._columns[table]:
+            texts = name in ("state", "text", "code")
+            given[name] = f"v{self._random.randint(0, 99)}" if texts else self._random.randint(0, 999)
+        return given
+
+    def _free(self, table: str) -> Row:
+        """A key that no row has; often one that a row had."""
+        while True:
+            number = self._random.randint(1, 2 * _MOST_ROWS)
+            found: dict[str, Row] = {
+                "orders": {"id": number},
+                "pairs": {"a": number % 4, "b": number},
+                "notes": {"code": f"c{number}"},
+            }
+            if self.key(table, found[table]) not in self._rows[table]:
+                return found[table]
+
+    def _key(self, table: str, row: Row) -> Row:
+        return {name: row[name] for name in self.keys[table]}
+
+    def key(self, table: str, row: Row) -> Key:
+        return tuple(row[name] for name in self.keys[table])
+
+
+class Twin:
+    """What tables have to be of a log, computed event by event."""
+
+    def __init__(self, changes: Changes) -> None:
+        self.changes = changes
+
+    def downstream(self, table: str, until: int) -> dict[Key, Row]:
+        """The rows by key up to an offset."""
+        rows: dict[Key, Row] = {}
+        for _, event in self._of(table, 0, until):
+            self._apply(table, rows, event)
+        return rows
+
+    def has_changes(self, table: str, start: int, stop: int) -> bool:
+        """Whether anything of a table ends between two offsets."""
+        return any(True for _ in self._of(table, start, stop))
+
+    def silver(self, table: str, start: int, stop: int, until: int) -> dict[Key, tuple[str, Row]]:
+        """By key what a window has, with the columns as of a later offset."""
+        before = self.downstream(table, start)
+        after, touched = dict(before), set[Key]()
+        for _, event in self._of(table, start, stop):
+            self._apply(table, after, event)
+            if event.statement == "truncate":
+                touched.clear()
+            touched |= {self.changes.key(table, row) for row in (*event.gone, *event.there)}
+        reshaping = [event for _, event in self._of(table, stop, until) if event.statement.startswith(("add", "drop"))]
+        found: dict[Key, tuple[str, Row]] = {}
+        for key in touched:
+            if key in after:
+                row = {key: dict(after[key])}
+                for event in reshaping:
+                    self._apply(table, row, event)
+                found[key] = ("update" if key in before else "insert"), row[key]
+            else:
+                found[key] = "delete", dict(zip(self.changes.keys[table], key, strict=True))
+        return found
+
+    def _of(self, table: str, start: int, stop: int) -> Iterator[tuple[int, Event]]:
+        return ((end, event) for end, event in self.changes.events if event.table == table and start < end <= stop)
+
+    def _apply(self, table: str, rows: dict[Key, Row], event: Event) -> None:
+        verb, _, name = event.statement.partition(" ")
+        match verb:
+            case "truncate":
+                rows.clear()
+            case "add":
+                for key, row in rows.items():
+                    rows[key] = row | {name: event.value}
+            case "drop":
+                for key, row in rows.items():
+                    rows[key] = {column: value for column, value in row.items() if column != name}
+            case _:
+                for row in event.gone:
+                    rows.pop(self.changes.key(table, row), None)
+                for row in event.there:
+                    rows[self.changes.key(table, row)] = dict(row)
+
+
+def bronze_tables(changes: Changes, folder: Path, steps: int) -> list[tuple[Path, int]]:
+    """Bronze as it grows: a table of a commit, of two and so on; with the offset that each reaches."""
+    slices = bronze_rows(FILE, changes.content, target=400)
+    ends = slices.column("stop").to_pylist()
+    tables = []
+    for count in range(1, steps + 1):
+        path = folder / f"bronze{count}"
+        snapshot, begin = new_table(str(path), bronze.COLUMNS, bronze.PROPERTIES), 0
+        for number in range(1, count + 1):
+            stop = len(ends) * number // steps
+            rows = slices.slice(begin, stop - begin)
+            file = data_files.write(
+                str(path), rows.cast(snapshot.schema.arrow(physical=False)), snapshot.schema, {}, row_group_rows=3
+            )
+            first = Position(FILE, 0 if begin == 0 else ends[begin - 1], 1)
+            checkpoint = BronzeCommit(
+                Position(FILE, ends[stop - 1], 1), f"{number}", start=first, begin=Position(FILE, 0, 1)
+            )
+            version = commits.commit(
+                snapshot, adds=[file], transaction=(APPLICATION, number), user_metadata=checkpoint.to_json()
+            )
+            snapshot = type(snapshot)(**{**snapshot.__dict__, "version": version})
+            begin = stop
+        tables.append((path, ends[begin - 1]))
+    return tables
+
+
+def name_of(table: str) -> TableName:
+    return TableName(SCHEMA, table)

@@ -1,0 +1,352 @@
+"""The file-system and commit calls of a run, numbered, with a fault at one of them.
+
+Put here: the calls that are numbered, and what a fault does at one. Not here: which faults are chosen, or what is
+expected behind them.
+
+Calls are wrapped where they leave Python: ``pathlib``, ``os``, pyarrow's Parquet files, deltalake's tables. A call
+counts where its path lies in the lake, and the thread has an actor (a process of the pipeline).
+"""
+
+import errno
+import os
+import random
+import shutil
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, cast
+from unittest.mock import patch
+
+import deltalake
+import pyarrow.parquet as pq
+from deltalake.exceptions import TableNotFoundError
+
+from spark_jobs.delta import data_files, deletion_vectors
+
+CALLS = {
+    "link": 6,
+    "write": 4,
+    "fsync": 4,
+    "open to write": 3,
+    "unlink": 3,
+    "checkpoint": 3,
+    "mkdir": 2,
+    "read": 2,
+    "read the log": 2,
+    "list": 2,
+    "open Parquet": 2,
+    "read Parquet": 2,
+    "open to read": 1,
+    "stat": 1,
+}
+"""Calls by name, and how often each gets a fault."""
+_WRITES = {"mkdir", "open to write", "write", "fsync", "link", "checkpoint"}
+KINDS = (
+    "killed before the call",
+    "killed after the call",
+    "power cut",
+    "answer lost",
+    "answer lost, sent again",
+    "input/output error",
+    "disk full",
+    "another run in between",
+    "taken over by a later run",
+)
+
+
+def calls_of(kind: str) -> list[str]:
+    """Names of the calls that may have a fault of a kind."""
+    if kind == "answer lost, sent again":
+        return ["link"]
+    return [name for name in CALLS if kind != "disk full" or name in _WRITES]
+
+
+class Killed(BaseException):
+    """The process is gone. No code catches it, and none of its calls does anything any more."""
+
+
+@dataclass
+class Actor:
+    """One process of the pipeline: its calls so far, and the fault that it gets."""
+
+    faults: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Kinds of faults, by the name of the call that fails and its number among the calls of that name."""
+    other: Callable[[str], None] = lambda _kind: None
+    """Of a delay: what others do meanwhile."""
+    step: Callable[[], None] = lambda: None
+    """Before every call."""
+    calls: Counter[str] = field(default_factory=Counter)
+    """Calls so far, by name."""
+    failed: list[tuple[str, str, str]] = field(default_factory=list)
+    """The calls that failed: name, kind, which one."""
+    is_dead: bool = False
+    is_full: bool = False
+    is_inside: bool = False
+
+
+class Disk:
+    """A lake's folder and what of it would be there after a power cut."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.root = f"{root}/"
+        self.random = random.Random(seed)
+        self._local = threading.local()
+        self._names: set[str] = set()
+        """Files and folders whose names are not durable."""
+        self._contents: set[str] = set()
+        """Files with content that is not."""
+
+    @contextmanager
+    def acting(self, actor: Actor | None) -> Iterator[None]:
+        """Calls of this thread are the actor's."""
+        before, self._local.actor = getattr(self._local, "actor", None), actor
+        try:
+            yield
+        finally:
+            self._local.actor = before
+
+    def call(self, name: str, path: object, function: Callable[[], Any], half: Callable[[], Any] | None = None) -> Any:
+        """A call that leaves the process. half: the part of it that is done where the disk is full then."""
+        actor: Actor | None = getattr(self._local, "actor", None)
+        if actor is None or actor.is_inside or not f"{path}/".startswith(self.root):
+            return function()
+        if actor.is_dead:
+            raise Killed
+        actor.step()
+        actor.calls[name] += 1
+        if actor.is_full and name in _WRITES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        number = actor.calls[name]
+        kind = actor.faults.pop((name, number), None)
+        if kind is None:
+            return self._done(actor, function)
+        actor.failed.append((name, kind, f"{kind}, call {number}: {name} {str(path).removeprefix(self.root)}"))
+        return self._failing(actor, kind, path, function, half)
+
+    def _done(self, actor: Actor, function: Callable[[], Any]) -> Any:
+        actor.is_inside = True
+        try:
+            return function()
+        finally:
+            actor.is_inside = False
+
+    def _failing(  # noqa: C901 - one case a kind
+        self, actor: Actor, kind: str, path: object, function: Callable[[], Any], half: Callable[[], Any] | None
+    ) -> Any:
+        match kind:
+            case "killed before the call" | "power cut":
+                if half is not None and self.random.random() < 0.5:
+                    self._done(actor, half)
+                elif self.random.random() < 0.5:
+                    self._done(actor, function)
+                actor.is_dead = True
+                raise Killed
+            case "killed after the call":
+                _drop(self._done(actor, function))
+                actor.is_dead = True
+                raise Killed
+            case "answer lost":
+                try:
+                    _drop(self._done(actor, function))
+                except Exception:
+                    actor.failed.pop()  # its answer is an error without a fault
+                    raise
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            case "answer lost, sent again":  # as NFS does with a request that it has no answer to
+                self._done(actor, function)
+                return self._done(actor, function)
+            case "input/output error":
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            case "disk full":
+                if half is not None:
+                    self._done(actor, half)
+                actor.is_full = True
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        with self.acting(None):
+            actor.other(kind)
+        return self._done(actor, function)
+
+    def cut_power(self) -> None:
+        """Takes away what need not be there: each name that is not durable, and content, or none of it."""
+        for path in map(Path, sorted(self._contents)):
+            if path.exists() and self.random.random() < 0.5:
+                os.truncate(path, self.random.randint(0, path.stat().st_size))
+        for path in map(Path, sorted(self._names, reverse=True)):
+            if self.random.random() < 0.5:
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+        self.forget()
+
+    def forget(self) -> None:
+        """All that is there stays: time has passed."""
+        self._names.clear()
+        self._contents.clear()
+
+    def named(self, path: Path, *, has_content: bool = True) -> None:
+        """A name was made that is not durable yet."""
+        if getattr(self._local, "actor", None) is not None and str(path).startswith(self.root):
+            self._names.add(str(path))
+            if not has_content:
+                self._contents.add(str(path))
+
+    def synced(self, path: str) -> None:
+        """A file's content, or the names in a folder, are durable."""
+        self._contents.discard(path)
+        self._names -= {name for name in self._names if name.rpartition("/")[0] == path}
+
+    @contextmanager
+    def wrapped(self) -> Iterator[None]:
+        """Calls are numbered while the context lasts."""
+        with ExitStack() as stack:
+            for owner, name, replacement in self._replacements():
+                stack.enter_context(patch.object(owner, name, replacement))
+            yield
+
+    def _replacements(self) -> list[tuple[Any, str, Any]]:  # noqa: C901 - one function a call
+        disk, call = self, self.call
+        mkdir, open_, read, unlink, exists, stat = (
+            getattr(Path, name) for name in ("mkdir", "open", "read_bytes", "unlink", "exists", "stat")
+        )
+        link, fsync, scandir, open_fd = os.link, os.fsync, os.scandir, os.open
+        parquet, parquet_read, row_group = pq.ParquetFile.__init__, pq.ParquetFile.read, pq.ParquetFile.read_row_group
+        opened, checkpoint = deltalake.DeltaTable.__init__, deltalake.DeltaTable.create_checkpoint
+
+        def making(path: Path, *args: Any, **kwargs: Any) -> None:
+            absent = [one for one in (path, *path.parents) if not os.path.lexists(one)]
+            if absent:
+                call("mkdir", path, lambda: mkdir(path, *args, **kwargs))
+                for one in absent:
+                    disk.named(one)
+
+        def opening(path: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+            if mode not in ("xb", "wb"):
+                return call("open to read", path, lambda: open_(path, mode, *args, **kwargs))
+
+            def made() -> Any:
+                file = open_(path, mode, *args, **kwargs)
+                disk.named(path, has_content=False)
+                return file
+
+            return _Sink(disk, path, call("open to write", path, made))
+
+        def linking(source: Any, target: Any) -> None:
+            def made() -> None:
+                link(source, target)
+                disk.named(Path(target))
+
+            call("link", target, made)
+
+        def syncing(handle: Any) -> None:
+            path = str(Path(f"/proc/self/fd/{handle}").readlink())
+            # durability is the model's here, and disks need not be waited for
+            call("fsync", path, lambda: disk.synced(path)) if f"{path}/".startswith(disk.root) else fsync(handle)
+
+        def parquet_opened(self: Any, source: Any, *args: Any, **kwargs: Any) -> None:
+            self.faulty = source
+            call("open Parquet", source, lambda: parquet(self, source, *args, **kwargs))
+
+        def delta_opened(self: Any, table_uri: Any, *args: Any, **kwargs: Any) -> None:
+            self.faulty = table_uri
+
+            def found() -> None:
+                if not Path(f"{table_uri}/_delta_log").exists():  # as deltalake says, in a hundredth of the time
+                    raise TableNotFoundError(str(table_uri))
+                opened(self, table_uri, *args, **kwargs)
+
+            call("read the log", table_uri, found)
+
+        def checkpointed(self: Any, *args: Any, **kwargs: Any) -> Any:
+            hint = Path(self.faulty) / "_delta_log" / "_last_checkpoint"
+
+            def half() -> None:  # the process is gone between the checkpoint and what names it
+                before = hint.read_bytes() if hint.exists() else None
+                checkpoint(self, *args, **kwargs)
+                hint.unlink() if before is None else hint.write_bytes(before)
+
+            return call("checkpoint", self.faulty, lambda: checkpoint(self, *args, **kwargs), half)
+
+        names = random.Random(self.random.random())
+
+        class Names:
+            """In the place of the system's random numbers: a seed repeats its names."""
+
+            def __new__(cls) -> Self:
+                return cast("Self", names)
+
+        return [
+            (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
+            (data_files, "SystemRandom", Names),
+            (deletion_vectors, "SystemRandom", Names),
+            (Path, "mkdir", making),
+            (Path, "open", opening),
+            (Path, "read_bytes", lambda path: call("read", path, lambda: read(path))),
+            (Path, "unlink", lambda path, *args, **kw: call("unlink", path, lambda: unlink(path, *args, **kw))),
+            (Path, "exists", lambda path: call("stat", path, lambda: exists(path))),
+            (Path, "stat", lambda path, **kw: call("stat", path, lambda: stat(path, **kw))),
+            (os, "link", linking),
+            (os, "fsync", syncing),
+            (os, "scandir", lambda path=".": call("list", path, lambda: scandir(path))),
+            (os, "open", lambda path, *args, **kw: call("open to read", path, lambda: open_fd(path, *args, **kw))),
+            (pq.ParquetFile, "__init__", parquet_opened),
+            (
+                pq.ParquetFile,
+                "read",
+                lambda self, *args, **kw: call("read Parquet", self.faulty, lambda: parquet_read(self, *args, **kw)),
+            ),
+            (
+                pq.ParquetFile,
+                "read_row_group",
+                lambda self, *args, **kw: call("read Parquet", self.faulty, lambda: row_group(self, *args, **kw)),
+            ),
+            (deltalake.DeltaTable, "__init__", delta_opened),
+            (deltalake.DeltaTable, "create_checkpoint", checkpointed),
+        ]
+
+
+def _drop(answer: Any) -> None:
+    """Closes what a call opened for a process that does not get it."""
+    if hasattr(answer, "close"):
+        answer.close()
+
+
+class _Sink:
+    """A file that is written; each write is a call, and may be done by half."""
+
+    def __init__(self, disk: Disk, path: Path, file: Any) -> None:
+        self._disk = disk
+        self._path = path
+        self._file = file
+        self.mode = file.mode
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._file.closed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, content: Any) -> Any:
+        content = bytes(content)
+        half = content[: len(content) // 2]
+        return self._disk.call("write", self._path, lambda: self._file.write(content), lambda: self._file.write(half))
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def fileno(self) -> int:
+        return int(self._file.fileno())
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def close(self) -> None:
+        self._file.close()

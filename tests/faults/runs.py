@@ -1,0 +1,207 @@
+"""Runs of the engine without Spark: the pipeline's own functions, their tasks one after the other in a seed's order.
+
+Put here: what stands in the place of Spark's scheduler, and one run. Not here: faults, or what tables have to be.
+"""
+
+import pickle
+import random
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+from unittest.mock import patch
+
+import pyarrow as pa
+import yaml
+
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
+from spark_jobs.delta import commits
+from spark_jobs.downstream import merge
+from spark_jobs.engine import downstream_job, fills, silver_job, silver_task, spark_job
+from spark_jobs.engine.spark_job import Piece
+from spark_jobs.errors import LakeError, StratalogError
+from spark_jobs.pipeline import run as pipeline_run
+from tests.faults.changes import SCHEMA, SOURCE
+
+SPARK: Any = None
+"""No session: whatever asks one for something fails."""
+
+
+def pipeline_in(folder: Path) -> Pipeline:
+    """A pipeline with its lake in a folder; its source is never read."""
+    path = folder / "pipeline.yaml"
+    described = {
+        "lake": str(folder / "lake"),
+        "sources": {SOURCE: {"files": str(folder)}},
+        "tables": [f"{SCHEMA}.*"],
+    }
+    path.write_text(yaml.safe_dump(described), encoding="utf-8")
+    return load(path, {})
+
+
+class Scheduler:
+    """Runs the tasks of a job in an order of its own, some of them twice, as Spark may."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.slots = self.random.choice([1, 2, 4])
+        self.repeated = 0
+        """Tasks that were run twice, of which one result was taken."""
+
+    def run(
+        self,
+        _spark: Any,
+        tasks: Sequence[Any],
+        work: Callable[[Any], Any],
+        finish: Callable[[Iterable[Piece]], Any] | None = None,
+        buckets: int = 0,
+    ) -> list[Any]:
+        """As ``spark_job.run``."""
+        order = list(range(len(tasks)))
+        self.random.shuffle(order)
+        try:
+            values = [value for at in order for value in self._attempts(partial(work, tasks[at]))]
+            pieces = [one for one in values if isinstance(one, Piece)]
+            results = [one for one in values if not isinstance(one, Piece)]
+            if finish is not None:
+                self.random.shuffle(pieces)
+                by_bucket = [[one for one in pieces if one.bucket == bucket] for bucket in range(buckets)]
+                results += [one for own in by_bucket for one in self._attempts(partial(finish, own))]
+        except OSError as error:  # as Spark's error of a job whose task failed
+            raise LakeError(f"a task failed: {error}") from error
+        self.random.shuffle(results)
+        return results
+
+    def _attempts(self, task: Callable[[], Any]) -> list[Any]:
+        """A task's results, which travel as bytes. It may run twice: an executor that was lost is done again."""
+        results = [pickle.dumps(list(task()))]
+        if self.random.random() < 0.05:
+            self.repeated += 1
+            results.append(pickle.dumps(list(task())))
+        return list(pickle.loads(self.random.choice(results)))  # noqa: S301 - written a line above
+
+
+class _InOrder:
+    """An executor of one thread that takes its work in an order of the seed."""
+
+    def __init__(self, random_: random.Random) -> None:
+        self._random = random_
+        self._waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> "_Lazy":
+        future = _Lazy(self)
+        self._waiting.append((future, lambda: function(*arguments)))
+        return future
+
+    def drain(self) -> None:
+        """Does what waits; what is raised and is no error of the program's ends all of it."""
+        waiting, self._waiting = self._waiting, []
+        self._random.shuffle(waiting)
+        for future, work in waiting:
+            try:
+                future.set_result(work())
+            except Exception as error:  # noqa: BLE001 - as an executor does
+                future.set_exception(error)
+
+
+class _Lazy(Future[Any]):
+    def __init__(self, executor: _InOrder) -> None:
+        super().__init__()
+        self._executor = executor
+
+    def result(self, timeout: float | None = None) -> Any:
+        self._executor.drain()
+        return super().result(timeout)
+
+
+def _values(_spark: Any, expressions: Any) -> dict[str, pa.Scalar]:
+    """Values of the literals that the log's statements fill columns with."""
+    found = {}
+    for sql in expressions:
+        number = "".join(letter for letter in sql.replace("INT", "") if letter.isdigit())
+        found[sql] = pa.scalar(int(number), pa.int32())
+    return found
+
+
+def _by_spark(*_: Any, **__: Any) -> Any:
+    raise LakeError("Spark SQL is out of reach here")
+
+
+_BYTES = 2_500
+"""Of a task of silver: a window of the generated log is several tasks'."""
+
+
+@contextmanager
+def without_spark() -> Iterator[None]:
+    """The pipeline's functions run in this process while the context lasts."""
+    replaced: tuple[Any, ...] = (
+        patch.object(pipeline_run, "start_session", lambda _: None),
+        patch.object(pipeline_run, "session_over", lambda _spark, _size: SPARK),
+        patch.object(pipeline_run, "slots", lambda _: _current().slots),
+        patch.object(pipeline_run, "compact", _by_spark),
+        *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged")),
+        patch.object(merge, "carry_out", lambda _spark, _table, head, steps, _said: _by_spark() if steps else head),
+        patch.object(pipeline_run, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
+        patch.object(spark_job, "run", lambda *given: _current().run(*given)),
+        patch.object(fills, "evaluated", _values),
+        patch.object(silver_job, "_LEAST_TASK_BYTES", _BYTES),
+        patch.object(silver_job, "_TASK_BYTES", _BYTES),
+        patch.object(downstream_job, "_LEAST_TASK_BYTES", 4_000),
+        patch.object(downstream_job, "_TASK_BYTES", 4_000),
+        patch.object(downstream_job, "_UNIT_BYTES", 0),
+        patch.object(commits, "_CHECKPOINT_INTERVAL", 4),
+    )
+    with ExitStack() as stack:
+        for one in replaced:
+            stack.enter_context(one)
+        yield
+
+
+_LOCAL = threading.local()
+
+
+def _current() -> Scheduler:
+    """That of this thread's run."""
+    return _LOCAL.schedulers[-1]  # type: ignore[no-any-return]
+
+
+def run(pipeline: Pipeline, seed: int) -> dict[str, str]:
+    """A run of all tables through silver and downstream; why tables stopped, by name.
+
+    Raises LostRace, LakeError, and whatever a fault is.
+    """
+    silver_task._row_group.cache_clear()  # a process of its own has nothing in memory
+    if not hasattr(_LOCAL, "schedulers"):
+        _LOCAL.schedulers = []
+    _LOCAL.schedulers.append(Scheduler(seed))
+    try:
+        outcome = pipeline_run.compact_source(SPARK, pipeline, SOURCE)
+        outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome)
+    finally:
+        _LOCAL.schedulers.pop()
+    return {str(name): why for name, why in outcome.stopped.items()}
+
+
+def settle(pipeline: Pipeline, seed: int, tries: int = 5) -> None:
+    """Runs until a run ends without an error; raises what the last one raised."""
+    stopped: dict[str, str] = {}
+    for number in range(tries):
+        try:
+            stopped = run(pipeline, seed + number)
+        except StratalogError:
+            if number == tries - 1:
+                raise
+            continue
+        if not stopped:
+            return
+    raise AssertionError(f"tables do not go on: {stopped}")

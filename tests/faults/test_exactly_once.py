@@ -1,0 +1,58 @@
+"""Faults at every file-system and commit call of engine runs: nothing is lost, nothing is doubled.
+
+A failure names the seed of its scenario: ``STRATALOG_FAULT_SEED=N pytest tests/faults`` plays it alone.
+"""
+
+import multiprocessing
+import os
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.faults.campaign import play
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # what a killed run had open
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+_SEED = os.environ.get("STRATALOG_FAULT_SEED")
+
+
+def require_nothing_wrong(title: str, results: list[tuple[Counter[str], Counter[str], list[str]]]) -> list[str]:
+    """Lines of a table of the faults by kind and by call. Raises AssertionError with the seeds that failed."""
+    kinds, calls, wrong = Counter[str](), Counter[str](), list[str]()
+    for by_kind, by_call, texts in results:
+        kinds += by_kind
+        calls += by_call
+        wrong += texts
+    assert not wrong, f"{len(wrong)} scenarios failed of {kinds.total()} faults:\n" + "\n".join(wrong[:5])
+    listed = ", ".join(f"{name} {count}" for name, count in kinds.most_common())
+    return [
+        f"{title}: {kinds.total()} faults, 0 lost, 0 doubled: {listed}",
+        f"{title}: at {', '.join(f'{name} {count}' for name, count in calls.most_common())}",
+    ]
+
+
+def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: list[str]) -> None:
+    seeds = range(int(_SEED), int(_SEED) + 1) if _SEED else range(100, 125)
+    summary += require_nothing_wrong("engine, faults", [play(seeds, tmp_path)])
+
+
+@pytest.mark.long
+def test_ten_thousand_faults_lose_and_double_nothing(tmp_path: Path, summary: list[str]) -> None:
+    count, share = int(os.environ.get("STRATALOG_FAULT_SCENARIOS", "750")), 20
+    starts = range(1000, 1000 + count, share)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        running = []
+        for start in starts:
+            folder = tmp_path / str(start)
+            folder.mkdir()
+            running.append(pool.submit(play, range(start, min(start + share, 1000 + count)), folder))
+        results = [one.result() for one in running]
+    lines = require_nothing_wrong("engine, faults", results)
+    summary += lines
+    assert _SEED or count < 750 or sum(by_kind.total() for by_kind, _, _ in results) >= 10_000
