@@ -56,6 +56,8 @@ LEFT_OUT = "rows/left_out"
 NEVER_WHOLE = "rows/keys_never_whole"
 """Keys that a table lacks because row images left columns out and none held the row whole."""
 SECONDS = "run/seconds"
+WAY = "run/engine"
+"""Whether the engine took a table, or Spark SQL and why."""
 BYTES_PER_SECOND = "run/bytes_per_second"
 CHANGES_PER_SECOND = "run/changes_per_second"
 ENDPOINT = "source/endpoint"
@@ -235,6 +237,7 @@ def of_compacted(compacted: "Compacted", table: "Table") -> Metadata:
         **lag(compacted.committed_at),
         **_log_bytes(compacted.head),
         **_pace(CHANGES_PER_SECOND, compacted.changes, compacted.seconds),
+        WAY: compacted.way,
         **of_head(compacted.head, table),
         **_columns(table),
     }
@@ -251,6 +254,7 @@ def of_merged(merged: "Merged", table: "Table", silver: "Table", committed_at: d
         **({NEVER_WHOLE: number(merged.unseen)} if merged.unseen else {}),
         **lag(committed_at),
         **_pace(ROWS_PER_SECOND, merged.inserted + merged.updated + merged.deleted, merged.seconds),
+        WAY: merged.way,
         **of_head(merged.head, table),
         **_columns(table),
         **_column_lineage(merged, silver, table),

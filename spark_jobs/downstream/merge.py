@@ -51,6 +51,7 @@ from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.compact import BY_SPARK_SQL
 from spark_jobs.silver.schema_evolution import carry_out
 from spark_jobs.text.sql import identifier, literal, with_rows
 
@@ -78,6 +79,8 @@ class Merged:
     """Keys that the table lacks because no row image of theirs was whole."""
     into: str | None = None
     """The downstream table's name, where the source table goes to several."""
+    way: str = BY_SPARK_SQL
+    """By the engine or by Spark SQL, and why by the latter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,8 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
         inserted=sum(one.inserted for one in results),
         updated=sum(one.updated for one in results),
         deleted=sum(one.deleted for one in results),
-        seconds=time.monotonic() - began,
+        seconds=time.monotonic() - began + sum(one.seconds for one in results),
+        way=routing.ENGINE,
     )
 
 

@@ -7,8 +7,9 @@ Live windows only move forward: a silver row is newer than what the target has o
 So the target's ``_position`` is read of hits in files that may hold a later one, and the later one stays.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,14 +79,17 @@ class MergedFiles:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+    seconds: float = 0.0
     error: str | None = None
 
 
 def work(task: Sequence[DownstreamUnit]) -> Iterator[MergedFiles]:
     """Does the units of a task, one after the other."""
     for unit in task:
+        began = time.monotonic()
         try:
-            yield merged(unit)
+            done = merged(unit)
+            yield replace(done, seconds=time.monotonic() - began)
         except StratalogError as error:
             yield MergedFiles(unit.number, {}, error=f"{type(error).__name__}: {error}")
 

@@ -14,12 +14,17 @@ from spark_jobs.downstream.merge import Work as MergeWork
 from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.compact import Work
+from spark_jobs.silver.compact import BY_SPARK_SQL, Work
 from spark_jobs.silver.table_timeline import DataRange
 from spark_jobs.text.sql import identifier
 
 ENGINE = "engine"
-"""What the run's metadata calls this way."""
+"""What a run's metadata calls this way."""
+
+
+def by_spark_sql(reason: str) -> str:
+    """What a run's metadata calls the other one."""
+    return f"{BY_SPARK_SQL}: {reason}" if reason else BY_SPARK_SQL
 
 
 def why_silver_by_sql(work: Work) -> str | None:

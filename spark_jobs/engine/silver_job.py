@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from spark_jobs.binlog import TableDefinition
+from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.delta import data_files, schema_changes
 from spark_jobs.delta.log_files import SparkOnly
@@ -87,16 +87,16 @@ class Prepared:
         return any(table.column("effect_start").null_count < len(table) for table in self.slices)
 
 
-def prepared(works: Iterable[Work], index: SliceIndex) -> tuple[list[Prepared], dict[str, str]]:
-    """The units of those tables that the engine takes; of the others, by their text, why not."""
+def prepared(works: Iterable[Work], index: SliceIndex) -> tuple[list[Prepared], dict[TableName, str]]:
+    """The units of those tables that the engine takes; of the others why not."""
     units: list[Prepared] = []
-    by_sql: dict[str, str] = {}
+    by_sql: dict[TableName, str] = {}
     for work in works:
         found = _prepared(len(units), work, index)
         if isinstance(found, Prepared):
             units.append(found)
         else:
-            by_sql[str(work)] = found
+            by_sql[work.name] = found
     return units, by_sql
 
 
@@ -356,7 +356,8 @@ def commit(unit: Prepared, results: Sequence[Written]) -> Compacted:
         snapshot, head = _committed(work.table, snapshot, said, head=before, files=(files, removed), stage=stage)
         done.append(_summary(work, stage.step, head, own if stage.window is not None else (), left_out))
     assert head is not None
-    return total(work, head, done, time.monotonic() - began)
+    seconds = time.monotonic() - began + sum(one.seconds for one in results)
+    return replace(total(work, head, done, seconds), way=routing.ENGINE)
 
 
 def _commit_of(work: Work, stage: Stage) -> tuple[SilverCommit, dict[str, int]]:

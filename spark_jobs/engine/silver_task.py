@@ -9,8 +9,9 @@ bucket writes it by the same code.
 """
 
 import io
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -103,6 +104,7 @@ class Written:
     deletes: int = 0
     newest_us: int | None = None
     """The latest commit time, in microseconds since 1970."""
+    seconds: float = 0.0
     error: str | None = None
 
 
@@ -114,12 +116,15 @@ def work(task: SilverTask | Refill) -> Iterator[Written | Piece]:
     """Decodes and reduces the slices of a task; writes the units that are whole in it, and sends pieces of others."""
     if isinstance(task, Refill):
         for file in task.files:
-            for done in refilled(task.path, file, task.schema, task.configuration, task.fills):
-                yield Written(task.unit, REFILLED, done)
+            for written_again in refilled(task.path, file, task.schema, task.configuration, task.fills):
+                yield Written(task.unit, REFILLED, written_again)
         return
     for unit in task.units:
+        began = time.monotonic()
         try:
-            yield from list(_unit(task, unit))
+            done = list(_unit(task, unit))
+            share = (time.monotonic() - began) / max(1, len(done))
+            yield from (replace(one, seconds=share) if isinstance(one, Written) else one for one in done)
         except StratalogError as error:
             yield Written(unit.number, -1, error=f"{type(error).__name__}: {error}")
 

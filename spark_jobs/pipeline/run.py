@@ -41,7 +41,7 @@ from spark_jobs.downstream.merge import Work as MergeWork
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import merge_shared
-from spark_jobs.engine import downstream_job, silver_job
+from spark_jobs.engine import downstream_job, routing, silver_job
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.silver_task import Written
 from spark_jobs.errors import (
@@ -229,8 +229,7 @@ def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table) -> 
         return {}
     index = planned.index.cut({place for work in planned.work for place in work.window.cuts})
     units, by_sql = silver_job.prepared(planned.work, index)
-    for table_name, reason in by_sql.items():
-        log.debug("%s: by Spark SQL: %s", table_name, reason)
+    planned.by_sql.update(by_sql)
     if not units:
         return {}
     results = silver_job.run(session_over(spark, 0), bronze_table.path, units, slots(spark))
@@ -239,7 +238,7 @@ def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table) -> 
         own = results[unit.unit.number]
         why = silver_job.why_again(unit, own)
         if why:
-            log.info("%s: %s; once more by Spark SQL", unit.work, why)
+            planned.by_sql[unit.work.name] = why
         else:
             done[unit.work.name] = unit, own
     return done
@@ -249,7 +248,8 @@ def _compact(spark: SparkSession, planned: "Plan", units: SilverUnits, work: Wor
     if work.name in units:
         return silver_job.commit(*units[work.name])
     try:
-        return compact(session_over(spark, work.bytes), work)
+        done = compact(session_over(spark, work.bytes), work)
+        return replace(done, way=routing.by_spark_sql(planned.by_sql.get(work.name, "")))
     except TableStopped as error:
         planned.note_place(work.name, error)
         raise
@@ -278,8 +278,19 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     names = [TableName(*one.name) for one in chosen]
     legs = {one: _destinations(pipeline, name, one, stopped) for one in names}
     turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
+    by_sql: dict[TableInto, str] = {}
     deliveries = [
-        Delivery(spark, lake, name, origin, one, len(found) > 1, turns, (again or {}).get(origin, ()))
+        Delivery(
+            spark=spark,
+            lake=lake,
+            source=name,
+            origin=origin,
+            into=one,
+            is_one_of_several=len(found) > 1,
+            turns=turns,
+            again=(again or {}).get(origin, ()),
+            by_sql=by_sql,
+        )
         for origin, found in legs.items()
         for one in found
         if into is None or one.name in into
@@ -337,7 +348,7 @@ def _merge_units(spark: SparkSession, deliveries: Sequence["Delivery"]) -> Units
             if isinstance(found, downstream_job.Prepared):
                 units.append((delivery.name, found))
             elif found:
-                log.debug("%s: %s into %s by Spark SQL: %s", delivery.source, *delivery.name, found)
+                delivery.by_sql[delivery.name] = found
     if not units:
         return {}
     results = downstream_job.run(session_over(spark, 0), [unit for _, unit in units], slots(spark))
@@ -346,7 +357,7 @@ def _merge_units(spark: SparkSession, deliveries: Sequence["Delivery"]) -> Units
         own = results[unit.unit.number]
         errors = [one.error for one in own if one.error]
         if errors:
-            log.warning("%s: %s; once more, by Spark SQL", unit.work, errors[0])
+            deliveries[0].by_sql[name] = errors[0]
         else:
             done[name] = unit, own
     return done
@@ -387,6 +398,8 @@ class Plan:
     """MariaDB's sequences among the tables, which are left out."""
     index: SliceIndex | None = None
     """Where the slices lie that the plan is made from."""
+    by_sql: dict[TableName, str] = field(default_factory=dict)
+    """Why Spark SQL compacts tables, and not the engine."""
     places: dict[TableName, Position] = field(default_factory=dict)
     """Where tables have stopped, as far as that has a position: everything before it is done."""
 
@@ -740,6 +753,8 @@ class Delivery:
     turns: dict[str, threading.Lock]
     """By path: parts of one table are merged one after the other."""
     again: tuple[Range, ...] = ()
+    by_sql: dict[TableInto, str] = field(default_factory=dict)
+    """Why Spark SQL merges tables, and not the engine; of all deliveries of a run."""
 
     @property
     def name(self) -> TableInto:
@@ -801,7 +816,9 @@ class Delivery:
         head = merged.head if merged else into.head()
         commit = DownstreamCommit.of_head(head)
         unseen = commit.keys_never_whole or None if commit else None
-        merged = replace(merged, into=str(self.into)) if merged and self.is_one_of_several else merged
+        way = routing.by_spark_sql(self.by_sql.get(self.name, ""))
+        into_name = str(self.into) if self.is_one_of_several else None
+        merged = replace(merged, into=into_name, way=way) if merged else None
         return Brought(self.name, into, pinned, head, merged, unseen, stopped)
 
     def _committed(self, unit: downstream_job.Prepared, results: Sequence[MergedFiles]) -> Brought:

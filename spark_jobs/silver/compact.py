@@ -75,6 +75,10 @@ Its rows fit into memory, and decoding them takes less time than a shuffle does;
 need be."""
 
 
+BY_SPARK_SQL = "Spark SQL"
+"""How a table was compacted or merged that the engine (engine/) did not take."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """What one window added to a silver table: rows by net operation, and how many changes they came from."""
@@ -93,6 +97,8 @@ class Compacted:
     """Changes and statements that rules left out, by rule; ``changes`` does not count them."""
     stopped: Ended | None = None
     """Where the table stops, with everything before in silver; None where it goes on."""
+    way: str = BY_SPARK_SQL
+    """By the engine or by Spark SQL, and why by the latter."""
 
     @property
     def rows(self) -> int:
