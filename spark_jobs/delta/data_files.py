@@ -146,15 +146,30 @@ def _unless_raised(file: Path) -> Iterator[None]:
 def read_columns(table_path: str, file: DataFile, columns: Sequence[str], schema: TableSchema) -> pa.Table:
     """Columns of a data file by logical names, in order, with all its rows, deleted ones among them.
 
-    A column that the file does not have is null; one whose type was widened since has its type of now.
+    A column that the file does not have is null; one whose type was widened since has its type of now. Raises
+    LakeError.
     """
-    opened = open_file(table_path, file)
-    names = _stored_names(opened, columns, schema)
-    return _logical(opened.read(columns=names, use_threads=False), opened.metadata.num_rows, columns, schema)
+    with reading(table_path, file):
+        opened = open_file(table_path, file)
+        names = _stored_names(opened, columns, schema)
+        rows = opened.read(columns=names, use_threads=False)
+    return _logical(rows, opened.metadata.num_rows, columns, schema)
+
+
+@contextmanager
+def reading(table_path: str, file: DataFile) -> Iterator[None]:
+    """Raises LakeError where a data file that is read inside the ``with`` block is missing or damaged."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        why = str(error).partition("\n")[0]
+        raise LakeError(
+            f"{file.location(table_path)}: a data file cannot be read: {why}; restore the table from a backup"
+        ) from error
 
 
 def open_file(table_path: str, file: DataFile) -> pq.ParquetFile:
-    """A data file, for ``read_row_group``."""
+    """A data file, for ``read_row_group``, inside ``reading``."""
     return pq.ParquetFile(file.location(table_path), coerce_int96_timestamp_unit="us")
 
 

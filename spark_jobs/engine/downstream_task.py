@@ -204,16 +204,18 @@ def _part_bounds(unit: DownstreamUnit) -> pa.Array:
     columns = [
         data_files.read_columns(unit.origin, file, [name], unit.origin_schema).column(name) for file in unit.pending
     ]
-    values = pa.chunked_array([chunk for column in columns for chunk in column.chunks]).combine_chunks().drop_null()
+    kind = unit.origin_schema.column(name).arrow(physical=False).type
+    values = pa.chunked_array([chunk for column in columns for chunk in column.chunks], kind)
+    values = values.combine_chunks().drop_null()
     ordered = pc.sort_indices(values)
     at = [len(values) * part // unit.parts for part in range(1, unit.parts)]
     return values.take(ordered.take(pa.array(at))) if len(values) else values
 
 
 def _between(values: pa.ChunkedArray, bounds: pa.Array, part: int) -> pa.ChunkedArray:
-    """Which values lie in one of the ranges that bounds part; NULL lies in the first."""
+    """Which values lie in one of the ranges that bounds part; NULL lies in the first. No bounds: all are NULL."""
     kept = pc.fill_null(pc.is_valid(values), False)
-    if part > 0:
+    if 0 < part <= len(bounds):
         kept = pc.fill_null(pc.greater_equal(values, bounds[part - 1]), False)
     if part < len(bounds):
         kept = pc.and_(kept, pc.fill_null(pc.less(values, bounds[part]), part == 0))

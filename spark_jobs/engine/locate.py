@@ -184,7 +184,11 @@ def _key_rows(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> pa.
 
 
 def _in_file(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
-    opened = data_files.open_file(path, file)
+    with data_files.reading(path, file):
+        return _in_row_groups(data_files.open_file(path, file), schema, keys)
+
+
+def _in_row_groups(opened: pq.ParquetFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
     begin, rows, wanted = 0, list[Numbers](), list[Numbers]()
     physical = schema.column(keys.key[0]).physical_name
     leaves = [opened.metadata.schema.column(at).path for at in range(opened.metadata.num_columns)]

@@ -32,6 +32,8 @@ _REMEDIES = {
 _ELSEWHERE = "let the user that runs this write there, or set lake: in the configuration to another place"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _GAP = re.compile(r'found gap: .*?filename: "(\d+)\.\w+".*?filename: "(\d+)\.\w+"', re.DOTALL)
+_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\w.*)")
+"""The last line of a Python worker's traceback: what it raised."""
 _FRAMES = re.compile(r"\n\s*0: .*", re.DOTALL)
 """The trace behind a message of delta-rs where RUST_BACKTRACE is set."""
 
@@ -82,6 +84,9 @@ def explained(path: str, text: str) -> StratalogError:
         why = found[1].lower() if found else _why_not_made(path)
         verb = "read" if "FAILED_READ_FILE" in text else "written"
         return LakeError(f"{where}cannot be {verb}: {why}; {_REMEDIES.get(why, _ELSEWHERE)}")
+    raised = _RAISED.findall(text)
+    if raised:
+        return LakeError(f"{where}a task of Spark's failed: {foreign(raised[-1])}")
     return LakeError(f"{where}{foreign(_PY4J.sub('', text))}")
 
 

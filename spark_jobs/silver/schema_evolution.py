@@ -63,19 +63,21 @@ def steps(
 def assignments(step: str) -> dict[str, str]:
     """The columns that a step fills, and the SQL of what each gets: the inverse of ``steps``' own text."""
     text = step.removeprefix(f"{_UPDATE}SET ")
-    parts = [(found[1].replace("``", "`"), found.end()) for found in _ASSIGNED.finditer(_without_texts(text))]
-    starts = [found.start() for found in _ASSIGNED.finditer(_without_texts(text))]
-    ends = [*starts[1:], len(text)]
-    return {name: text[begin:end].removesuffix(", ") for (name, begin), end in zip(parts, ends, strict=True)}
+    found = [*_ASSIGNED.finditer(_without_texts(text))]
+    ends = [*(one.start() for one in found[1:]), len(text)]
+    return {
+        one[1].replace("``", "`"): text[one.end() : end].removesuffix(", ")
+        for one, end in zip(found, ends, strict=True)
+    }
 
 
 _ASSIGNED = re.compile(r"(?:(?<=, )|\A)`((?:[^`]|``)+)` = (?=CAST\()")
-_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
+_NAME_OR_TEXT = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'", re.DOTALL)
 
 
 def _without_texts(text: str) -> str:
     """The text with blanks in the place of what string literals hold."""
-    return _TEXT.sub(lambda found: " " * len(found[0]), text)
+    return _NAME_OR_TEXT.sub(lambda found: found[0] if found[0][0] == "`" else " " * len(found[0]), text)
 
 
 def _renames(kept: Mapping[str, str]) -> list[str]:

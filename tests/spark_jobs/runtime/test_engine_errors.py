@@ -35,6 +35,12 @@ TASK = (
             LakeError,
             "/l/t: [A_B] The value ? is no",
         ),
+        (
+            "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File 'worker.py'\n"
+            "    raise Error\nValueError: it is 'SECRET', no number\n\n\tat org.apache.spark",
+            LakeError,
+            "/l/t: a task of Spark's failed: ValueError: it is ?, no number",
+        ),
     ],
 )
 def test_a_text_of_sparks_becomes_one_message(text: str, kind: type[StratalogError], said: str) -> None:

@@ -1,0 +1,106 @@
+"""Silver and downstream tables of a few rows, without Spark. Put here: how tests of the engine write and read them. Not
+here: what is expected."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.delta import commits, data_files, deletion_vectors
+from spark_jobs.delta.schema import TableSchema
+from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
+from spark_jobs.log.position import Position
+
+MAPPED = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
+LOG = "b.000001"
+Key = tuple[Any, ...]
+
+
+def at(offset: int) -> Position:
+    return Position(LOG, offset)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a lake's table: a key, a value, and where its last change stands. op, window: of silver alone.
+
+    A part of a key that begins with ! is one that only an exact text holds.
+    """
+
+    key: Key
+    value: int | None
+    place: int
+    op: str = "insert"
+    window: int = 0
+
+
+def table_of(rows: Iterable[Row], key: Sequence[str], schema: TableSchema) -> pa.Table:
+    """Rows by logical names; columns that no row has are NULL."""
+    cells = []
+    for row in rows:
+        parts = dict(zip(key, row.key, strict=True))
+        exact = {name: part for name, part in parts.items() if isinstance(part, str) and part.startswith("!")}
+        place = {"stretch": 1, "number": 1}
+        cells.append(
+            {name: None if name in exact else part for name, part in parts.items()}
+            | {
+                "v": row.value,
+                "_op": row.op,
+                "_existed": row.op != "insert",
+                "_position": place | {"offset": row.place, "row": 0},
+                "_committed_at": datetime.fromtimestamp(row.place, UTC),
+                "_window_start": place | {"offset": row.window},
+                "_window_stop": place | {"offset": row.window + 100},
+                "_raw": list(exact.items()) or None,
+            }
+        )
+    fields = schema.arrow(physical=False)
+    return pa.Table.from_pylist([{name: cell.get(name) for name in fields.names} for cell in cells], fields)
+
+
+def stored(snapshot: Snapshot, files: Sequence[pa.Table], dead: Mapping[int, Sequence[int]] | None = None) -> Snapshot:
+    """The snapshot with tables as data files, in one commit. dead: by table rows that a deletion vector marks."""
+    path, configuration = snapshot.path, snapshot.configuration
+    added = [data_files.write(path, rows, snapshot.schema, configuration) for rows in files if len(rows)]
+    commits.commit(snapshot, adds=added)
+    found = newest(path)
+    if dead:
+        vectors = deletion_vectors.write(path, [vector(numbers) for numbers in dead.values()], configuration)
+        by_path = {file.path: file for file in found.files}
+        marked = [(by_path[added[at].path], one) for at, one in zip(dead, vectors, strict=True)]
+        commits.commit(found, dv_updates=marked)
+    return newest(path)
+
+
+def vector(numbers: Iterable[int]) -> Any:
+    return deletion_vectors.BitMap64(numbers)
+
+
+def newest(path: str) -> Snapshot:
+    found = snapshot_of(path)
+    assert found is not None
+    return found
+
+
+def alive(path: str, file: DataFile, schema: TableSchema, gone: Iterable[int] = ()) -> list[dict[str, Any]]:
+    """The rows of a file that no deletion vector marks, and that are not gone otherwise."""
+    rows = data_files.read_columns(path, file, schema.names, schema)
+    kept = np.ones(len(rows), bool)
+    if file.deletion_vector is not None:
+        kept[np.asarray(deletion_vectors.read(path, file.deletion_vector).to_array(), np.int64)] = False
+    kept[np.fromiter(gone, np.int64)] = False
+    found: list[dict[str, Any]] = rows.filter(pa.array(kept)).to_pylist()
+    return found
+
+
+def rows_of(snapshot: Snapshot) -> list[dict[str, Any]]:
+    return [row for file in snapshot.files for row in alive(snapshot.path, file, snapshot.schema)]
+
+
+def key_of(row: Mapping[str, Any], key: Sequence[str]) -> Key:
+    """The key of a row as ``Row`` has it."""
+    exact = dict(row["_raw"] or ())
+    return tuple(exact.get(name, row[name]) for name in key)

@@ -1,0 +1,251 @@
+"""What a task finds for a target, against a dictionary that takes silver's rows one after the other."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.delta import schema_changes
+from spark_jobs.delta.snapshot import Snapshot, new_table
+from spark_jobs.downstream.merge import ADDED
+from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles, merged, newest, pending, work
+from spark_jobs.engine.fills import Fill
+from spark_jobs.silver.table import Columns, Op
+from tests.fix_hypothesis import examples
+from tests.spark_jobs.engine.lake_rows import MAPPED, Key, Row, alive, at, key_of, stored, table_of
+
+WINDOW = 100
+TYPES = {"id": "BIGINT", "code": "STRING", "day": "DATE"}
+DAYS = [date(2026, 1, 1), date(2026, 1, 2), "!0000-00-00", "!2026-00-01"]
+KEYS: dict[tuple[str, ...], st.SearchStrategy[Key]] = {
+    ("id",): st.tuples(st.integers(-3, 8)),
+    ("code",): st.tuples(st.text("aAb", max_size=2)),
+    ("id", "code"): st.tuples(st.integers(0, 2), st.text("ab", max_size=1)),
+    ("day",): st.tuples(st.sampled_from(DAYS)),
+}
+State = dict[Key, tuple[int | None, int]]
+"""By key its value and position."""
+numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows that a target has, by file; those that a deletion vector marks; windows of silver's, by file."""
+
+    held: list[list[Row]]
+    marked: dict[int, list[int]]
+    windows: list[list[Row]]
+    after: int | None
+    floor: int | None
+    empties: bool
+
+
+@st.composite
+def cases(draw: st.DrawFn, keys: st.SearchStrategy[Key]) -> Case:
+    count = draw(st.integers(0, 4))
+    places = st.integers(0, WINDOW * (count + 1) - 1)
+    held: list[list[Row]] = []
+    marked: dict[int, list[int]] = {}
+    used: set[Key] = set()
+    for _ in range(draw(st.integers(0, 3))):
+        found = draw(st.lists(keys, unique=True, min_size=1, max_size=5))
+        mine = [Row(key, draw(st.integers(0, 9)), draw(places)) for key in found]
+        marks = [nth for nth, row in enumerate(mine) if row.key in used or draw(st.integers(0, 4)) == 0]
+        if len(marks) < len(mine):  # a file without a row left is in no version
+            used |= {row.key for nth, row in enumerate(mine) if nth not in marks}
+            marked |= {len(held): marks} if marks else {}
+            held.append(mine)
+    windows: list[list[Row]] = []
+    for nth in range(count):
+        start = WINDOW * (nth + 1)
+        rows = [
+            Row(key, draw(st.integers(10, 99)), start + place, draw(st.sampled_from([*Op][:3])), start)
+            for place, key in enumerate(draw(st.lists(keys, unique=True, max_size=6)))
+        ]
+        windows.append(rows)
+    bounds = [None, *(WINDOW * nth for nth in range(1, count + 2))]
+    floor = draw(st.sampled_from(bounds))
+    return Case(held, marked, windows, draw(st.sampled_from(bounds)), floor, floor is not None and draw(st.booleans()))
+
+
+def unit_of(folder: Path, case: Case, key: tuple[str, ...]) -> DownstreamUnit:
+    number = next(numbers)
+    columns = Columns({name: TYPES[name] for name in key} | {"v": "INT"}, key)
+    target = new_table(str(folder / f"target-{number}"), columns.types | ADDED, MAPPED)
+    target = stored(target, [table_of(rows, key, target.schema) for rows in case.held], case.marked)
+    origin = new_table(str(folder / f"silver-{number}"), columns.stored, MAPPED)
+    blank = Row(tuple(None for _ in key), None, 0, Op.TRUNCATE, 0)
+    files = [table_of([blank, *rows], key, origin.schema) for rows in case.windows]
+    origin = stored(origin, files)
+    return unit_upon(origin, target, columns, case)
+
+
+def unit_upon(origin: Snapshot, target: Snapshot, columns: Columns, case: Case) -> DownstreamUnit:
+    return DownstreamUnit(
+        number=7,
+        name="shop: t",
+        columns=columns,
+        origin=origin.path,
+        origin_schema=origin.schema,
+        pending=origin.files,
+        after=None if case.after is None else at(case.after),
+        windows=len(case.windows),
+        target=target.path,
+        schema=target.schema,
+        configuration=target.configuration,
+        files=target.files,
+        rewrites=False,
+        floor=None if case.floor is None else at(case.floor),
+        empties=case.empties,
+    )
+
+
+def held(case: Case) -> State:
+    return {
+        row.key: (row.value, row.place)
+        for file, rows in enumerate(case.held)
+        for nth, row in enumerate(rows)
+        if nth not in case.marked.get(file, ())
+    }
+
+
+def expected(case: Case) -> tuple[State, tuple[int, int, int]]:
+    """What the target is to be, and how many rows are inserted, updated and deleted."""
+    before = held(case)
+    kept = before if not case.empties else {key: one for key, one in before.items() if one[1] >= (case.floor or 0)}
+    state = dict(kept)
+    for row in (row for window in case.windows for row in window):
+        is_old = row.window < (case.after or 0) or row.place < (case.floor or 0)
+        if is_old or (row.key in kept and kept[row.key][1] >= row.place):
+            continue
+        if row.op == Op.DELETE:
+            state.pop(row.key, None)
+        else:
+            state[row.key] = (row.value, row.place)
+    updated = sum(key in kept and kept[key] != one for key, one in state.items())
+    deleted = len(before) - len(kept) + len(kept.keys() - state.keys())
+    return state, (len(state.keys() - kept.keys()), updated, deleted)
+
+
+def applied(unit: DownstreamUnit, results: list[MergedFiles]) -> State:
+    """What the target has behind a commit of these results."""
+    removed = {path for one in results for path in one.removed}
+    found: State = {}
+    for row in rows_behind(unit, results, removed):
+        key = key_of(row, unit.columns.key)
+        assert key not in found, f"{key} is there twice"
+        found[key] = (row["v"], row["_position"]["offset"])
+    return found
+
+
+def rows_behind(unit: DownstreamUnit, results: list[MergedFiles], removed: set[str]) -> Iterator[dict[str, Any]]:
+    for file in unit.files:
+        if file.path not in removed:
+            gone = [np.frombuffer(one.dead.get(file.path, b""), np.int64) for one in results]
+            yield from alive(unit.target, file, unit.schema, np.concatenate(gone).tolist())
+    for file in (file for one in results for file in one.added):
+        yield from alive(unit.target, file, unit.schema)
+
+
+def counts(results: list[MergedFiles]) -> tuple[int, int, int]:
+    return (
+        sum(one.inserted for one in results),
+        sum(one.updated for one in results),
+        sum(one.deleted for one in results),
+    )
+
+
+@pytest.mark.parametrize("key", KEYS, ids=["+".join(key) for key in KEYS])
+def test_a_target_is_what_silver_s_rows_make_of_it(key: tuple[str, ...], tmp_path: Path) -> None:
+    @examples(25)
+    @given(cases(KEYS[key]), st.integers(2, 4))
+    def check(case: Case, parts: int) -> None:
+        unit = unit_of(tmp_path, case, key)
+        wanted, numbers = expected(case)
+        whole = [merged(unit)]
+        assert applied(unit, whole) == wanted
+        assert counts(whole) == numbers
+        parted = [merged(replace(unit, part=part, parts=parts)) for part in range(parts)]
+        assert applied(unit, parted) == wanted, "parts give together the same as one"
+        assert counts(parted) == numbers
+        rewritten = [merged(replace(unit, rewrites=True))]
+        assert rewritten[0].dead == {}
+        assert set(rewritten[0].removed) == set(whole[0].dead), "files without an old image stay"
+        assert applied(unit, rewritten) == wanted
+        assert counts(rewritten) == numbers
+
+    check()
+
+
+CASE = Case([[Row((1,), 5, 50), Row((2,), 6, 60)]], {}, [[Row((1,), 10, 100, "update", 100)]], None, None, False)
+
+
+def test_a_unit_without_new_files_changes_nothing(tmp_path: Path) -> None:
+    unit = replace(unit_of(tmp_path, CASE, ("id",)), pending=())
+    assert pending(unit).column_names == ["id", "v", *ADDED, "_op"]
+    assert merged(unit) == MergedFiles(7, {})
+    emptied = merged(replace(unit, floor=at(55), empties=True))
+    assert (emptied.deleted, emptied.added) == (1, ())
+
+
+def test_columns_that_a_statement_added_are_filled_in_old_rows(tmp_path: Path) -> None:
+    """The file without old images is written again too; new rows have their own value, or none."""
+    case = replace(CASE, held=[*CASE.held, [Row((3,), 7, 70)]])
+    old = unit_of(tmp_path, case, ("id",))
+    types = {"id": "BIGINT", "v": "INT", "w": "INT"}
+    target = new_table(old.target, {"id": "BIGINT", "v": "INT"} | ADDED, MAPPED)
+    target = replace(target, metadata=target.metadata.with_schema(old.schema))
+    behind = schema_changes.apply(target, ["ADD COLUMN (`w` INT AFTER `v`)"])
+    fill = Fill(behind.schema.column("w"), "CAST(4 AS INT)", pa.scalar(4, pa.int32()))
+    unit = replace(
+        old,
+        columns=Columns(types, ("id",)),
+        schema=behind.schema,
+        configuration=behind.configuration,
+        rewrites=True,
+        fills=(fill,),
+        origin_schema=new_table("silver", Columns(types, ("id",)).stored, {}).schema,
+    )
+    origin = new_table(str(tmp_path / "silver"), unit.columns.stored, {})
+    origin = stored(origin, [table_of(case.windows[0], ("id",), origin.schema)])
+    result = merged(replace(unit, origin=origin.path, origin_schema=origin.schema, pending=origin.files))
+    assert {*result.removed} == {file.path for file in unit.files}
+    rows = rows_behind(unit, [result], {*result.removed})
+    assert sorted((row["id"], row["v"], row["w"]) for row in rows) == [(1, 10, None), (2, 6, 4), (3, 7, 4)]
+
+
+def test_loaded_rows_are_taken_by_a_first_merge_alone(tmp_path: Path) -> None:
+    load = Row((4,), 44, 10, Op.LOAD, 500)
+    unit = unit_of(tmp_path, replace(CASE, held=[], windows=[[load]]), ("id",))
+    assert merged(unit).inserted == 1
+    assert merged(replace(unit, after=at(400))).inserted == 0
+
+
+def test_the_newest_of_each_key_by_position(tmp_path: Path) -> None:
+    schema = new_table(str(tmp_path), Columns({"day": "DATE", "v": "INT"}, ("day",)).stored, {}).schema
+    rows = [Row((day,), place, place * 7 % 10) for place, day in enumerate([*DAYS, *DAYS[1:], *DAYS[2:]])]
+    last: dict[Any, int] = {}
+    for row in sorted(rows, key=lambda row: row.place):
+        last[row.key] = row.place
+    found = newest(table_of(rows, ("day",), schema), ("day",)).to_pylist()
+    assert {key_of(row, ("day",)): row["_position"]["offset"] for row in found} == last
+
+
+@pytest.mark.parametrize("layer", ["silver", "downstream"])
+def test_a_missing_file_is_an_error_of_its_unit_alone(layer: str, tmp_path: Path) -> None:
+    broken, whole = (replace(unit_of(tmp_path, CASE, ("id",)), number=number) for number in (1, 2))
+    of_silver, of_target = broken.pending[0].location(broken.origin), broken.files[0].location(broken.target)
+    gone = of_silver if layer == "silver" else of_target
+    gone.unlink()
+    one, other = work([broken, whole])
+    assert one.error is not None
+    assert one.error.startswith(f"LakeError: {gone}: a data file cannot be read: ")
+    assert (other.unit, other.error, other.updated) == (2, None, 1)

@@ -1,0 +1,117 @@
+"""Columns that statements add with a default: which steps say so, and files written again with them."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from spark_jobs.ddl.default_values import Fill as Default
+from spark_jobs.delta import schema_changes
+from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.snapshot import new_table
+from spark_jobs.engine import fills
+from spark_jobs.engine.fills import Fill, refilled, schema_with, with_fills
+from spark_jobs.errors import LakeError
+from spark_jobs.silver.schema_evolution import assignments, steps
+from spark_jobs.text.sql import literal
+from tests.fix_hypothesis import examples
+from tests.spark_jobs.engine.lake_rows import MAPPED, Row, alive, stored, table_of
+
+NASTY = st.lists(st.sampled_from(["'", "\\", "`", ", ", "` = CAST(", " AS STRING)", "ü", "\n", "a"]), max_size=5)
+TEXTS = NASTY.map("".join)
+NAMES = st.lists(TEXTS.filter(bool), min_size=1, max_size=3, unique_by=str.lower)
+
+
+@examples(300)
+@given(NAMES, st.data())
+def test_assignments_are_the_inverse_of_steps(names: list[str], data: st.DataObject) -> None:
+    values = {name: literal(data.draw(TEXTS)) for name in names}
+    (*_, step) = steps(
+        {"id": "INT"},
+        {"id": "INT"} | dict.fromkeys(names, "STRING"),
+        {"id": "id"} | dict.fromkeys(names, None),
+        {name: Default(sql) for name, sql in values.items()},
+    )
+    assert assignments(step) == {name: f"CAST({sql} AS STRING)" for name, sql in values.items()}
+
+
+def test_steps_that_fill_are_told_from_the_others() -> None:
+    adds = ["ADD COLUMN (`a` INT FIRST)", "UPDATE SET `a` = CAST(1 AS INT), `b` = CAST('x' AS STRING)", "DROP COLUMN c"]
+    assert fills.split(adds) == ([adds[0], adds[2]], {"a": "CAST(1 AS INT)", "b": "CAST('x' AS STRING)"})
+    exact = "UPDATE SET _raw = map_concat(_raw)"
+    assert fills.split([exact]) == ([exact], {}), "an exact text is no value of a column"
+
+
+def test_fills_are_of_columns_behind_the_statement() -> None:
+    before = new_table("t", {"id": "INT"}, MAPPED)
+    behind = schema_changes.apply(before, ["ADD COLUMN (`a` INT AFTER `id`)"])
+    (found,) = fills.fills_of(behind, {"a": "CAST(1 AS INT)"})
+    assert (found.column, found.sql, found.value) == (behind.schema.column("a"), "CAST(1 AS INT)", None)
+    with pytest.raises(LakeError, match="no column 'a'"):
+        fills.fills_of(before, {"a": "CAST(1 AS INT)"})
+    with pytest.raises(SparkOnly, match="only a text holds"):
+        fills.fills_of(behind, {"_raw": "map()"})
+
+
+BEFORE = new_table("t", {"id": "INT", "v": "INT", "_raw": "MAP<STRING, STRING>"}, MAPPED)
+BEHIND = schema_changes.apply(BEFORE, ["ADD COLUMN (`w` BIGINT AFTER `id`)", "ADD COLUMN (`d` DECIMAL(10,2) FIRST)"])
+FILLS = (
+    Fill(BEHIND.schema.column("w"), "CAST(4 AS BIGINT)", pa.scalar(4, pa.int32())),
+    Fill(BEHIND.schema.column("d"), "NULL", pa.scalar(None, pa.decimal128(10, 2))),
+)
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ({"id": [1, 2]}, {"id": [1, 2], "w": [4, 4], "d": [None, None]}),
+        ({"w": [9, None], "id": [1, 2]}, {"w": [4, 4], "id": [1, 2], "d": [None, None]}),
+        ({"id": []}, {"id": [], "w": [], "d": []}),
+    ],
+)
+def test_rows_with_filled_columns(given: dict[str, list[Any]], expected: dict[str, list[Any]]) -> None:
+    found = with_fills(pa.table({name: pa.array(cells, pa.int64()) for name, cells in given.items()}), FILLS)
+    assert found.to_pydict() == expected
+    assert (found.schema.field("w").type, found.schema.field("d").type) == (pa.int64(), pa.decimal128(10, 2))
+
+
+def test_filled_columns_stand_behind_a_schema_s_own() -> None:
+    whole = schema_with(BEFORE.schema, FILLS)
+    assert whole.names == ["id", "v", "_raw", "w", "d"]
+    assert schema_with(whole, FILLS) == whole, "none is there twice"
+    assert whole.column("w") == BEHIND.schema.column("w")
+
+
+def test_a_file_is_written_again_without_the_rows_that_a_vector_marks(tmp_path: Path) -> None:
+    table = new_table(str(tmp_path), {"id": "INT", "v": "INT", "_raw": "MAP<STRING, STRING>"}, MAPPED)
+    behind = schema_changes.apply(table, ["ADD COLUMN (`w` INT AFTER `id`)"])
+    rows = [table_of([Row((key,), key * 2, key) for key in keys], ("id",), table.schema) for keys in ((1, 2, 3), (4,))]
+    marked = stored(table, rows, {0: [1]})
+    fill = Fill(behind.schema.column("w"), "7", pa.scalar(7))
+    found = [
+        row
+        for file in marked.files
+        for new in refilled(marked.path, file, marked.schema, marked.configuration, (fill,))
+        for row in alive(marked.path, new, behind.schema)
+    ]
+    assert sorted((row["id"], row["w"], row["v"]) for row in found) == [(1, 7, 2), (3, 7, 6), (4, 7, 8)]
+    empty = stored(table_at(tmp_path / "other"), [rows[0]], {0: [0, 1]})
+    assert len([*refilled(empty.path, empty.files[0], empty.schema, empty.configuration, (fill,))]) == 1
+
+
+def table_at(folder: Path) -> Any:
+    return new_table(str(folder), {"id": "INT", "v": "INT", "_raw": "MAP<STRING, STRING>"}, MAPPED)
+
+
+@pytest.mark.spark
+def test_one_query_gives_all_values(spark: SparkSession) -> None:
+    texts = ["CAST('it\\'s' AS STRING)", "CAST(1.50 AS DECIMAL(10,2))", "CAST(NULL AS DATE)"]
+    found = fills.evaluated(spark, [*texts, texts[0]])
+    assert {sql: str(value.as_py()) for sql, value in found.items()} == dict(
+        zip(texts, ["it's", "1.50", "None"], strict=True)
+    )
+    assert fills.evaluated(spark, []) == {}
