@@ -12,7 +12,7 @@ import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import key_hash
 from spark_jobs.engine.fills import Fill, refilled, schema_with, with_fills
 from spark_jobs.engine.spark_job import Piece
-from spark_jobs.errors import StratalogError
+from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compact import decoding_task, passing_over
@@ -115,18 +115,27 @@ REFILLED = -2
 def work(task: SilverTask | Refill) -> Iterator[Written | Piece]:
     """Decodes and reduces the slices of a task; writes the units that are whole in it, and sends pieces of others."""
     if isinstance(task, Refill):
-        for file in task.files:
-            for written_again in refilled(task.path, file, task.schema, task.configuration, task.fills):
-                yield Written(task.unit, REFILLED, written_again)
+        yield from _or_error(task.unit, lambda: _refilled(task))
         return
     for unit in task.units:
-        began = time.monotonic()
-        try:
-            done = list(_unit(task, unit))
-            share = (time.monotonic() - began) / max(1, len(done))
-            yield from (replace(one, seconds=share) if isinstance(one, Written) else one for one in done)
-        except StratalogError as error:
-            yield Written(unit.number, -1, error=f"{type(error).__name__}: {error}")
+        yield from _or_error(unit.number, partial(_unit, task, unit))
+
+
+def _or_error(unit: int, results: Callable[[], Iterator[Written | Piece]]) -> Iterator[Written | Piece]:
+    """The results of a unit's work, or what stops it: other units go on."""
+    began = time.monotonic()
+    try:
+        done = list(results())
+        share = (time.monotonic() - began) / max(1, len(done))
+        yield from (replace(one, seconds=share) if isinstance(one, Written) else one for one in done)
+    except StratalogError as error:
+        yield Written(unit, -1, error=f"{type(error).__name__}: {error}")
+
+
+def _refilled(task: Refill) -> Iterator[Written]:
+    for file in task.files:
+        for done in refilled(task.path, file, task.schema, task.configuration, task.fills):
+            yield Written(task.unit, REFILLED, done)
 
 
 def _unit(task: SilverTask, unit: SilverUnit) -> Iterator[Written | Piece]:
@@ -178,7 +187,12 @@ def _cells(slices: pa.Table) -> pa.RecordBatch:
 
 @lru_cache(_ROW_GROUPS)
 def _row_group(path: str, number: int) -> pa.RecordBatch:
-    table = pq.ParquetFile(path).read_row_group(number, columns=["context", "payload"])
+    """Raises LakeError."""
+    try:
+        table = pq.ParquetFile(path).read_row_group(number, columns=["context", "payload"])
+    except (OSError, pa.ArrowException) as error:
+        why = str(error).partition("\n")[0]
+        raise LakeError(f"{path}: a data file of bronze cannot be read: {why}; restore bronze from a backup") from error
     (batch,) = table.combine_chunks().to_batches()
     return batch
 
@@ -202,10 +216,14 @@ def _packed(rows: pa.Table, window: int) -> bytes:
     return sink.getvalue()
 
 
-def finish(units: Mapping[int, SilverUnit]) -> Callable[[Iterable[Piece]], Iterator[Written]]:
+def finish(units: Mapping[int, SilverUnit]) -> Callable[[Iterable[Piece]], Iterator[Written | Piece]]:
     """The step that writes a bucket's units from the pieces of all tasks."""
 
-    def each(pieces: Iterable[Piece]) -> Iterator[Written]:
+    def rows_written(number: int, window: int, tables: Sequence[pa.Table]) -> Iterator[Written]:
+        unit = units[number]
+        yield written(unit, window, settle(pa.concat_tables(tables), unit.windows[window].columns.key))
+
+    def each(pieces: Iterable[Piece]) -> Iterator[Written | Piece]:
         gathered: dict[tuple[int, int], list[pa.Table]] = {}
         for piece in pieces:
             table = pa.ipc.open_stream(piece.rows).read_all()
@@ -213,9 +231,7 @@ def finish(units: Mapping[int, SilverUnit]) -> Callable[[Iterable[Piece]], Itera
             gathered.setdefault((piece.unit, window), []).append(table.replace_schema_metadata())
         while gathered:
             (number, window), tables = gathered.popitem()
-            unit = units[number]
-            rows = settle(pa.concat_tables(tables), unit.windows[window].columns.key)
-            yield written(unit, window, rows)
+            yield from _or_error(number, partial(rows_written, number, window, tables))
 
     return each
 

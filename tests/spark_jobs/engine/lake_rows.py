@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from spark_jobs.delta import commits, data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
@@ -68,15 +69,11 @@ def stored(snapshot: Snapshot, files: Sequence[pa.Table], dead: Mapping[int, Seq
     commits.commit(snapshot, adds=added)
     found = newest(path)
     if dead:
-        vectors = deletion_vectors.write(path, [vector(numbers) for numbers in dead.values()], configuration)
+        vectors = deletion_vectors.write(path, [BitMap64(numbers) for numbers in dead.values()], configuration)
         by_path = {file.path: file for file in found.files}
         marked = [(by_path[added[at].path], one) for at, one in zip(dead, vectors, strict=True)]
         commits.commit(found, dv_updates=marked)
     return newest(path)
-
-
-def vector(numbers: Iterable[int]) -> Any:
-    return deletion_vectors.BitMap64(numbers)
 
 
 def newest(path: str) -> Snapshot:

@@ -36,8 +36,7 @@ TASK = (
             "/l/t: [A_B] The value ? is no",
         ),
         (
-            "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File 'worker.py'\n"
-            "    raise Error\nValueError: it is 'SECRET', no number\n\n\tat org.apache.spark",
+            "X: Traceback (most recent call last):\n  File 'w'\nValueError: it is 'SECRET', no number\n\tat x",
             LakeError,
             "/l/t: a task of Spark's failed: ValueError: it is ?, no number",
         ),

@@ -1,0 +1,150 @@
+"""Random changes of two tables as bronze holds them, and silver's work on them. Put here: both. Not here: what is
+expected of units, which the tests say."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.bronze.index import SliceIndex, read_index
+from spark_jobs.engine import silver_job
+from spark_jobs.engine.silver_job import Prepared
+from spark_jobs.engine.silver_task import Written, finish, work
+from spark_jobs.engine.spark_job import Piece
+from spark_jobs.lake.table import Table as LakeTable
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.compact import Window, Work
+from spark_jobs.silver.table_timeline import DataRange, TableState
+from tests.segment_spec import Change, Commit, Delete, Insert, Raw, SegmentSpec, Table, Update
+from tests.segment_types import INT
+from tests.slicing import bronze_of, bronze_rows
+
+FILE = "b.000001"
+NAMES = [TableName("shop", name) for name in ("t", "u")]
+KEYS = 6
+XID = 16
+Net = dict[int, tuple[str, int | None]]
+"""By key what became of it in a window, and its value where it is there."""
+
+
+def definition(name: TableName) -> TableDefinition:
+    return TableDefinition(name, (Column("id", 3, nullable=False), Column("v", 3)), (0,))
+
+
+@dataclass(frozen=True)
+class Log:
+    """A file of changes: bytes, ends of its transactions, and the changes of each transaction."""
+
+    content: bytes
+    ends: list[int]
+    transactions: list[list[Change]]
+
+    @property
+    def starts(self) -> list[int]:
+        """Where the file begins, and each transaction ends."""
+        return [0, *self.ends]
+
+    def range(self, first: int, stop: int) -> Range:
+        return Range(Position(FILE, self.starts[first]), Position(FILE, self.starts[stop]))
+
+    def net(self, name: TableName, first: int, stop: int) -> Net:
+        """The net change of some transactions, one change after the other."""
+        existed: dict[int, bool] = {}
+        values: dict[int, tuple[int | None] | None] = {}
+        for one in (one for changes in self.transactions[first:stop] for one in changes):
+            if not isinstance(one, Insert | Update | Delete) or one.table != str(name):
+                continue
+            before = one.before if isinstance(one, Update) else one.row if isinstance(one, Delete) else None
+            after = one.after if isinstance(one, Update) else one.row if isinstance(one, Insert) else None
+            if before is not None and (after is None or before[0] != after[0]):
+                existed.setdefault(before[0], True)
+                values[before[0]] = None
+            if after is not None:
+                existed.setdefault(after[0], before is not None and before[0] == after[0])
+                values[after[0]] = (after[1],)
+        return {
+            key: ("delete", None) if value is None else ("update" if existed[key] else "insert", value[0])
+            for key, value in values.items()
+        }
+
+    def count(self, name: TableName, first: int, stop: int) -> int:
+        every = (one for changes in self.transactions[first:stop] for one in changes)
+        return sum(isinstance(one, Insert | Update | Delete) and one.table == str(name) for one in every)
+
+
+def log_of(chance: Random, count: int = 12, broken: str | None = None) -> Log:
+    """Transactions with some changes of either table. broken: a table whose last change has a row that is cut."""
+    rows: dict[str, dict[int, int | None]] = {str(name): {} for name in NAMES}
+    transactions: list[list[Change]] = [
+        [_change(chance, *chance.choice([*rows.items()])) for _ in range(chance.randrange(1, 6))] for _ in range(count)
+    ]
+    if broken:
+        transactions[-1].append(Insert(broken, (Raw(b"\1"), None)))
+    tables = [Table(name, key=["id"], id=INT.NOT_NULL, v=INT) for name in rows]
+    spec = SegmentSpec(tables=tables, changes=[one for some in transactions for one in (*some, Commit())])
+    offsets, events = spec.offsets(), spec.events()
+    ends = [offsets[at + 1] for at, event in enumerate(events) if event[4] == XID]
+    return Log(spec.to_bytes(), ends, transactions)
+
+
+def _change(chance: Random, name: str, rows: dict[int, int | None]) -> Change:
+    key, value = chance.randrange(KEYS), chance.choice([None, chance.randrange(1000)])
+    if key not in rows:
+        rows[key] = value
+        return Insert(name, (key, value))
+    before = (key, rows.pop(key))
+    if chance.random() < 0.3:
+        return Delete(name, before)
+    free = [other for other in range(KEYS) if other not in rows]
+    into = chance.choice(free) if chance.random() < 0.3 else key
+    rows[into] = value
+    return Update(name, before, (into, value))
+
+
+def works_of(log: Log, folder: Path, cuts: Sequence[int], target: int = 300) -> tuple[list[Work], SliceIndex]:
+    """Silver's work on both tables, in windows between these transactions; bronze in slices of about so many bytes."""
+    bronze, version = bronze_of(folder / "bronze", [bronze_rows(FILE, log.content, target=target)], group=3)
+    bounds = [0, *cuts, len(log.ends)]
+    ranges = [log.range(first, stop) for first, stop in pairwise(bounds)]
+    index = read_index(bronze, version).cut([one.stop for one in ranges])
+    works = [
+        Work(
+            source="shop",
+            name=name,
+            window=Window(bronze, version, (Range(ranges[0].start, ranges[-1].stop),)),
+            steps=tuple(DataRange(one, TableState(definition(name))) for one in ranges),
+            table=LakeTable(str(folder / "silver" / name.table), plain=False),
+            head=None,
+            size=len(log.content),
+        )
+        for name in NAMES
+    ]
+    return works, index
+
+
+def units_of(works: Sequence[Work], index: SliceIndex) -> list[Prepared]:
+    units, by_sql = silver_job.prepared(works, index)
+    assert by_sql == {}
+    return units
+
+
+def carried_out(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[dict[int, list[Written]], int]:
+    """What a job writes, in this process, by unit; and how many tasks its first step has."""
+    tasks, buckets, placed = silver_job.tasks_of(bronze, units, slots)
+    found: dict[int, list[Written]] = defaultdict(list)
+    pieces: dict[int, list[Piece]] = defaultdict(list)
+    given: list[Any] = [one for task in tasks for one in work(task)]
+    for one in given:
+        if isinstance(one, Piece):
+            pieces[one.bucket].append(one)
+            assert one.bucket < buckets
+    each = finish({unit.number: unit for unit in placed})
+    given += [one for own in pieces.values() for one in each(iter(own))]
+    for one in given:
+        if isinstance(one, Written):
+            found[one.unit].append(one)
+    return found, len(tasks)

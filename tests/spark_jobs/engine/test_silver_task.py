@@ -1,0 +1,158 @@
+"""What tasks make of slices of random changes, against the plain net change of each key and window."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count, pairwise
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.bronze.index import OF_TABLE
+from spark_jobs.engine import silver_job
+from spark_jobs.engine.fills import Fill
+from spark_jobs.engine.silver_job import Prepared
+from spark_jobs.engine.silver_task import REFILLED, Refill, Written, finish, work
+from spark_jobs.engine.spark_job import Piece
+from tests.fix_hypothesis import examples
+from tests.spark_jobs.engine.lake_rows import alive
+from tests.spark_jobs.engine.logs_of_rows import NAMES, Net, carried_out, log_of, units_of, works_of
+
+numbers = count()
+
+
+@pytest.fixture(params=["one task", "several tasks"])
+def slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    if request.param == "several tasks":
+        monkeypatch.setattr(silver_job, "_LEAST_TASK_BYTES", 1)
+        monkeypatch.setattr(silver_job, "_TASK_BYTES", 1000)
+        return 3
+    return 1
+
+
+def net(unit: Prepared, window: int, results: Sequence[Written]) -> Net:
+    """What the files of a window say; every key stands in one of them alone."""
+    found: Net = {}
+    schema = unit.unit.windows[window].schema
+    for one in results:
+        if one.window == window and one.file:
+            for row in alive(unit.unit.path, one.file, schema):
+                assert row["id"] not in found
+                found[row["id"]] = (row["_op"], None if row["_op"] == "delete" else row["v"])
+                (part,) = unit.unit.windows[window].ranges
+                bounds = [row[name]["offset"] for name in ("_window_start", "_window_stop")]
+                assert bounds == [part.start.offset, part.stop.offset]
+                assert part.start.offset <= row["_position"]["offset"] < part.stop.offset
+    return found
+
+
+def test_files_are_the_net_changes(slots: int, tmp_path: Path) -> None:
+    @examples(20)
+    @given(st.integers(0, 1 << 30), st.sets(st.integers(1, 11), max_size=2), st.sampled_from([1, 200, 600, 1 << 20]))
+    def check(seed: int, cuts: set[int], target: int) -> None:
+        log = log_of(Random(seed))
+        works, index = works_of(log, tmp_path / str(next(numbers)), sorted(cuts), target)
+        units = units_of(works, index)
+        results, _ = carried_out(works[0].window.table.path, units, slots)
+        bounds = [0, *sorted(cuts), len(log.ends)]
+        for unit in units:
+            own, name = results[unit.unit.number], unit.work.name
+            assert all(one.error is None for one in own)
+            for window, (first, stop) in enumerate(pairwise(bounds)):
+                expected = log.net(name, first, stop)
+                assert net(unit, window, own) == expected
+                here = [one for one in own if one.window == window]
+                assert sum(one.changes for one in here) == log.count(name, first, stop)
+                ops = [op for op, _ in expected.values()]
+                assert [sum(getattr(one, f"{op}s") for one in here) for op in ("insert", "update", "delete")] == [
+                    ops.count(op) for op in ("insert", "update", "delete")
+                ]
+
+    check()
+
+
+def test_several_tasks_send_pieces_and_slices_are_cut(slots: int, tmp_path: Path) -> None:
+    """What the property above is about is there: cut slices, and units that several tasks have a part of."""
+    works, index = works_of(log_of(Random(3)), tmp_path, [5], 1 << 20)
+    units = units_of(works, index)
+    assert any(offset for unit in units for table in unit.slices for offset in table["offset"].to_pylist())
+    works, index = works_of(log_of(Random(3)), tmp_path / "small", [5], 200)
+    _, tasks = carried_out(works[0].window.table.path, units_of(works, index), slots)
+    assert (tasks > 1) == (slots > 1)
+
+
+def test_a_decode_error_is_its_unit_s_alone(slots: int, tmp_path: Path) -> None:
+    log = log_of(Random(5), broken="shop.u")
+    works, index = works_of(log, tmp_path, [])
+    units = units_of(works, index)
+    results, _ = carried_out(works[0].window.table.path, units, slots)
+    whole, broken = (results[unit.unit.number] for unit in units)
+    assert [one.error for one in whole if one.error] == []
+    assert net(units[0], 0, whole) == log.net(NAMES[0], 0, len(log.ends))
+    (error,) = (one.error for one in broken if one.error)
+    assert error is not None
+    assert "b.000001:" in error
+    assert silver_job.why_again(units[1], broken) == error
+
+
+def test_bronze_that_is_gone_is_an_error_of_the_unit(slots: int, tmp_path: Path) -> None:
+    works, index = works_of(log_of(Random(5)), tmp_path, [])
+    units = units_of(works, index)
+    (file,) = (tmp_path / "bronze").glob("*.parquet")
+    file.unlink()
+    results, _ = carried_out(works[0].window.table.path, units, slots)
+    said = {one.error for own in results.values() for one in own}
+    assert all(
+        error and error.startswith(f"LakeError: {file}: a data file of bronze cannot be read: ") for error in said
+    )
+
+
+def unwritable(unit: Prepared, folder: Path) -> Prepared:
+    """The unit with a silver table in the place of a file."""
+    (folder / "file").touch()
+    return replace(unit, unit=replace(unit.unit, path=str(folder / "file")))
+
+
+def test_what_cannot_be_written_is_an_error_of_the_unit(slots: int, tmp_path: Path) -> None:
+    works, index = works_of(log_of(Random(5)), tmp_path, [])
+    one, other = units_of(works, index)
+    results, _ = carried_out(works[0].window.table.path, [unwritable(one, tmp_path), other], slots)
+    said = [done.error for done in results[one.unit.number]]
+    assert all(error and error.startswith("LakeError: ") and "cannot be written" in error for error in said)
+    assert [done.error for done in results[other.unit.number] if done.error] == []
+
+
+def test_a_bucket_without_pieces_writes_nothing() -> None:
+    nothing: list[Piece] = []
+    assert [*finish({})(nothing)] == []
+
+
+def test_a_refill_that_fails_is_an_error_of_its_unit(tmp_path: Path) -> None:
+    works, index = works_of(log_of(Random(5)), tmp_path, [])
+    unit = units_of(works, index)[0]
+    results, _ = carried_out(works[0].window.table.path, [unit], 1)
+    files = tuple(one.file for one in results[unit.unit.number] if one.file)
+    window = unit.unit.windows[0]
+    column = replace(window.schema.column("v"), name="w", metadata={})
+    refill = Refill(
+        unit.unit.number, unit.unit.path, files, window.schema, window.configuration, (Fill(column, "7", pa.scalar(7)),)
+    )
+    (done,) = work(refill)
+    assert isinstance(done, Written)
+    assert (done.window, done.error) == (REFILLED, None)
+    files[0].location(unit.unit.path).unlink()
+    (failed,) = work(refill)
+    assert isinstance(failed, Written)
+    assert failed.error is not None
+    assert failed.error.startswith("LakeError: ")
+
+
+def test_slices_of_no_rows_write_nothing(tmp_path: Path) -> None:
+    works, index = works_of(log_of(Random(5)), tmp_path, [])
+    unit = units_of(works, index)[0]
+    empty = replace(unit, slices=(OF_TABLE.empty_table(),))
+    results, _ = carried_out(works[0].window.table.path, [empty], 1)
+    assert [one for one in results[unit.unit.number] if one.file] == []
