@@ -22,10 +22,12 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.config.model import Pipeline
+from spark_jobs.delta.log_files import directory, why_not_store
 from spark_jobs.downstream import publication as published
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.downstream.publication import Entry
+from spark_jobs.engine import key_index
 from spark_jobs.errors import JvmEnded, StratalogError
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.layout import Lake, lake_of
@@ -161,6 +163,8 @@ def _maintained(
         _rewrite(spark, table, purge=purge)
     hours = _hours(table, needed, kept)
     table.run(spark, _VACUUM, f"VACUUM {table.sql} RETAIN {hours} HOURS")
+    if why_not_store(table.path) is None:
+        key_index.remove_stale(directory(table.path))
     return Maintained(table.path, len(before), len(table.files()), head.version, _after(table, head.version), hours)
 
 
