@@ -1,0 +1,170 @@
+"""Merges as units of a job, upon silver and downstream tables that a commit each made; tasks run in this process."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.delta import commits, data_files, schema_changes
+from spark_jobs.delta.snapshot import DataFile, new_table, snapshot_of
+from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.downstream.merge import Merged, Work
+from spark_jobs.engine import downstream_job, downstream_task
+from spark_jobs.engine.downstream_job import Prepared
+from spark_jobs.errors import LostRace
+from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Range
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.table import Columns
+from tests.spark_jobs.engine.lake_rows import MAPPED, Row, at, newest, rows_of, table_of
+from tests.timelines import NAME, OLD
+
+COLUMNS = Columns({"id": "INT", "v": "INT"}, ("id",))
+
+
+class Lake:
+    """A silver table, written window by window, and the table that it is merged into."""
+
+    def __init__(self, folder: Path) -> None:
+        self.silver, self.target = (Table(str(folder / name), plain=False) for name in ("silver", "target"))
+        self.columns, self.stop = COLUMNS, 100
+
+    def window(self, *rows: Row, kind: CommitKind = CommitKind.LIVE, steps: Sequence[str] = ()) -> None:
+        """One commit: rows of a window of 100 bytes, or a statement."""
+        start, self.stop = self.stop, self.stop + 100
+        table = snapshot_of(self.silver.path) or new_table(self.silver.path, self.columns.stored, MAPPED)
+        behind = schema_changes.apply(table, steps) if steps else table
+        rows = tuple(replace(row, window=start, place=start + row.place) for row in rows)
+        files = (
+            [data_files.write(table.path, table_of(rows, ("id",), table.schema), table.schema, table.configuration)]
+            if rows
+            else []
+        )
+        commit = SilverCommit(
+            at(self.stop), new_batch(), kind, start=at(start), steps=tuple(steps) or None, definition=OLD
+        )
+        commits.commit(
+            table,
+            adds=files,
+            metadata=behind.metadata if steps else None,
+            protocol=behind.protocol if steps else None,
+            transaction=(APPLICATION, table.version + 2),
+            user_metadata=commit.to_json(),
+        )
+
+    @property
+    def work(self) -> Work:
+        head = self.silver.head()
+        assert head is not None
+        return Work("shop", NAME, self.columns, self.silver, head, self.target)
+
+    def prepared(self) -> Prepared:
+        unit = downstream_job.prepared(0, self.work)
+        assert isinstance(unit, Prepared), unit
+        return unit
+
+    def merge(self, unit: Prepared | None = None) -> Merged:
+        unit = unit or self.prepared()
+        (task,) = downstream_job.tasks_of([unit], 1)
+        return downstream_job.commit(unit, [*downstream_task.work(task)])
+
+    @property
+    def rows(self) -> dict[int, int]:
+        return {row["id"]: row["v"] for row in rows_of(newest(self.target.path))}
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Lake:
+    """A lake whose target has the first of two windows."""
+    lake = Lake(tmp_path)
+    lake.window(*(Row((key,), key, key) for key in range(6)))
+    lake.merge()
+    lake.window(Row((1,), 10, 1, "update"), Row((2,), None, 2, "delete"), Row((9,), 90, 3))
+    return lake
+
+
+def test_windows_are_merged_once(two: Lake) -> None:
+    assert two.rows == {key: key for key in range(6)}
+    done = two.merge()
+    assert (done.inserted, done.updated, done.deleted, done.range) == (1, 1, 1, Range(at(200), at(300)))
+    assert two.rows == {0: 0, 1: 10, 3: 3, 4: 4, 5: 5, 9: 90}
+    assert downstream_job.prepared(0, two.work) is None, "it is up to date"
+    head = two.target.head()
+    assert head is not None
+    assert (
+        (head.version, head.counter, head.position)
+        == (1, 2, at(300))
+        == (done.head.version, done.head.counter, at(300))
+    )
+    said = DownstreamCommit.of_head(head)
+    assert said is not None
+    assert (said.silver_version, said.source, said.table, said.start) == (1, "shop", str(NAME), at(200))
+
+
+def test_a_unit_has_the_files_that_the_target_has_not(two: Lake) -> None:
+    unit = two.prepared().unit
+    assert len(unit.pending) == 1 < len(newest(two.silver.path).files)
+    assert (unit.after, unit.windows, unit.rewrites, unit.fills, unit.empties) == (at(200), 1, False, (), False)
+
+
+def test_deletion_vectors_are_united_with_those_that_are_there(two: Lake) -> None:
+    two.merge()
+    first = [file.deletion_vector and file.deletion_vector.cardinality for file in newest(two.target.path).files]
+    two.window(Row((3,), None, 1, "delete"), Row((0,), 7, 2, "update"))
+    two.merge()
+    second = [file.deletion_vector.cardinality for file in newest(two.target.path).files if file.deletion_vector]
+    assert (2 in first, second) == (True, [4])
+    assert two.rows == {0: 7, 1: 10, 4: 4, 5: 5, 9: 90}
+
+
+def test_whoever_commits_second_has_lost_the_race(two: Lake) -> None:
+    one, other = two.prepared(), two.prepared()
+    two.merge(one)
+    rows = two.rows
+    with pytest.raises(LostRace):
+        two.merge(other)
+    assert two.rows == rows
+
+
+def test_columns_that_a_statement_changed_are_changed_in_the_commit(two: Lake) -> None:
+    two.window(kind=CommitKind.CHANGE, steps=["RENAME COLUMN `v` TO `x`", "ADD COLUMN (`w` INT AFTER `x`)"])
+    two.columns = Columns({"id": "INT", "x": "INT", "w": "INT"}, ("id",))
+    two.merge()
+    assert {row["id"]: (row["x"], row["w"]) for row in rows_of(newest(two.target.path))} == {
+        key: (value, None) for key, value in {0: 0, 1: 10, 3: 3, 4: 4, 5: 5, 9: 90}.items()
+    }
+    assert newest(two.target.path).version == 1
+
+
+def test_why_spark_sql_takes_a_table(two: Lake) -> None:
+    reasons = {
+        "it has no key": replace(two.work, columns=replace(COLUMNS, key=())),
+        "windows were done again": replace(two.work, again=(Range(at(100), at(200)),)),
+        "its columns are others than silver's": replace(two.work, columns=Columns({"id": "BIGINT"}, ("id",))),
+    }
+    assert {why: downstream_job.prepared(0, work) for why, work in reasons.items()} == {why: why for why in reasons}
+
+
+def sized(unit: Prepared, number: int, size: int, *, rewrites: bool = False) -> Prepared:
+    file = DataFile(dict(unit.unit.pending[0].action) | {"size": size})
+    return replace(unit, unit=replace(unit.unit, number=number, pending=(file,), rewrites=rewrites))
+
+
+def test_units_are_packed_by_bytes_and_large_ones_parted(two: Lake) -> None:
+    mib = 1 << 20
+    sizes = [1, 2, mib // 2, 40 * mib, mib // 2, 3]
+    units = [sized(two.prepared(), number, size) for number, size in enumerate(sizes)]
+    tasks = downstream_job.tasks_of([*units, sized(units[0], 6, 40 * mib, rewrites=True)], 4)
+    parts = [(unit.number, unit.part, unit.parts) for task in tasks for unit in task]
+    (count,) = {total for number, _, total in parts if number == 3}
+    assert count > 1
+    assert sorted(parts) == sorted(
+        [(number, 0, 1) for number in (0, 1, 2, 4, 5, 6)] + [(3, part, count) for part in range(count)]
+    )
+    assert all(len(task) == 1 for task in tasks for unit in task if unit.parts > 1)
+    small = downstream_job.tasks_of([sized(units[0], number, 1) for number in range(100)], 2)
+    assert 1 < len(small) < 100
+    assert sorted(unit.number for task in small for unit in task) == [*range(100)]
+    assert downstream_job.tasks_of([], 2) == []

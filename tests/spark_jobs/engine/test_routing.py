@@ -1,0 +1,133 @@
+"""Each reason for Spark SQL, by a table that has it and no other."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, RowFilter, TableFilters
+from spark_jobs.config.table_patterns import Scope
+from spark_jobs.delta import commits
+from spark_jobs.delta.snapshot import Protocol, new_table
+from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.downstream.merge import News
+from spark_jobs.downstream.merge import Work as MergeWork
+from spark_jobs.downstream.multi_source import PartTable
+from spark_jobs.engine import routing
+from spark_jobs.lake.commit import CommitKind, Head
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.compact import Window, Work
+from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
+from tests.spark_jobs.engine.lake_rows import MAPPED
+from tests.timelines import BAG, NAME, OLD, at
+
+WHOLE = Range(at(10), at(1000))
+ANY = Scope.parse(("shop.*",))
+ROWS = DataRange(WHOLE, TableState(OLD))
+CONSTANT = Mask("constant", constant=1)
+COLUMNS = silver.Columns({"id": "INT", "v": "INT"}, ("id",))
+
+
+def head(kind: CommitKind) -> Head:
+    return Head(3, 4, SilverCommit(at(10), "b", kind, definition=OLD))
+
+
+def work(folder: Path) -> Work:
+    table = Table(str(folder / "silver"), plain=False)
+    return Work("shop", NAME, Window(table, 0, (WHOLE,)), (ROWS,), table, None, 990)
+
+
+def ignored(event: str) -> EventFilter:
+    return EventFilter("r", ANY, (event,), (), "ignore")
+
+
+def masked(rule: ColumnRule) -> TableFilters:
+    return TableFilters(columns=rule)
+
+
+@pytest.mark.parametrize(
+    "change, why",
+    [
+        ({}, None),
+        ({"head": head(CommitKind.LIVE)}, None),
+        ({"reset": 1}, "the table is begun anew"),
+        ({"again": WHOLE}, "the table is begun anew"),
+        ({"carried": 9}, "the table is begun anew"),
+        ({"steps": ()}, "the table is begun anew"),
+        ({"steps": (SchemaChange(WHOLE, TableState(OLD)),)}, "it begins with a statement"),
+        ({"steps": (SchemaChange(WHOLE, TableState(OLD)),), "head": head(CommitKind.LIVE)}, None),
+        ({"head": head(CommitKind.ALTERING)}, "a run ended amid a statement that changes it"),
+        ({"has_partial": True}, "row images leave columns out"),
+        ({"filters": TableFilters(rows=(RowFilter("r", ANY),))}, "a filter judges its rows"),
+        ({"filters": TableFilters(events=(ignored("delete"),))}, "a filter judges its rows"),
+        ({"filters": TableFilters(events=(ignored("truncate table"),))}, None),
+        ({"filters": TableFilters(skips=frozenset({at(20)}))}, None),
+        ({"steps": (DataRange(WHOLE, TableState(None)),)}, "nothing tells its columns"),
+        ({"steps": (DataRange(WHOLE, TableState(BAG)),)}, "it has no key"),
+        ({"filters": masked(ColumnRule("c", ANY, exclude=frozenset({"v"})))}, None),
+        ({"filters": masked(ColumnRule("c", ANY, masks={"v": CONSTANT}))}, "its columns are masked"),
+    ],
+)  # fmt: skip
+def test_why_silver_goes_by_spark_sql(change: dict[str, Any], why: str | None, tmp_path: Path) -> None:
+    assert routing.why_silver_by_sql(replace(work(tmp_path), **change)) == why
+
+
+def test_a_table_that_has_rows_with_absent_columns_goes_by_spark_sql(tmp_path: Path) -> None:
+    whole = silver.columns(OLD, has_partial=True)
+    commits.commit(new_table(str(tmp_path / "silver"), whole.stored, MAPPED))
+    assert routing.why_silver_by_sql(work(tmp_path)) == "row images leave columns out"
+
+
+def test_a_table_with_a_feature_that_is_not_known_is_not_written(tmp_path: Path) -> None:
+    table = new_table(str(tmp_path), {"id": "INT"}, MAPPED)
+    assert routing.why_not_written(table) is None
+    features = frozenset({"rowTracking"})
+    assert "rowTracking" in (routing.why_not_written(replace(table, protocol=Protocol(3, 7, features, features))) or "")
+
+
+TARGET = Table("lake/downstream/shop/t", plain=False)
+
+
+@pytest.mark.parametrize(
+    "change, why",
+    [
+        ({}, None),
+        ({"target": PartTable(TARGET, ("eu", "shop", "t"))}, "several tables are merged into one"),
+        ({"columns": replace(COLUMNS, key=())}, "it has no key"),
+        ({"columns": replace(COLUMNS, has_partial=True)}, "row images leave columns out"),
+    ],
+)
+def test_why_a_table_is_merged_by_spark_sql(change: dict[str, Any], why: str | None) -> None:
+    whole = MergeWork("shop", NAME, COLUMNS, TARGET, head(CommitKind.LIVE), TARGET)
+    assert routing.why_not_merged(replace(whole, **change)) == why
+
+
+NEWS = News(windows=1, steps=[], redone=[], size=9)
+MERGED = Head(3, 4, DownstreamCommit(at(10), "b", silver_version=2))
+NEW = Table("none", plain=False).new({"id": "INT"}, {})
+
+
+@pytest.mark.parametrize(
+    "upon, news, why",
+    [
+        (MERGED, NEWS, None),
+        (NEW, NEWS, None),
+        (MERGED, replace(NEWS, is_renewed=True), "windows were done again"),
+        (MERGED, replace(NEWS, redone=[WHOLE]), "windows were done again"),
+        (MERGED, replace(NEWS, is_loaded=True), "rows were loaded"),
+        (NEW, replace(NEWS, is_loaded=True), None),
+        (
+            replace(
+                MERGED, checkpoint=DownstreamCommit(at(10), "b", silver_version=2, steps_left=("DROP COLUMN `v`",))
+            ),
+            NEWS,
+            "a run ended amid a statement that changes it",
+        ),
+    ],
+)
+def test_why_what_is_new_is_merged_by_spark_sql(upon: Head, news: News, why: str | None) -> None:
+    assert routing.why_downstream_by_sql(upon, news) == why

@@ -1,0 +1,185 @@
+"""Units packed into tasks, the stages of statements, and commits."""
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.bronze.index import OF_TABLE, read_index
+from spark_jobs.delta import data_files
+from spark_jobs.engine import silver_job
+from spark_jobs.engine.fills import schema_with
+from spark_jobs.engine.silver_job import Prepared
+from spark_jobs.engine.silver_task import SilverUnit, Written
+from spark_jobs.errors import LostRace
+from spark_jobs.lake.commit import APPLICATION, CommitKind
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Range
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.compact import Window, Work
+from spark_jobs.silver.table_timeline import DataRange, TimelineStep
+from tests.fix_hypothesis import examples
+from tests.slicing import bronze_of, rows_at
+from tests.spark_jobs.engine.lake_rows import Row, newest, rows_of, table_of
+from tests.spark_jobs.engine.logs_of_rows import carried_out, log_of, units_of, works_of
+from tests.timelines import NAME, at, steps
+
+Slice = tuple[int, int]
+"""The row group that a slice is in, and its bytes."""
+WINDOWS = st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 1 << 20)), max_size=6), min_size=1, max_size=3)
+
+
+def packed(number: int, windows: list[list[Slice]], *, ordered: bool) -> Prepared:
+    """A unit with slices, of which only places and bytes mean something."""
+    tables = []
+    for window in windows:
+        rows = [
+            dict.fromkeys(OF_TABLE.names)
+            | {"data_file": "a", "row_group": group, "row": nth, "bytes": size, "stretch": 1, "number": 1}
+            | ({"effect_start": 4} if ordered else {})
+            for nth, (group, size) in enumerate(sorted(window))
+        ]
+        tables.append(pa.Table.from_pylist(rows, OF_TABLE))
+    return Prepared(cast(Any, None), SilverUnit(number, "t", "p", ()), cast(Any, None), (), tuple(tables))
+
+
+@examples(150)
+@given(st.lists(st.tuples(WINDOWS, st.booleans()), max_size=5), st.integers(1, 4), st.integers(18, 25))
+def test_every_slice_is_in_one_task(given_: list[tuple[list[list[Slice]], bool]], slots: int, bits: int) -> None:
+    units = [packed(number, windows, ordered=ordered) for number, (windows, ordered) in enumerate(given_)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(silver_job, "_LEAST_TASK_BYTES", 1 << bits)
+        tasks, buckets, placed = silver_job.tasks_of("bronze", units, slots)
+    slices = [
+        (*at, row["row_group"], row["row"])
+        for task in tasks
+        for at, table in task.slices.items()
+        for row in table.to_pylist()
+    ]
+    assert sorted(slices) == sorted(
+        (unit.unit.number, at, row["row_group"], row["row"])
+        for unit in units
+        for at, table in enumerate(unit.slices)
+        for row in table.to_pylist()
+    )
+    homes = {
+        unit.unit.number: [task for task in tasks if any(n == unit.unit.number for n, _ in task.slices)]
+        for unit in units
+    }
+    with_buckets = {unit.number: unit.buckets for unit in placed}
+    for unit in units:
+        number, own = unit.unit.number, homes[unit.unit.number]
+        assert (len(own) > 1) == (number in with_buckets), "buckets only where several tasks have slices"
+        assert not (unit.is_ordered and len(own) > 1), "one task numbers the rows of XA transactions"
+        for task in own:
+            (seen,) = (one for one in task.units if one.number == number)
+            assert seen.buckets == with_buckets.get(number, ())
+    assert all(0 <= bucket < buckets and len({*own}) == len(own) for own in with_buckets.values() for bucket in own)
+    assert (buckets > 0) == bool(placed)
+
+
+def work_of(folder: Path, found: list[TimelineStep]) -> tuple[Work, Any]:
+    """Silver's work on shop.t from 10 to 1000, with slices of 10 bytes all the way."""
+    bronze, version = bronze_of(folder / "bronze", [rows_at([(start, "rows", "t") for start in range(10, 1000, 10)])])
+    whole = Range(at(10), at(1000))
+    table = Table(str(folder / "silver"), plain=False)
+    work = Work("shop", NAME, Window(bronze, version, (whole,)), found, table, table.head(), 990)
+    return work, read_index(bronze, version)
+
+
+def prepared(folder: Path, *statements: tuple[int, str]) -> Prepared:
+    found = steps(*statements)
+    if statements:
+        found.append(DataRange(Range(found[-1].range.stop, at(1000)), found[-1].standing))
+    work, index = work_of(folder, found)
+    units, by_sql = silver_job.prepared([work], index)
+    assert by_sql == {}
+    return units[0]
+
+
+RENAME = "ALTER TABLE t RENAME COLUMN w TO x"
+ADD = "ALTER TABLE t ADD w INT NOT NULL DEFAULT 4"
+CASES: list[tuple[list[str], list[list[str]], list[list[str]]]] = [
+    ([], [["id", "v"]], [[]]),
+    ([ADD], [["id", "v"], ["id", "v", "w"], ["id", "v", "w"]], [["w"], []]),
+    (["ALTER TABLE t ADD w INT FIRST"], [["id", "v"], ["w", "id", "v"], ["w", "id", "v"]], [[], []]),
+    (["ALTER TABLE t DROP v"], [["id", "v"], ["id"], ["id"]], [[], []]),
+    (["ALTER TABLE t RENAME COLUMN v TO x"], [["id", "v"], ["id", "x"], ["id", "x"]], [[], []]),
+    ([ADD, RENAME], [["id", "v"], ["id", "v", "w"], *2 * [["id", "v", "x"]]], [["w"], []]),
+    (["TRUNCATE t"], [["id", "v"], ["id", "v"], ["id", "v"]], [[], []]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("statements, names, fills", CASES, ids=["; ".join(one[0]) or "none" for one in CASES])
+def test_stages_and_commits(
+    statements: list[str], names: list[list[str]], fills: list[list[str]], tmp_path: Path
+) -> None:
+    """A commit a window and statement: its columns, position, counter and metadata; rows as they are behind all."""
+    unit = prepared(tmp_path, *((300 * (nth + 1), text) for nth, text in enumerate(statements)))
+    own = [[name for name in stage.design.schema.names if not name.startswith("_")] for stage in unit.stages]
+    assert own == names
+    assert [[fill.column.name for fill in window.fills] for window in unit.unit.windows] == fills
+    results = written(unit)
+    assert silver_job.why_again(unit, results) is None
+    done = silver_job.commit(unit, results)
+    behind = newest(unit.unit.path)
+    assert behind.version == len(unit.stages) - 1 == done.head.version
+    assert (behind.transactions, done.head.counter) == ({APPLICATION: len(unit.stages)}, len(unit.stages))
+    assert (done.changes, done.inserts, done.range) == (len(fills), len(fills), Range(at(10), at(1000)))
+    commits = [SilverCommit.of(one) for _, one in unit.work.table.since(-1)]
+    assert [commit.position for commit in sorted(commits, key=lambda one: one.position)] == [
+        stage.step.range.stop for stage in unit.stages
+    ]
+    kinds = [commit.kind for commit in sorted(commits, key=lambda one: one.position)]
+    assert kinds == [CommitKind.LIVE if stage.window is not None else CommitKind.CHANGE for stage in unit.stages]
+    assert all(commit.bronze_version == 0 and commit.key == ("id",) for commit in commits)
+    rows = sorted(rows_of(behind), key=lambda row: row["_position"]["offset"])
+    assert [row["_op"] for row in rows if row["_op"] != "truncate"] == ["insert"] * len(fills)
+    assert sum(row["_op"] == "truncate" for row in rows) == ("TRUNCATE t" in statements)
+    if ADD in statements:
+        assert rows[0]["w" if len(statements) == 1 else "x"] == 4
+    with pytest.raises(LostRace):
+        silver_job.commit(unit, results)
+
+
+def written(unit: Prepared) -> list[Written]:
+    """A row a window, as tasks write it."""
+    found = []
+    for nth, window in enumerate(unit.unit.windows):
+        fills = [replace(fill, value=pa.scalar(4)) for fill in window.fills]
+        schema = schema_with(window.schema, fills)
+        place = window.ranges[0].start.offset
+        rows = table_of([Row((nth,), nth, place, "insert", place)], ("id",), schema)
+        for fill in fills:
+            index = rows.schema.get_field_index(fill.column.name)
+            rows = rows.set_column(index, fill.column.name, pa.array([4], pa.int32()))
+        file = data_files.write(unit.unit.path, rows, schema, window.configuration)
+        found.append(Written(unit.unit.number, nth, file, changes=1, inserts=1))
+    return found
+
+
+def test_why_again(tmp_path: Path) -> None:
+    unit = prepared(tmp_path, (300, "ALTER TABLE t DROP v"))
+    plain = written(unit)
+    assert silver_job.why_again(unit, plain) is None
+    assert silver_job.why_again(unit, [*plain, Written(0, -1, error="DecodeError: b")]) == "DecodeError: b"
+    window = unit.unit.windows[0]
+    rows = table_of([Row(("!x",), 1, 10)], ("id",), window.schema)
+    exact = data_files.write(unit.unit.path, rows, window.schema, window.configuration)
+    again = silver_job.why_again(unit, [replace(plain[0], file=exact), plain[1]])
+    assert again == "a statement changes columns that rows have exact texts of"
+
+
+def test_a_log_of_two_tables_is_committed(tmp_path: Path) -> None:
+    works, index = works_of(log_of(Random(3)), tmp_path, [4])
+    units = units_of(works, index)
+    results, _ = carried_out(works[0].window.table.path, units, 1)
+    for unit in units:
+        done = silver_job.commit(unit, results[unit.unit.number])
+        assert done.head.position == unit.work.window.whole.stop
+        assert done.rows == len(rows_of(newest(unit.unit.path)))
