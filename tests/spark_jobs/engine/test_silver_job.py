@@ -15,7 +15,7 @@ from spark_jobs.delta import data_files
 from spark_jobs.engine import silver_job
 from spark_jobs.engine.fills import schema_with
 from spark_jobs.engine.silver_job import Prepared
-from spark_jobs.engine.silver_task import SilverUnit, Written
+from spark_jobs.engine.silver_task import Refill, SilverUnit, Written, work
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import APPLICATION, CommitKind
 from spark_jobs.lake.table import Table
@@ -183,3 +183,14 @@ def test_a_log_of_two_tables_is_committed(tmp_path: Path) -> None:
         done = silver_job.commit(unit, results[unit.unit.number])
         assert done.head.position == unit.work.window.whole.stop
         assert done.rows == len(rows_of(newest(unit.unit.path)))
+
+
+def test_files_that_are_there_are_replaced_by_filled_ones(tmp_path: Path) -> None:
+    first = prepared(tmp_path)
+    silver_job.commit(first, written(first))
+    unit = prepared(tmp_path, (300, ADD))
+    (fill,) = (replace(fill, value=pa.scalar(4)) for stage in unit.stages for fill in stage.fills)
+    there = unit.snapshot
+    refill = Refill(0, there.path, there.files, there.schema, there.configuration, (fill,))
+    silver_job.commit(unit, [*written(unit), *(one for one in work(refill) if isinstance(one, Written))])
+    assert sorted((row["id"], row["w"]) for row in rows_of(newest(there.path))) == [(0, 4), (0, 4), (1, None)]
