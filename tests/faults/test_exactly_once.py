@@ -8,9 +8,12 @@ import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from spark_jobs.delta import commits, data_files, log_files
+from spark_jobs.delta.log_files import create_commit
 from tests.faults.campaign import play
 
 pytestmark = [
@@ -56,3 +59,36 @@ def test_ten_thousand_faults_lose_and_double_nothing(tmp_path: Path, summary: li
     lines = require_nothing_wrong("engine, faults", results)
     summary += lines
     assert _SEED or count < 750 or sum(by_kind.total() for by_kind, _, _ in results) >= 10_000
+
+
+def _not_exclusive(path: str, version: int, content: bytes) -> bool:
+    """A commit in the place of whatever has its version."""
+    log_files.make_directory(log_files.log_directory(path))
+    target = log_files.log_directory(path) / f"{version:020}.json"
+    target.unlink(missing_ok=True)
+    return create_commit(path, version, content)
+
+
+def _at_the_next_version(path: str, version: int, content: bytes) -> bool:
+    """A commit behind that of another writer, as if it had been planned upon it."""
+    while not create_commit(path, version, content):
+        version += 1
+    return True
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "module, name, broken",
+    [
+        (commits, "create_commit", _not_exclusive),
+        (commits, "create_commit", _at_the_next_version),
+        (data_files, "sync_directory", lambda _: None),
+    ],
+    ids=["not exclusive", "at the next version", "names not durable"],
+)
+def test_what_breaks_a_commit_is_seen(
+    module: ModuleType, name: str, broken: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, broken)
+    *_, wrong = play(range(100, 108), tmp_path)
+    assert wrong
