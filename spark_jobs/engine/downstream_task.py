@@ -207,9 +207,11 @@ def _part_bounds(unit: DownstreamUnit) -> pa.Array:
 
 
 def _between(values: pa.ChunkedArray, bounds: pa.Array, part: int) -> pa.ChunkedArray:
-    """Which values lie in one of the ranges that bounds part; NULL lies in the first."""
-    kept = pc.fill_null(pc.is_valid(values), False)
-    if part > 0:
+    """Which values lie in one of the ranges that bounds part; NULL lies in the first, and without bounds all do."""
+    kept = pc.is_valid(values)
+    if part > len(bounds):
+        kept = pc.and_not(kept, kept)  # there is no value to part by
+    elif part > 0:
         kept = pc.fill_null(pc.greater_equal(values, bounds[part - 1]), False)
     if part < len(bounds):
         kept = pc.and_(kept, pc.fill_null(pc.less(values, bounds[part]), part == 0))
