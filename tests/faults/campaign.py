@@ -206,7 +206,7 @@ def play(
             if log is None or seed % 10 == 0:
                 log = Log(seed // 10, folder / f"log{seed}")
             home = folder / f"scenario{seed}"
-            home.mkdir()
+            home.mkdir(parents=True)
             scenario = Scenario(seed, log, home, kinds)
             try:
                 scenario.play()
