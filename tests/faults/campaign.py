@@ -129,7 +129,7 @@ class Scenario:
         try:
             with self.disk.acting(actor):
                 stopped = runs.run(self.pipeline, self.random.randrange(1 << 30))
-        except (Killed, StratalogError, OSError) as error:
+        except (Killed, StratalogError) as error:
             return f"{type(error).__name__} {error}"
         return str(stopped or "")
 
