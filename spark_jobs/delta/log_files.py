@@ -82,15 +82,21 @@ def read_log(path: str, version: int | None = None) -> LogListing | None:
             return LogListing(start, parts, tuple(_commits_after(log, start)))
         return _listed(path, log, version)
     except OSError as error:
-        raise LakeError(f"{path}: cannot be read: {error.strerror}: {error.filename}") from error
+        raise _unreadable(path, error) from error
 
 
 def read_commit(path: str, version: int) -> bytes | None:
-    """The content of one commit; None where it is not there."""
+    """The content of one commit; None where it is not there. Raises LakeError where it cannot be read."""
     try:
         return _commit_file(log_directory(path), version).read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: OSError) -> LakeError:
+    return LakeError(f"{path}: cannot be read: {error.strerror}: {error.filename}")
 
 
 def create_commit(path: str, version: int, content: bytes) -> bool:

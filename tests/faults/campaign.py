@@ -129,7 +129,7 @@ class Scenario:
         try:
             with self.disk.acting(actor):
                 stopped = runs.run(self.pipeline, self.random.randrange(1 << 30))
-        except (Killed, StratalogError, OSError) as error:
+        except (Killed, StratalogError) as error:
             return f"{type(error).__name__} {error}"
         return str(stopped or "")
 
@@ -206,7 +206,7 @@ def play(
             if log is None or seed % 10 == 0:
                 log = Log(seed // 10, folder / f"log{seed}")
             home = folder / f"scenario{seed}"
-            home.mkdir()
+            home.mkdir(parents=True)
             scenario = Scenario(seed, log, home, kinds)
             try:
                 scenario.play()

@@ -94,6 +94,8 @@ class Disk:
     def __init__(self, root: Path, seed: int) -> None:
         self.root = f"{root}/"
         self.random = random.Random(seed)
+        self.opened: dict[tuple[Any, ...], Any] = {}
+        """Tables that deltalake has opened, by all that their logs consist of: opening takes a third of a run."""
         self._local = threading.local()
         self._names: set[str] = set()
         """Files and folders whose names are not durable."""
@@ -216,6 +218,7 @@ class Disk:
         link, fsync, scandir, open_fd = os.link, os.fsync, os.scandir, os.open
         parquet, parquet_read, row_group = pq.ParquetFile.__init__, pq.ParquetFile.read, pq.ParquetFile.read_row_group
         opened, checkpoint = deltalake.DeltaTable.__init__, deltalake.DeltaTable.create_checkpoint
+        load_version = deltalake.DeltaTable.load_as_version
 
         def making(path: Path, *args: Any, **kwargs: Any) -> None:
             absent = [one for one in (path, *path.parents) if not os.path.lexists(one)]
@@ -255,11 +258,18 @@ class Disk:
             self.faulty = table_uri
 
             def found() -> None:
-                if not Path(f"{table_uri}/_delta_log").exists():  # as deltalake says, in a hundredth of the time
-                    raise TableNotFoundError(str(table_uri))
-                opened(self, table_uri, *args, **kwargs)
+                self.faulty_key = key = _state_of(str(table_uri), args, kwargs)
+                if key in disk.opened:
+                    self._storage_options, self._table = None, disk.opened[key]
+                else:
+                    opened(self, table_uri, *args, **kwargs)
+                    disk.opened[key] = self._table
 
             call("read the log", table_uri, found)
+
+        def at_version(self: Any, version: Any) -> None:
+            disk.opened.pop(self.faulty_key, None)
+            load_version(self, version)
 
         def checkpointed(self: Any, *args: Any, **kwargs: Any) -> Any:
             hint = Path(self.faulty) / "_delta_log" / "_last_checkpoint"
@@ -306,7 +316,21 @@ class Disk:
             ),
             (deltalake.DeltaTable, "__init__", delta_opened),
             (deltalake.DeltaTable, "create_checkpoint", checkpointed),
+            (deltalake.DeltaTable, "load_as_version", at_version),
         ]
+
+
+def _state_of(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """What a table that deltalake opens is made from. Raises TableNotFoundError where there is nothing, as it does."""
+    try:
+        entries = [(one.name, one.stat()) for one in _scandir(f"{path}/_delta_log")]
+    except FileNotFoundError:
+        raise TableNotFoundError(path) from None
+    files = sorted((name, about.st_ino, about.st_size, about.st_mtime_ns) for name, about in entries)
+    return path, args, repr(kwargs), *files
+
+
+_scandir = os.scandir
 
 
 def _drop(answer: Any) -> None:

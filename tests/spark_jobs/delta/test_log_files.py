@@ -184,3 +184,10 @@ def test_directories_are_durable_with_their_names(tmp_path: Path, monkeypatch: p
     assert synced == [tmp_path, tmp_path / "a"]
     log_files.make_directory(tmp_path / "a" / "b")
     assert len(synced) == 2
+
+
+def test_a_commit_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "_delta_log" / f"{0:020}.json").mkdir(parents=True)
+    with pytest.raises(LakeError, match="cannot be read: Is a directory"):
+        read_commit(str(tmp_path), 0)
+    assert read_commit(str(tmp_path), 1) is None
