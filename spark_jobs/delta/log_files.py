@@ -140,6 +140,12 @@ def make_directory(folder: Path) -> None:
         sync_directory(one.parent)
 
 
+def sync_file(file: Path) -> None:
+    """Makes what a file holds durable."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
 def sync_directory(folder: Path) -> None:
     """Makes the names of a directory durable."""
     handle = os.open(folder, os.O_RDONLY)
