@@ -3,7 +3,6 @@
 Put here: what differs between stores. Not here: what the files say (snapshot.py, commits.py).
 """
 
-import contextlib
 import errno
 import json
 import os
@@ -22,6 +21,8 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _V2_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[0-9a-f-]{36}\.(?:json|parquet)")
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_NO_DIRECTORY_SYNC = {errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""What file systems answer that sync no directories, and need it for none."""
 _TRUST_HINT_SECONDS = 86_400
 """How old ``_last_checkpoint`` may be for the commits after it to be looked for by name.
 
@@ -139,12 +140,20 @@ def make_directory(folder: Path) -> None:
         sync_directory(one.parent)
 
 
+def sync_file(file: Path) -> None:
+    """Makes what a file holds durable."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
 def sync_directory(folder: Path) -> None:
     """Makes the names of a directory durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # some file systems refuse it for directories, and need it for none
-            os.fsync(handle)
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_DIRECTORY_SYNC:
+            raise
     finally:
         os.close(handle)
 

@@ -135,6 +135,14 @@ def test_the_table_says_how_often(tmp_path: Path) -> None:
     ]
 
 
+def test_a_checkpoint_is_durable_with_what_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = list[str]()
+    monkeypatch.setattr(commits, "sync_file", lambda file: synced.append(file.name))
+    snapshot = append(begin(str(tmp_path / "t"), {"delta.checkpointInterval": "2"}), [0])
+    append(append(snapshot, [1]), [2])
+    assert synced == [f"{2:020}.checkpoint.parquet", "_last_checkpoint"]
+
+
 def test_a_checkpoint_that_fails_fails_no_commit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     snapshot = append(begin(str(tmp_path / "t"), {"delta.checkpointInterval": "2"}), [0])
     snapshot = append(snapshot, [1])

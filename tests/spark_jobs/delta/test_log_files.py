@@ -1,7 +1,10 @@
+import errno
 import json
 import os
+import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -191,3 +194,19 @@ def test_a_commit_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="cannot be read: Is a directory"):
         read_commit(str(tmp_path), 0)
     assert read_commit(str(tmp_path), 1) is None
+
+
+def test_a_commit_whose_directory_is_not_synced_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the file system syncs none."""
+    fsync = os.fsync
+
+    def failing(code: int, handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(code, os.strerror(code))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", partial(failing, errno.EINVAL))
+    assert create_commit(str(tmp_path), 0, b"{}\n")
+    monkeypatch.setattr(os, "fsync", partial(failing, errno.EIO))
+    with pytest.raises(LakeError, match="cannot be written: Input/output error"):
+        create_commit(str(tmp_path), 1, b"{}\n")
