@@ -13,8 +13,9 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 MODULE = __name__
 TASK_MODULES = (
@@ -38,7 +39,20 @@ def main() -> None:
 
     with _output_is_errors():
         load()
+    daemon.worker = _quietly(daemon.worker)
     daemon.manager()
+
+
+def _quietly(worker: Callable[..., int]) -> Callable[..., int]:
+    """A worker that ends without a trace where the JVM is gone before it has asked for anything."""
+
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except (ConnectionError, EOFError):
+            return 1
+
+    return run
 
 
 def load() -> None:
