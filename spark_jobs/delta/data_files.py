@@ -3,45 +3,51 @@
 Put here: the layout of files. Not here: which rows are in them, or naming them in a commit (commits.py).
 """
 
-import os
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from random import SystemRandom
+from typing import TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.delta import statistics
-from spark_jobs.delta.log_files import directory, make_directory, sync_directory
+from spark_jobs.delta.log_files import directory, durable, random_prefix
 from spark_jobs.delta.schema import ArrayType, Column, DeltaType, MapType, StructType, TableSchema, arrow_type
-from spark_jobs.delta.snapshot import COLUMN_MAPPING, DELETION_VECTORS, RANDOM_PREFIXES, DataFile
+from spark_jobs.delta.snapshot import COLUMN_MAPPING, DELETION_VECTORS, DataFile
 from spark_jobs.errors import LakeError
 
-_PREFIX_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _ROW_GROUP_BYTES = 128 << 20
 _ROW_GROUP_ROWS = 1 << 20
 _PAGE_BYTES = 1 << 20
 _ROWS_A_PAGE_CHECK = 1024
+_COMPRESSION = "snappy"
 _METADATA = {"org.apache.spark.version": "4.2.0"}
 """Tells readers of Spark 3 that days and times before 1582 are of the proleptic Gregorian calendar, as Spark 4 writes
 them; without it they refuse such values."""
 
 
-def write(  # noqa: PLR0913 -- what a file's layout may differ in
+class Layout(TypedDict, total=False):
+    """How a data file is laid out, where it is not as by default."""
+
+    row_group_rows: int
+    """Rows in a row group at most; by default as many as fit in 128 MiB."""
+    stats_columns: Collection[str]
+    """Logical names of the columns whose bounds are kept, in place of those that the table says."""
+    page_statistics: Collection[str]
+    """Logical names of the columns that Parquet keeps bounds of, in place of all."""
+
+
+def write(
     table_path: str,
     rows: pa.Table,
     schema: TableSchema,
     configuration: Mapping[str, str],
-    *,
-    row_group_rows: int | None = None,
-    stats_columns: Collection[str] | None = None,
-    page_statistics: Collection[str] | None = None,
-    compression: str = "snappy",
+    **layout: Unpack[Layout],
 ) -> DataFile:
     """Writes rows as one data file that no commit names yet, durably.
 
@@ -50,42 +56,27 @@ def write(  # noqa: PLR0913 -- what a file's layout may differ in
         rows: at least one, with the table's columns by logical name, in any order.
         schema: the table's.
         configuration: the table's.
-        row_group_rows: rows in a row group at most; by default as many as fit in 128 MiB.
-        stats_columns: logical names of the columns whose bounds are kept, in place of those that the table says.
-        page_statistics: logical names of the columns that Parquet keeps bounds of, in place of all.
-        compression: Parquet's codec.
+        layout: as ``Layout``.
 
     Raises LakeError, SparkOnly.
     """
-    return write_parts(
-        table_path,
-        [rows],
-        schema,
-        configuration,
-        row_group_rows=row_group_rows,
-        stats_columns=stats_columns,
-        page_statistics=page_statistics,
-        compression=compression,
-    )
+    return write_parts(table_path, [rows], schema, configuration, **layout)
 
 
-def write_parts(  # noqa: PLR0913 -- as write
+def write_parts(
     table_path: str,
     parts: Iterable[pa.Table],
     schema: TableSchema,
     configuration: Mapping[str, str],
-    *,
-    row_group_rows: int | None = None,
-    stats_columns: Collection[str] | None = None,
-    page_statistics: Collection[str] | None = None,
-    compression: str = "snappy",
+    **layout: Unpack[Layout],
 ) -> DataFile:
     """Writes rows that come in parts, at least one, as one data file; each part ends a row group.
 
     Of the parts before only the columns whose bounds are kept stay in memory. What is raised while they come leaves no
     file. The arguments are those of ``write``. Raises LakeError, SparkOnly.
     """
-    name = _file_name(configuration, compression)
+    stats_columns, page_statistics = layout.get("stats_columns"), layout.get("page_statistics")
+    name = _file_name(configuration)
     file = directory(table_path) / name
     mapped = schema if stats_columns is None else _only(schema, stats_columns)
     indexed = statistics.indexed_columns(schema, configuration) if stats_columns is None else mapped
@@ -95,16 +86,15 @@ def write_parts(  # noqa: PLR0913 -- as write
     tables = (to_physical(rows, schema) for rows in parts)
     first = next(tables)
     row_bytes = max(1, first.nbytes // max(1, first.num_rows))
-    group_rows = row_group_rows or min(_ROW_GROUP_ROWS, max(1, _ROW_GROUP_BYTES // row_bytes))
+    group_rows = layout.get("row_group_rows") or min(_ROW_GROUP_ROWS, max(1, _ROW_GROUP_BYTES // row_bytes))
     kept_names = [column.physical_name for column in indexed.columns] or first.column_names[:1]  # one tells the rows
     bounded: list[pa.Table] = []
     try:
-        make_directory(file.parent)
-        with _unless_raised(file), file.open("xb") as sink:
+        with _unless_raised(file), durable(file) as sink:
             with pq.ParquetWriter(
                 sink,
                 first.schema,
-                compression=compression,
+                compression=_COMPRESSION,
                 use_dictionary=_dictionary_columns(first.schema),
                 write_statistics=parquet_statistics,
                 data_page_size=_PAGE_BYTES,
@@ -116,10 +106,7 @@ def write_parts(  # noqa: PLR0913 -- as write
                     writer.write_table(table, group_rows)
                     bounded.append(table.select(kept_names))
                 writer.add_key_value_metadata(_METADATA)
-            sink.flush()
-            os.fsync(sink.fileno())
-            size = os.fstat(sink.fileno()).st_size
-        sync_directory(file.parent)
+            size = sink.tell()
     except OSError as error:
         raise LakeError(f"{table_path}: cannot be written: {error}") from error
     action = {
@@ -320,12 +307,10 @@ def _tight_bounds(configuration: Mapping[str, str]) -> bool:
     return configuration.get(DELETION_VECTORS, "false").lower() == "true"
 
 
-def _file_name(configuration: Mapping[str, str], compression: str) -> str:
-    mapped = configuration.get(COLUMN_MAPPING, "none") != "none"
-    random = mapped or configuration.get(RANDOM_PREFIXES, "false").lower() == "true"
-    length = int(configuration.get("delta.randomPrefixLength", "2")) if random else 0
-    prefix = "".join(SystemRandom().choices(_PREFIX_LETTERS, k=length))
-    name = f"part-00000-{uuid.uuid4()}-c000.{compression}.parquet"
+def _file_name(configuration: Mapping[str, str]) -> str:
+    is_mapped = configuration.get(COLUMN_MAPPING, "none") != "none"
+    prefix = random_prefix(configuration, is_always=is_mapped)
+    name = f"part-00000-{uuid.uuid4()}-c000.{_COMPRESSION}.parquet"
     return f"{prefix}/{name}" if prefix else name
 
 

@@ -6,20 +6,20 @@ A vector is a 64-bit Roaring bitmap of row numbers in its portable form, after a
 a version byte, each with its size before and its CRC-32 after it, big-endian.
 """
 
-import os
 import struct
 import uuid
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from random import SystemRandom
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
+from numpy.typing import NDArray
 from pyroaring import BitMap, BitMap64
 
-from spark_jobs.delta.log_files import SparkOnly, directory, make_directory, sync_directory
+from spark_jobs.delta.log_files import SparkOnly, directory, durable, random_prefix
 from spark_jobs.errors import LakeError
 
 _MAGIC = 1681511377
@@ -27,7 +27,6 @@ _VERSION = b"\x01"
 _UUID_CHARS = 20
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_VALUES = {letter: value for value, letter in enumerate(_Z85)}
-_PREFIX_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +94,19 @@ def read(table_path: str, descriptor: Descriptor) -> BitMap64:
     return rows
 
 
+def row_numbers(table_path: str, descriptor: Descriptor | None) -> NDArray[np.int64]:
+    """The numbers of the rows that a vector deletes, in order; none without a vector. Raises LakeError."""
+    rows = [] if descriptor is None else read(table_path, descriptor).to_array()
+    return np.asarray(rows, np.int64)
+
+
+def living(table_path: str, descriptor: Descriptor | None, count: int) -> NDArray[np.bool_]:
+    """Which of a data file's rows, so many, a vector does not delete; all without a vector. Raises LakeError."""
+    mask = np.ones(count, np.bool_)
+    mask[row_numbers(table_path, descriptor)] = False
+    return mask
+
+
 def write(
     table_path: str, vectors: Sequence[BitMap | BitMap64], configuration: Mapping[str, str] | None = None
 ) -> list[Descriptor]:
@@ -110,7 +122,7 @@ def write(
     if not vectors:
         return []
     name = uuid.uuid4()
-    prefix = _prefix(configuration or {})
+    prefix = random_prefix(configuration or {})
     content, descriptors = bytearray(_VERSION), []
     for vector in vectors:
         data = to_bytes(vector)
@@ -119,12 +131,8 @@ def write(
         content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
     file = descriptors[0].location(table_path)
     try:
-        make_directory(file.parent)
-        with file.open("xb") as sink:
+        with durable(file) as sink:
             sink.write(content)
-            sink.flush()
-            os.fsync(sink.fileno())
-        sync_directory(file.parent)
     except OSError as error:
         raise LakeError(f"{table_path}: cannot be written: {error}") from error
     return descriptors
@@ -184,9 +192,3 @@ def _from_bytes(data: bytes) -> BitMap64:
     if magic != _MAGIC:
         raise ValueError(f"its magic number is {magic}")
     return BitMap64.deserialize(data[4:])
-
-
-def _prefix(configuration: Mapping[str, str]) -> str:
-    if configuration.get("delta.randomizeFilePrefixes", "false").lower() != "true":
-        return ""
-    return "".join(SystemRandom().choices(_PREFIX_LETTERS, k=int(configuration.get("delta.randomPrefixLength", "2"))))

@@ -9,13 +9,18 @@ import os
 import re
 import time
 import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from random import SystemRandom
+from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 from spark_jobs.errors import LakeError
 
+RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
+_PREFIX_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
@@ -138,6 +143,24 @@ def make_directory(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for one in reversed(absent):
         sync_directory(one.parent)
+
+
+@contextmanager
+def durable(file: Path) -> Iterator[BinaryIO]:
+    """A new file, whose content and names are durable behind the ``with`` block. Raises FileExistsError, OSError."""
+    make_directory(file.parent)
+    with file.open("xb") as sink:
+        yield sink
+        sink.flush()
+        os.fsync(sink.fileno())
+    sync_directory(file.parent)
+
+
+def random_prefix(configuration: Mapping[str, str], *, is_always: bool = False) -> str:
+    """A folder for a file of a table that asks for random ones, or has them always; empty for others."""
+    if not (is_always or configuration.get(RANDOM_PREFIXES, "false").lower() == "true"):
+        return ""
+    return "".join(SystemRandom().choices(_PREFIX_LETTERS, k=int(configuration.get("delta.randomPrefixLength", "2"))))
 
 
 def sync_file(file: Path) -> None:

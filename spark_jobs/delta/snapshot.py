@@ -31,7 +31,6 @@ COLUMN_MAPPING = "delta.columnMapping.mode"
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 DELETION_VECTORS = "delta.enableDeletionVectors"
 TYPE_WIDENING = "delta.enableTypeWidening"
-RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 
 READER_FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening"}
@@ -136,11 +135,6 @@ class DataFile:
     @property
     def size(self) -> int:
         return int(self.action["size"])
-
-    @property
-    def modification_time(self) -> int:
-        """Milliseconds since 1970."""
-        return int(self.action["modificationTime"])
 
     @property
     def partition_values(self) -> dict[str, str | None]:

@@ -147,8 +147,7 @@ def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) 
             continue
         rows, wanted = _by_index(path, file, schema, keys)
         if len(rows) and file.deletion_vector is not None:
-            dead = np.asarray(deletion_vectors.read(path, file.deletion_vector).to_array(), np.int64)
-            alive = ~np.isin(rows, dead)
+            alive = ~np.isin(rows, deletion_vectors.row_numbers(path, file.deletion_vector))
             rows, wanted = rows[alive], wanted[alive]
         if len(rows):
             yield Hit(file, rows, wanted)

@@ -74,9 +74,8 @@ def _split(snapshot: Snapshot, cells: Cells) -> tuple[list[DataFile], list[pa.Ta
     for file in snapshot.files:
         rows = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)
         if file.deletion_vector:
-            alive = np.ones(rows.num_rows, bool)
-            alive[list(deletion_vectors.read(snapshot.path, file.deletion_vector))] = False
-            rows = rows.filter(pa.array(alive))
+            living = deletion_vectors.living(snapshot.path, file.deletion_vector, rows.num_rows)
+            rows = rows.filter(pa.array(living))
         meant = pa.array(np.ones(rows.num_rows, bool))
         for name, value in cells.items():
             meant = pc.and_(meant, pc.fill_null(pc.equal(rows.column(name), value), False))

@@ -25,7 +25,7 @@ import deltalake
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
-from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta import log_files
 
 CALLS = {
     "link": 6,
@@ -291,8 +291,7 @@ class Disk:
 
         return [
             (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
-            (data_files, "SystemRandom", Names),
-            (deletion_vectors, "SystemRandom", Names),
+            (log_files, "SystemRandom", Names),
             (Path, "mkdir", making),
             (Path, "open", opening),
             (Path, "read_bytes", lambda path: call("read", path, lambda: read(path))),
