@@ -13,5 +13,5 @@ def by_spark_sql() -> Iterator[None]:
     """Every table goes by Spark SQL."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("why_silver_by_sql", "why_not_merged"):
-            patched.setattr(routing, name, lambda _: "a test")
+            patched.setattr(routing, name, lambda *_: "a test")
         yield

@@ -142,12 +142,7 @@ def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple
 def run(spark: SparkSession, units: Sequence[Prepared], slots: int) -> dict[int, list[MergedFiles]]:
     """What tasks did, by unit. slots: how many tasks Spark runs at a time."""
     values = fills.evaluated(spark, (fill.sql for unit in units for fill in unit.unit.fills))
-    units = [
-        replace(
-            one, unit=replace(one.unit, fills=tuple(replace(each, value=values[each.sql]) for each in one.unit.fills))
-        )
-        for one in units
-    ]
+    units = [replace(one, unit=replace(one.unit, fills=fills.valued(one.unit.fills, values))) for one in units]
     found: dict[int, list[MergedFiles]] = defaultdict(list)
     for one in spark_job.run(spark, tasks_of(units, slots), downstream_task.work):
         found[one.unit].append(one)

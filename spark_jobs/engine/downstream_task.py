@@ -19,16 +19,15 @@ import pyarrow.compute as pc
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import StructType, TableSchema
 from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.downstream.merge import ADDED
 from spark_jobs.engine.fills import Fill, with_fills
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.net_changes import identity
+from spark_jobs.silver.net_changes import by_position, identity
 
 _ORDER = ("stretch", "number", "offset", "row")
-_KEPT = ("_position", "_committed_at", "_raw")
-"""Columns that downstream tables have beside the source's."""
 _AT = "\0at"
 _NO_ROWS: Numbers = np.zeros(0, np.int64)
 
@@ -109,7 +108,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         there[hit.wanted] = True
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~later]])
     gone = pc.equal(rows.column("_op"), silver.Op.DELETE).to_numpy()
-    images = rows.filter(pa.array(~gone & ~lost)).select([*unit.columns.types, *_KEPT])
+    images = rows.filter(pa.array(~gone & ~lost)).select([*unit.columns.types, *ADDED])
     added = _written(unit, _sorted(images, unit.columns.key))
     removed: list[str] = []
     if unit.rewrites:
@@ -139,8 +138,7 @@ def _emptied(unit: DownstreamUnit) -> dict[str, Numbers]:
         else:
             held = data_files.read_columns(unit.target, file, ["_position"], unit.schema).column(0)
             rows = np.flatnonzero(~_at_or_after(held, unit.floor).to_numpy())
-        if file.deletion_vector is not None:
-            rows = rows[_alive(unit.target, file, file.num_records or int(rows.max(initial=-1)) + 1)[rows]]
+        rows = rows[~np.isin(rows, deletion_vectors.row_numbers(unit.target, file.deletion_vector))]
         if len(rows):
             found[file.path] = rows
     return found
@@ -156,7 +154,7 @@ def _without(hit: Hit, dead: Numbers | None) -> Hit:
 
 def pending(unit: DownstreamUnit) -> pa.Table:
     """The newest row of every key in silver's new files, deletes among them; one range of the keys where parted."""
-    names = [*unit.columns.types, *_KEPT, "_op"]
+    names = [*unit.columns.types, *ADDED, "_op"]
     names += ["_window_start"] if unit.after else []
     bounds = _part_bounds(unit) if unit.parts > 1 else None
     tables = []
@@ -164,7 +162,8 @@ def pending(unit: DownstreamUnit) -> pa.Table:
         rows = data_files.read_columns(unit.origin, file, names, unit.origin_schema)
         kept = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
         if file.deletion_vector is not None:
-            kept = pc.and_(kept, pa.array(_alive(unit.origin, file, len(rows))))
+            living = deletion_vectors.living(unit.origin, file.deletion_vector, len(rows))
+            kept = pc.and_(kept, pa.array(living))
         if unit.after:  # rows that were loaded are in no window, wherever they count from
             kept = pc.and_(kept, pc.not_equal(rows.column("_op"), silver.Op.LOAD))
             kept = pc.and_(kept, _at_or_after(rows.column("_window_start"), unit.after))
@@ -178,22 +177,12 @@ def pending(unit: DownstreamUnit) -> pa.Table:
     return newest(rows, unit.columns.key) if unit.windows > 1 and len(rows) else rows
 
 
-def _alive(path: str, file: DataFile, count: int) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Which of a file's rows its deletion vector does not mark."""
-    kept = np.ones(count, np.bool_)
-    if file.deletion_vector is not None:
-        kept[np.asarray(deletion_vectors.read(path, file.deletion_vector).to_array(), np.int64)] = False
-    return kept
-
-
 def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Of each key the row with the last position."""
-    place = rows.column("_position").combine_chunks()
-    order = np.lexsort([place.field(name).to_numpy(zero_copy_only=False) for name in reversed(_ORDER)])
-    ordered = rows.take(pa.array(order))
+    ordered = by_position(rows)
     columns = identity(ordered, key)
     names = [f"\0{at}" for at in range(len(columns))]
-    places = pa.table([*columns, pa.array(np.arange(len(order)))], names=[*names, _AT])
+    places = pa.table([*columns, pa.array(np.arange(len(ordered)))], names=[*names, _AT])
     last = places.group_by(names, use_threads=False).aggregate([(_AT, "max")])
     return ordered.take(last.column(f"{_AT}_max"))
 
@@ -266,9 +255,9 @@ def _sorted(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Numbers) -> list[DataFile]:
     """A file of the target without some of its rows; none where none is left."""
-    names = [*unit.columns.types, *_KEPT]
+    names = [*unit.columns.types, *ADDED]
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
-    kept = _alive(unit.target, file, len(rows))
+    kept = deletion_vectors.living(unit.target, file.deletion_vector, len(rows))
     kept[dead] = False
     return _written(unit, with_fills(rows.filter(pa.array(kept)), unit.fills))
 

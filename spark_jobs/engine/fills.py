@@ -8,9 +8,8 @@ only a commit later. Files that are there are written again, without the rows th
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -59,8 +58,13 @@ def evaluated(spark: SparkSession, expressions: Iterable[str]) -> dict[str, pa.S
     return {sql: row.column(at)[0] for at, sql in enumerate(every)}
 
 
+def valued(fills: Iterable[Fill], values: Mapping[str, pa.Scalar]) -> tuple[Fill, ...]:
+    """Fills with the values of their SQL, as ``evaluated`` gives them."""
+    return tuple(replace(fill, value=values[fill.sql]) for fill in fills)
+
+
 def with_fills(rows: pa.Table, fills: Sequence[Fill]) -> pa.Table:
-    """Rows with the columns that are filled, by their physical names' columns, in place or behind the others."""
+    """Rows with the columns that are filled, in the place of those of their names or behind the others."""
     for fill in fills:
         name, kind = fill.column.name, fill.column.arrow(physical=False).type
         assert fill.value is not None
@@ -85,8 +89,6 @@ def refilled(
     """
     rows = data_files.read_columns(path, file, schema.names, schema)
     if file.deletion_vector is not None:
-        kept = np.ones(len(rows), np.bool_)
-        kept[np.asarray(deletion_vectors.read(path, file.deletion_vector).to_array(), np.int64)] = False
-        rows = rows.filter(pa.array(kept))
+        rows = rows.filter(pa.array(deletion_vectors.living(path, file.deletion_vector, len(rows))))
     if len(rows):
         yield data_files.write(path, with_fills(rows, fills), schema_with(schema, fills), configuration)

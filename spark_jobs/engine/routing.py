@@ -6,6 +6,8 @@ Spark SQL takes what is rare, what rules say in SQL, and what is about all of a 
 metadata.
 """
 
+from collections.abc import Collection
+
 from spark_jobs.delta import features
 from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.commit import DownstreamCommit
@@ -27,14 +29,17 @@ def by_spark_sql(reason: str) -> str:
     return f"{BY_SPARK_SQL}: {reason}" if reason else BY_SPARK_SQL
 
 
-def why_silver_by_sql(work: Work) -> str | None:
-    """Why a table's windows are compacted by Spark SQL; None where the engine takes them."""
+def why_silver_by_sql(work: Work, stored: Collection[str]) -> str | None:
+    """Why a table's windows are compacted by Spark SQL; None where the engine takes them.
+
+    stored: names of the columns that its silver table has.
+    """
     kind = work.head.checkpoint.kind if work.head and work.head.checkpoint else ""
     reasons = {
         "the table is begun anew": work.reset or work.again or work.carried or not work.steps,
         "it begins with a statement": work.head is None and work.steps and not isinstance(work.steps[0], DataRange),
         "a run ended amid a statement that changes it": kind == CommitKind.ALTERING,
-        "row images leave columns out": work.has_partial or silver.ABSENT in work.table.columns(),
+        "row images leave columns out": work.has_partial or silver.ABSENT in stored,
         "a filter judges its rows": work.filters.judges_rows,
         "XA transactions, and events that are skipped": work.filters.skips and len(work.window.xa.of(work.name).held),
     }

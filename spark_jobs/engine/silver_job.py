@@ -49,7 +49,7 @@ class BySparkSql(Exception):
 class Stage:
     """One commit of a unit: a window's files, or a statement, with what the table is behind it.
 
-    window: its number in the unit; None for a statement. notes: what the commit of a statement says.
+    window: its number in the unit; None for a statement.
     """
 
     step: TimelineStep
@@ -103,10 +103,11 @@ def prepared(works: Iterable[Work], index: SliceIndex) -> tuple[list[Prepared], 
 def _prepared(number: int, work: Work, index: SliceIndex) -> Prepared | str:
     """The unit, or why Spark SQL takes the table: it stops there in its place where it has to stop."""
     try:
-        why = routing.why_silver_by_sql(work)
+        there = snapshot_of(work.table.path, work.head.version) if work.head else None
+        why = routing.why_silver_by_sql(work, there.schema.names if there else ())
         if why:
             return why
-        snapshot = _snapshot(work)
+        snapshot = there or _new(work)
         why = routing.why_not_written(snapshot)
         if why:
             return why
@@ -145,10 +146,8 @@ def _definition(stage: Stage) -> TableDefinition:
     return stage.step.standing.definition
 
 
-def _snapshot(work: Work) -> Snapshot:
-    there = snapshot_of(work.table.path, work.head.version) if work.head else None
-    if there is not None:
-        return there
+def _new(work: Work) -> Snapshot:
+    """The table that the first commit makes."""
     first = work.seen(work.steps[0].standing)
     return new_table(work.table.path, first.stored, silver.properties(work.table))
 
@@ -201,14 +200,10 @@ def run(spark: SparkSession, bronze: str, units: Sequence[Prepared], slots: int)
 def _with_values(spark: SparkSession, units: Sequence[Prepared]) -> list[Prepared]:
     """The units with the values that statements fill in, which one query gives for all of them."""
     values = fills.evaluated(spark, (fill.sql for unit in units for stage in unit.stages for fill in stage.fills))
-
-    def valued(some: Sequence[Fill]) -> tuple[Fill, ...]:
-        return tuple(replace(fill, value=values[fill.sql]) for fill in some)
-
     found = []
     for unit in units:
-        stages = tuple(replace(stage, fills=valued(stage.fills)) for stage in unit.stages)
-        windows = tuple(replace(window, fills=valued(window.fills)) for window in unit.unit.windows)
+        stages = tuple(replace(stage, fills=fills.valued(stage.fills, values)) for stage in unit.stages)
+        windows = tuple(replace(window, fills=fills.valued(window.fills, values)) for window in unit.unit.windows)
         found.append(replace(unit, stages=stages, unit=replace(unit.unit, windows=windows)))
     return found
 
@@ -315,15 +310,13 @@ def why_again(unit: Prepared, results: Sequence[Written]) -> str | None:
     errors = [one.error for one in results if one.error]
     if errors:
         return errors[0]
-    windows = iter(range(len(unit.unit.windows)))
-    has_exact = any(has_exact_texts(unit.snapshot, file) for file in unit.snapshot.files)
-    for stage in unit.stages:
-        if stage.window is not None:
-            at = next(windows)
-            own = [one.file for one in results if one.window == at and one.file]
-            has_exact = has_exact or any(has_exact_texts(stage.design, file) for file in own)
-        elif stage.needs_no_exact and has_exact:
-            return "a statement changes columns that rows have exact texts of"
+    last = max((at for at, stage in enumerate(unit.stages) if stage.needs_no_exact), default=None)
+    if last is None:
+        return None
+    before = {stage.window for stage in unit.stages[:last]}
+    files = [*unit.snapshot.files, *(one.file for one in results if one.file and one.window in before)]
+    if any(has_exact_texts(unit.snapshot, file) for file in files):
+        return "a statement changes columns that rows have exact texts of"
     return None
 
 

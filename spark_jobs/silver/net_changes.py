@@ -107,9 +107,7 @@ def settle(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 def _ends(rows: pa.Table, key: Sequence[str], *, always: bool = False) -> tuple[pa.Table, pa.Table]:
     """First and last rows of each window and key; ``always``: row by row, also where one is both."""
-    place = rows.column("_position").combine_chunks()
-    order = np.lexsort([place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER])
-    rows = rows.take(pa.array(order)).append_column(_AT, pa.array(np.arange(len(order))))
+    rows = by_position(rows).append_column(_AT, pa.array(np.arange(len(rows))))
     grouped = _grouped(rows, key).group_by(["_window", *key, _EXACT], use_threads=False)
     found = grouped.aggregate([(_AT, "min"), (_AT, "max"), ("_changes", "sum"), ("_micros", "max")])
     last = rows.take(found.column(f"{_AT}_max"))
@@ -117,6 +115,12 @@ def _ends(rows: pa.Table, key: Sequence[str], *, always: bool = False) -> tuple[
     before = found if always else found.filter(pc.less(found.column(f"{_AT}_min"), found.column(f"{_AT}_max")))
     first = _with(rows.take(before.column(f"{_AT}_min")), {"_changes": _constant(0, pa.int64(), len(before))})
     return first.drop_columns([_AT]), last.drop_columns([_AT])
+
+
+def by_position(rows: pa.Table) -> pa.Table:
+    """The rows in the order of ``_position``."""
+    place = rows.column("_position").combine_chunks()
+    return rows.take(pa.array(np.lexsort([place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER])))
 
 
 def _grouped(rows: pa.Table, key: Sequence[str]) -> pa.Table:
