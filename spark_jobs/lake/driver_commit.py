@@ -1,23 +1,26 @@
-"""Commits of small Arrow tables that the driver makes itself, without a JVM.
+"""What commits that the driver makes itself, without a JVM, consist of: rows of small Arrow tables, and files.
 
-Put here: appending rows, and replacing those of some values, in one commit. Not here: Delta's log format (delta/), what
-a head says (table.py), or the commits of silver and downstream tables (engine/).
+Put here: which tables take such commits, rows appended, and rows that replace those of some values. Not here: Delta's
+log format (delta/), committing (table.py), or what silver and downstream commit (engine/).
 
 A table that delta/ does not write goes by Spark: on an object store, or with features that are none of ours.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.delta import commits, data_files, deletion_vectors, features
+from spark_jobs.delta import data_files, deletion_vectors, features
 from spark_jobs.delta.log_files import SparkOnly, why_not_store
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
-from spark_jobs.lake.commit import APPLICATION, Checkpoint, Head
+from spark_jobs.lake.commit import Head
 
+Changes = dict[str, Any]
+"""Arguments of ``delta.commits.commit``, which ``Table.land`` calls."""
 Cells = Mapping[str, str]
 """Values by column name; rows that have all of them are meant, and all rows where there are none."""
 
@@ -35,37 +38,26 @@ def snapshot_upon(path: str, head: Head) -> Snapshot | None:
     return None if found is None or features.why_not(found) else found
 
 
-def commit_rows(
-    snapshot: Snapshot, rows: pa.Table, head: Head, checkpoint: Checkpoint, cells: Cells | None = None
-) -> int:
-    """Appends rows upon a head; in place of those that have all the cells, where these are given; the version.
+def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None = None) -> Changes:
+    """What appends rows upon a head; in place of those that have all the cells, where these are given.
 
-    Raises LostRace.
+    The rows are written, and no commit names them yet. Raises LakeError.
     """
     rows = rows.select(list(head.design.columns)) if head.design else rows
     gone, kept = (None, []) if cells is None else _split(snapshot, cells)
     table = pa.concat_tables([*kept, _in_columns(rows, snapshot.schema)])
     added = [data_files.write(snapshot.path, table, snapshot.schema, snapshot.configuration)] if table.num_rows else []
-    return commit_files(snapshot, added, head, checkpoint, gone)
+    return of_files(added, gone)
 
 
-def commit_files(
-    snapshot: Snapshot,
-    added: Sequence[DataFile],
-    head: Head,
-    checkpoint: Checkpoint,
-    gone: Sequence[DataFile] | None = None,
-) -> int:
-    """Commits files upon a head; in place of those that go, where these are given; the version. Raises LostRace."""
-    return commits.commit(
-        snapshot,
-        adds=added,
-        removes=gone or (),
-        transaction=(APPLICATION, head.counter + 1),
-        user_metadata=checkpoint.to_json(),
-        operation_parameters={"mode": "Append" if gone is None else "Overwrite", "partitionBy": "[]"},
-        metrics={"numFiles": len(added), "numOutputRows": sum(file.num_records or 0 for file in added)},
-    )
+def of_files(added: Sequence[DataFile], gone: Sequence[DataFile] | None = None) -> Changes:
+    """What adds files; in place of those that go, where these are given."""
+    return {
+        "adds": added,
+        "removes": gone or (),
+        "operation_parameters": {"mode": "Append" if gone is None else "Overwrite", "partitionBy": "[]"},
+        "metrics": {"numFiles": len(added), "numOutputRows": sum(file.num_records or 0 for file in added)},
+    }
 
 
 def _split(snapshot: Snapshot, cells: Cells) -> tuple[list[DataFile], list[pa.Table]]:

@@ -190,13 +190,11 @@ class Table:
         upon = driver_commit.snapshot_upon(self.path, head)
         if upon is None:
             return self.append(spark.createDataFrame(rows).coalesce(1), head, checkpoint)
-        checkpoint = self._said(head, checkpoint)
-        return self._commit(head, checkpoint, lambda: driver_commit.commit_rows(upon, rows, head, checkpoint))
+        return self.land(upon, head, checkpoint, **driver_commit.of_rows(upon, rows, head))
 
     def append_files(self, upon: Snapshot, files: Sequence[DataFile], head: Head, checkpoint: Checkpoint) -> Head:
         """Appends files that tasks wrote. upon: of ``driver_commit.snapshot_upon``. Raises LostRace."""
-        checkpoint = self._said(head, checkpoint)
-        return self._commit(head, checkpoint, lambda: driver_commit.commit_files(upon, files, head, checkpoint))
+        return self.land(upon, head, checkpoint, **driver_commit.of_files(files))
 
     def land(self, upon: Snapshot, head: Head, checkpoint: Checkpoint, **changes: Any) -> Head:
         """Commits what tasks wrote: ``changes`` are those of ``delta.commits.commit``. Raises LostRace.
@@ -217,8 +215,7 @@ class Table:
         if upon is None:
             where = " AND ".join(f"{identifier(name)} = {literal(value)}" for name, value in cells.items()) or "true"
             return self.replace(spark.createDataFrame(rows).coalesce(1), where, head, checkpoint)
-        checkpoint = self._said(head, checkpoint)
-        return self._commit(head, checkpoint, lambda: driver_commit.commit_rows(upon, rows, head, checkpoint, cells))
+        return self.land(upon, head, checkpoint, **driver_commit.of_rows(upon, rows, head, cells))
 
     def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""
