@@ -19,12 +19,11 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.delta import data_files, schema_changes
-from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.engine import fills, routing, silver_task, spark_job
 from spark_jobs.engine.fills import Fill
 from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, SilverWindow, Written
-from spark_jobs.errors import TableStopped
+from spark_jobs.errors import StratalogError
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import schema_evolution
@@ -113,7 +112,7 @@ def _prepared(number: int, work: Work, index: SliceIndex) -> Prepared | str:
             return why
         stages = tuple(_stages(work, snapshot))
         _require_distinct_fills(snapshot, stages)
-    except (TableStopped, SparkOnly, BySparkSql) as error:
+    except (StratalogError, BySparkSql) as error:
         return str(error)
     windows = tuple(
         SilverWindow(

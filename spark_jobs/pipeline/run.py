@@ -298,7 +298,7 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     unchanged = _settled(lake, name, deliveries=deliveries, entries=chosen, before=before, stopped=stopped)
     deliveries = [one for one in deliveries if one.name not in unchanged]
     stopped_into: dict[TableInto, str] = {}
-    units = _merge_units(spark, deliveries)
+    units = _merge_units(spark, deliveries, by_sql)
     bring = partial(_bring, units)
     each = each_table(deliveries, bring, stopped_into, f"{name}: downstream")
     brought = _at_one_version({one.name: one for one in each})
@@ -339,16 +339,19 @@ def _settled(
 Units = Mapping[TableInto, tuple[downstream_job.Prepared, list[MergedFiles]]]
 
 
-def _merge_units(spark: SparkSession, deliveries: Sequence["Delivery"]) -> Units:
-    """What one Spark job did for the deliveries that the engine takes; they are committed by ``Delivery.bring``."""
+def _merge_units(spark: SparkSession, deliveries: Sequence["Delivery"], by_sql: dict[TableInto, str]) -> Units:
+    """What one Spark job did for the deliveries that the engine takes; they are committed by ``Delivery.bring``.
+
+    by_sql: gets why Spark SQL takes the others.
+    """
     units: list[tuple[TableInto, downstream_job.Prepared]] = []
     for delivery in deliveries:
-        with suppress(TableStopped):  # raised again, and reported, where the table is brought
+        with suppress(StratalogError):  # raised again, and reported, where the table is brought
             found = delivery.prepared(len(units))
             if isinstance(found, downstream_job.Prepared):
                 units.append((delivery.name, found))
             elif found:
-                delivery.by_sql[delivery.name] = found
+                by_sql[delivery.name] = found
     if not units:
         return {}
     results = downstream_job.run(session_over(spark, 0), [unit for _, unit in units], slots(spark))
@@ -357,7 +360,7 @@ def _merge_units(spark: SparkSession, deliveries: Sequence["Delivery"]) -> Units
         own = results[unit.unit.number]
         errors = [one.error for one in own if one.error]
         if errors:
-            deliveries[0].by_sql[name] = errors[0]
+            by_sql[name] = errors[0]
         else:
             done[name] = unit, own
     return done
@@ -773,12 +776,11 @@ class Delivery:
 
     def bring(self, unit: "tuple[downstream_job.Prepared, list[MergedFiles]] | None" = None) -> Brought:
         """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""
-        if unit:
-            return self._committed(*unit)
+        bring = partial(self._committed, *unit) if unit else self._bring
         if not self.is_one_of_several:
-            return self._bring()
+            return bring()
         try:
-            brought = self._bring()
+            brought = bring()
         except StratalogError as error:
             raise self._named(error) from error
         return replace(brought, stopped=self._named(brought.stopped)) if brought.stopped else brought

@@ -12,6 +12,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.publication import Entry, consistent, read
+from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
@@ -253,6 +254,27 @@ def test_a_run_that_dies_at_one_targets_commit_is_finished_by_the_next(
     fan.require_same()
     fan.run()
     assert fan.counters() == [one + 1 for one in before]
+
+
+def test_a_target_that_cannot_be_committed_to_is_named(fan: Fan, monkeypatch: pytest.MonkeyPatch) -> None:
+    fan.run()
+    fan.shop.execute("INSERT INTO orders VALUES (4,'d')")
+    commit = Table._commit
+
+    def full(self: Table, head: Head, checkpoint: Any, write: Callable[[], Any]) -> Head:
+        if self.path.endswith("audit/orders"):
+            raise LakeError(f"{self.path}: no space left")
+        return commit(self, head, checkpoint, write)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Table, "_commit", full)
+        stopped = fan.run().stopped_into
+    name = TableName(fan.shop.database.name, "orders")
+    assert list(stopped) == [(name, AUDIT)]
+    assert f"{SOURCE}: {name} into audit.orders: " in stopped[name, AUDIT]
+    fan.require_same(AUDIT)
+    assert fan.run().stopped == {}
+    fan.require_same()
 
 
 def test_a_reset_does_each_over(fan: Fan) -> None:

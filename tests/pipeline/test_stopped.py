@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -270,3 +271,23 @@ def test_tables_that_stand_inside_slices_unpublished_are_planned_at_once(
     assert len(looked) == 2
     assert again.stopped == first.stopped
     assert {name: layers(shop, pipeline, name)[0].head().position for name in names} == places  # type: ignore[union-attr]
+
+
+def test_a_table_whose_log_downstream_is_damaged_stops_alone(shop: Shop) -> None:
+    pipeline = shop.pipeline()
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT PRIMARY KEY)")
+    shop.execute("INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)")
+    shop.run(pipeline)
+    base = shop.database.name
+    _, table = layers(shop, pipeline, "u")
+    newest = max(Path(table.path, "_delta_log").glob("*.json"))
+    whole = newest.read_text()
+    newest.write_text(whole[: len(whole) // 2])
+    shop.execute("INSERT INTO t VALUES (2)", "INSERT INTO u VALUES (2)")
+    _, outcome = shop.run(pipeline)
+    assert list(outcome.stopped) == [TableName(base, "u")]
+    assert table.path in outcome.stopped[TableName(base, "u")]
+    require_same(shop, pipeline, "t")
+    newest.write_text(whole)
+    assert shop.run(pipeline)[1].stopped == {}
+    require_same(shop, pipeline, "u")
