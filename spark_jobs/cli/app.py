@@ -22,6 +22,7 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, JvmEnded, StratalogError, about
 from spark_jobs.runtime.engine_errors import translated
+from spark_jobs.runtime.interrupt import require_not_interrupted
 from spark_jobs.text.disclosure import printable
 from spark_jobs.text.remedies import advised
 
@@ -234,6 +235,7 @@ def went_well(name: str, do: "Callable[[str], Outcome | Upkeep | None]") -> bool
     except (ConfigError, JvmEnded):
         raise
     except StratalogError as error:
+        require_not_interrupted(error)  # jobs that are cancelled end by an error, which is no error of the source
         ERRORS.print(advised(error), style="red", markup=False, highlight=False)
         return False
     return not (outcome and outcome.stopped)

@@ -22,6 +22,8 @@ _EVERY = 0.3
 """Seconds between two calls to cancel what has begun since."""
 _PATIENCE = 3
 """Seconds that a JVM has to fall silent before it is interrupted all the same."""
+_came = threading.Event()
+"""Whether the block that is open was interrupted."""
 _SPEAKING = (None, "py4j.clientserver")
 """Loggers to which py4j writes pages of traces when a call of it is interrupted, the root logger among them."""
 
@@ -31,17 +33,19 @@ def interruptible(spark: "SparkSession") -> Iterator[None]:
     """Inside the ``with`` block SIGINT raises KeyboardInterrupt in the main thread, and Spark's jobs are cancelled.
 
     For a session of this process, which may be a lazy one. Off the main thread signals do not arrive, and nothing is
-    changed.
+    changed. The block ends by KeyboardInterrupt whatever became of the one that the signal raised: a call that is
+    interrupted may raise what its clearing up met in its stead, and Python drops what is raised in a finalizer.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    left, came = threading.Event(), threading.Event()
+    left = threading.Event()
+    _came.clear()
 
     def interrupted(*_: object) -> None:
         for name in _SPEAKING:
             logging.getLogger(name).addFilter(_not_of_py4j)
-        came.set()
+        _came.set()
         silent = threading.Event()
         threading.Thread(target=_cancel, args=(spark, silent, left), daemon=True).start()
         if session_if_started(spark) is not None:
@@ -51,15 +55,22 @@ def interruptible(spark: "SparkSession") -> Iterator[None]:
     before = signal.signal(signal.SIGINT, interrupted)
     try:
         yield
-    except Exception as error:  # a call that is interrupted may say in its stead what its clearing up met
-        if came.is_set():
-            raise KeyboardInterrupt from error
+        require_not_interrupted()
+    except Exception as error:
+        require_not_interrupted(error)
         raise
     finally:
         left.set()
+        _came.clear()
         for name in _SPEAKING:
             logging.getLogger(name).removeFilter(_not_of_py4j)
         signal.signal(signal.SIGINT, before)
+
+
+def require_not_interrupted(error: Exception | None = None) -> None:
+    """For whoever handles an error inside the block: raises KeyboardInterrupt where the signal is its cause."""
+    if _came.is_set():
+        raise KeyboardInterrupt from error
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:

@@ -2,11 +2,15 @@ import logging
 import os
 import signal
 import time
+from contextlib import suppress
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.cli.app import went_well
+from spark_jobs.errors import LakeError
 from spark_jobs.runtime.interrupt import interruptible
+from spark_jobs.runtime.lazy_session import lazy_session
 
 
 def py4j_says(name: str) -> None:
@@ -54,3 +58,28 @@ def test_what_clearing_up_meets_is_not_said_in_the_interrupt_s_place(spark: Spar
     spark.sparkContext.setLogLevel("ERROR")
     with pytest.raises(ConnectionError, match="of its own"), interruptible(spark):
         raise ConnectionError("of its own")
+
+
+def never() -> SparkSession:
+    pytest.fail("Spark is started")
+
+
+def test_what_hides_the_interrupt_does_not_outlive_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """A finalizer that the signal arrives in drops the exception; the job that was cancelled then fails by its own."""
+
+    def cancelled(_: str) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise LakeError("Exception thrown in awaitResult")
+
+    def failed(_: str) -> None:
+        raise LakeError("an error of its own")
+
+    with pytest.raises(KeyboardInterrupt), interruptible(lazy_session(never)):
+        went_well("shop", cancelled)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(KeyboardInterrupt), interruptible(lazy_session(never)), suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    with interruptible(lazy_session(never)):
+        assert not went_well("shop", failed)
+    assert "an error of its own" in capsys.readouterr().err
