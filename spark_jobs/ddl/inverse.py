@@ -10,9 +10,8 @@ Put here: one statement, and rows before it. Not here: the way back over a log (
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
-from typing import Literal
 
-from spark_jobs.binlog import OLD_TWINS, Column, Session, TableDefinition
+from spark_jobs.binlog import OLD_TWINS, Column, TableDefinition
 from spark_jobs.ddl.alter import altered
 from spark_jobs.ddl.definitions import PRIMARY, fitted, listed
 from spark_jobs.ddl.diff import differences, with_timestamps_of
@@ -32,8 +31,6 @@ from spark_jobs.ddl.operations import (
 from spark_jobs.ddl.unreadable_types import readable
 from spark_jobs.errors import DecodeError, Unsupported
 
-Openness = Literal["", "open", "strict"]
-"""Of a column: all of it is told; its name alone is; its name, by a statement of a strict session."""
 MOST = 64
 """Definitions that are carried back before a statement counts as one that cannot be."""
 _TOO_MANY = "it leaves too many ways in which the columns may have stood before it"
@@ -48,27 +45,26 @@ _ADDRESSES = (4, 16)
 class Earlier:
     """A definition that a table may have had at a place.
 
-    openness: of each column. One that is open stands as it was behind the statement that changed it, under the name
-    that it had before.
+    is_open: of each column, whether its name alone is known. It stands as it was behind the statement that changed it,
+    under the name that it had before.
     """
 
     definition: TableDefinition
-    openness: tuple[Openness, ...]
+    is_open: tuple[bool, ...]
 
     @property
     def is_told(self) -> bool:
-        return not any(self.openness)
+        return not any(self.is_open)
 
 
 @readable
 def told(definition: TableDefinition) -> Earlier:
     """A definition of which every column is known."""
-    openness: list[Openness] = ["" for _ in definition.columns]
-    return Earlier(definition, tuple(openness))
+    return Earlier(definition, (False,) * len(definition.columns))
 
 
 @readable
-def inverted(candidates: Sequence[Earlier], found: Sequence[Operation], session: Session) -> list[Earlier]:
+def inverted(candidates: Sequence[Earlier], found: Sequence[Operation]) -> list[Earlier]:
     """What a table may have been before the operations of one statement, that left it as one of the candidates.
 
     Raises Unsupported for what no log tells: which says what that is.
@@ -76,7 +72,7 @@ def inverted(candidates: Sequence[Earlier], found: Sequence[Operation], session:
     right, reasons = list[Earlier](), list[Unsupported]()
     for after in candidates:
         try:
-            right += _inverted(after, found, session)
+            right += _inverted(after, found)
         except Unsupported as error:
             reasons.append(error)
     if not right:
@@ -86,10 +82,9 @@ def inverted(candidates: Sequence[Earlier], found: Sequence[Operation], session:
     return right
 
 
-def _inverted(after: Earlier, found: Sequence[Operation], session: Session) -> list[Earlier]:
+def _inverted(after: Earlier, found: Sequence[Operation]) -> list[Earlier]:
     _require_told(after.definition, found)
-    openness: Openness = "strict" if session.is_strict else "open"
-    every = [one for absent in _absences(found) for one in _before(after, found, absent, openness)]
+    every = [one for absent in _absences(found) for one in _before(after, found, absent)]
     differs = [(one, _differs(one, after, found)) for one in every]
     right = [one for one, why in differs if why is None]
     if not right:
@@ -160,41 +155,39 @@ class _Was:
     """A column before a statement. origin: its ordinal behind it, by which the key is found."""
 
     column: Column
-    openness: Openness
+    is_open: bool
     origin: int
 
 
-def _before(
-    after: Earlier, found: Sequence[Operation], absent: frozenset[str], openness: Openness
-) -> Iterator[Earlier]:
+def _before(after: Earlier, found: Sequence[Operation], absent: frozenset[str]) -> Iterator[Earlier]:
     adds = {one.name.casefold(): one for one in found if isinstance(one, Add)}
     gone = {name for name, one in adds.items() if not one.if_missing or name in absent}
     changes = {one.new.casefold(): one for one in found if isinstance(one, Change)}
     staying, moved = list[_Was](), list[_Was]()
-    for ordinal, (column, state) in enumerate(zip(after.definition.columns, after.openness, strict=True)):
+    for ordinal, (column, is_open) in enumerate(zip(after.definition.columns, after.is_open, strict=True)):
         name = str(column.name).casefold()
         change = changes.get(name)
         if name in gone and change is None:
             continue
-        was = _was(column, state, ordinal, change, openness)
+        was = _was(column, ordinal, change, is_open=is_open)
         was = was if change and change.declared else _undeclared(was, name, found)
         (moved if change and change.after is not None else staying).append(was)
     for columns in _placements(staying, moved):
         yield _definition(after.definition, columns)
 
 
-def _was(column: Column, state: Openness, ordinal: int, change: Change | None, openness: Openness) -> _Was:
+def _was(column: Column, ordinal: int, change: Change | None, *, is_open: bool) -> _Was:
     if change is None:
-        return _Was(column, state, ordinal)
+        return _Was(column, is_open, ordinal)
     name = change.old
     if change.declared is None:
-        return _Was(replace(column, name=name), state, ordinal)
-    return _Was(replace(column, name=name, default=None, computed=None, invisible=None), openness, ordinal)
+        return _Was(replace(column, name=name), is_open, ordinal)
+    return _Was(replace(column, name=name, default=None, computed=None, invisible=None), True, ordinal)
 
 
 def _undeclared(was: _Was, name: str, found: Sequence[Operation]) -> _Was:
     """Without what operations say of a column that they do not declare. name: that behind them, in small letters."""
-    column, openness = was.column, was.openness
+    column, is_open = was.column, was.is_open
     for one in found:
         if isinstance(one, Default) and one.name.casefold() == name:
             column = replace(column, default=None)
@@ -203,8 +196,8 @@ def _undeclared(was: _Was, name: str, found: Sequence[Operation]) -> _Was:
         if isinstance(one, Convert) and column.type.has_labels:
             column = replace(column, charset=None)
         if isinstance(one, Convert) and column.type.is_character:
-            openness = "open"
-    return _Was(column, openness, was.origin)
+            is_open = True
+    return _Was(column, is_open, was.origin)
 
 
 def _placements(staying: list[_Was], moved: list[_Was]) -> Iterator[list[_Was]]:
@@ -228,7 +221,7 @@ def _definition(after: TableDefinition, columns: list[_Was]) -> Earlier:
         raise Unsupported(f"it adds column {after.columns[lost[0]].name}, which rows are told apart by behind it")
     key = None if after.key is None else tuple(origins.index(at) for at in after.key)
     definition = replace(after, columns=tuple(column.column for column in columns), key=key)
-    return Earlier(definition, tuple(column.openness for column in columns))
+    return Earlier(definition, tuple(column.is_open for column in columns))
 
 
 def _differs(before: Earlier, after: Earlier, found: Sequence[Operation]) -> str | None:
@@ -240,8 +233,8 @@ def _differs(before: Earlier, after: Earlier, found: Sequence[Operation]) -> str
     names, wanted = ([name.casefold() for name in one.column_names()] for one in (made, after.definition))
     if names != wanted:
         return f"it leads to ({listed(made)}), and the table is ({listed(after.definition)})"
-    triples = zip(made.columns, after.definition.columns, after.openness, strict=True)
-    made = replace(made, columns=tuple(two if state else one for one, two, state in triples))
+    triples = zip(made.columns, after.definition.columns, after.is_open, strict=True)
+    made = replace(made, columns=tuple(two if is_open else one for one, two, is_open in triples))
     said = differences(with_timestamps_of(made, after.definition), after.definition, "what is known behind it")
     return "; ".join(said) or None
 
@@ -251,37 +244,27 @@ def _closed(one: Earlier, logged: TableDefinition) -> Earlier:
     known = one.definition
     if len(known.columns) != len(logged.columns):
         raise Unsupported(f"its rows have ({listed(logged)}), which ({listed(known)}) is not")
-    triples = zip(known.columns, logged.columns, one.openness, strict=True)
-    columns = tuple(_by_rows(column, row, state) if state else column for column, row, state in triples)
+    triples = zip(known.columns, logged.columns, one.is_open, strict=True)
+    columns = tuple(_by_rows(column, row) if is_open else column for column, row, is_open in triples)
     fits = fitted(logged, replace(known, columns=columns))
     if fits is None:
         raise Unsupported(f"its rows have ({listed(logged)}), which ({listed(replace(known, columns=columns))}) is not")
     return told(replace(fits, name=known.name))
 
 
-def _by_rows(after: Column, logged: Column, state: Openness) -> Column:
-    """A column whose type a statement changed, or declared anew, as the rows before it tell. Raises Unsupported."""
-    column = replace(logged, name=after.name, unsigned=_sign(after, logged, state))
+def _by_rows(after: Column, logged: Column) -> Column:
+    """A column whose type a statement changed, or declared anew, as the rows before it tell. Raises Unsupported.
+
+    The sign of an integer is none that a strict session tells: it refuses what changes a value of a row that is there,
+    and rows that went before had values too.
+    """
+    column = replace(logged, name=after.name)
+    if column.unsigned is None and column.type_code not in _INTEGERS:
+        column = replace(column, unsigned=bool(after.unsigned))
     for is_missing, what in _MISSING:
         if is_missing(column):
             raise Unsupported(f"it declares column {after.name}, and the log does not tell {what} that had before")
     return column
-
-
-def _sign(after: Column, logged: Column, state: Openness) -> bool | None:
-    """None where it may be either.
-
-    A strict session refuses what changes a value. So a number that is unsigned behind its statement was not negative
-    where that was said, and reads as unsigned whatever it was; one of the same length reads the same either way. The
-    values of other numbers than integers do not depend on it.
-    """
-    if logged.unsigned is not None:
-        return logged.unsigned
-    if logged.type_code not in _INTEGERS:
-        return bool(after.unsigned)
-    if state != "strict" or after.type_code not in _INTEGERS or after.unsigned is None:
-        return None
-    return after.unsigned if after.unsigned or after.type_code == logged.type_code else None
 
 
 def _may_be_disguised(column: Column) -> bool:

@@ -195,7 +195,7 @@ class _Back:
     def _invert(self, name: TableName, fact: Stated, operations: Sequence[Operation]) -> None:
         """Raises DecodeError."""
         way = self.ways[name]
-        way.candidates = inverted(way.candidates, operations, fact.session)
+        way.candidates = inverted(way.candidates, operations)
         way.since = fact
 
     def _settle(self, name: TableName, fact: Stated) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.binlog import Session, TableDefinition, TableName
 from spark_jobs.config.model import MySQL
 from spark_jobs.ddl.alter import altered
 from spark_jobs.ddl.classify import judge
@@ -29,7 +29,6 @@ from tests.fix_hypothesis import examples
 from tests.fix_mysql import Database
 from tests.spark_jobs.ddl.test_inverse import (
     NAME,
-    STRICT,
     made,
     must_be_inverted,
     random_alter,
@@ -40,6 +39,7 @@ from tests.spark_jobs.schema.test_tracker import facts_of, opened
 from tests.spark_jobs.silver.test_table_timeline_on_server import Log
 
 END = 9000
+STRICT = Session(1 << 22, 33, explicit_timestamps=True)
 FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
 RUNS = int(os.environ.get("STRATALOG_RUNS", "2"))
 
