@@ -30,8 +30,8 @@ from spark_jobs.log.position import FIRST_EVENT, Position, Range
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.bronze.files import BinlogFile
     from spark_jobs.pipeline.backfill import Redone, Request
+    from spark_jobs.pipeline.outcome import Outcome
     from spark_jobs.pipeline.restore import Fetched
-    from spark_jobs.pipeline.run import Outcome
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.config.routes import Destination
     from spark_jobs.downstream.merge import Merged
     from spark_jobs.lake.commit import Head
-    from spark_jobs.pipeline.run import Outcome
+    from spark_jobs.pipeline.outcome import Outcome
 
 MERGED = "merged"
 """Output: the Outcome of compaction and merges, None where there was nothing to do."""

@@ -24,7 +24,7 @@ from spark_jobs.runtime.lazy_session import lazy_session
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.checks.schema_drift import SchemaAudit
     from spark_jobs.downstream.publication import Entry
-    from spark_jobs.pipeline.run import Outcome
+    from spark_jobs.pipeline.outcome import Outcome
 
 PUBLISHED = "published"
 STOPPED_TAG = "stratalog/stopped_tables"

@@ -28,7 +28,7 @@ from spark_jobs.operations.failures import noted
 from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # imports pyspark
-    from spark_jobs.pipeline.run import Outcome
+    from spark_jobs.pipeline.outcome import Outcome
 
 COMPACTED = "compacted"
 """Output: the Outcome of compaction, None where there was nothing to do."""

@@ -19,7 +19,8 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.run import Outcome, run_source
+from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.run import run_source
 from tests.fix_mysql import Database
 
 SOURCE = "shop"

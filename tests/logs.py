@@ -16,7 +16,8 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
-from spark_jobs.pipeline.run import Outcome, run_source
+from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.run import run_source
 from tests.segment_spec import Change, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR
 

@@ -20,7 +20,7 @@ from spark_jobs.config.model import Pipeline
 
 if TYPE_CHECKING:  # imports pyspark
     from spark_jobs.checks.verify import Verdict
-    from spark_jobs.pipeline.run import TableInto
+    from spark_jobs.pipeline.destinations import TableInto
 
 EQUALS_SOURCE = "equals_source"
 _SHOWN = 20

@@ -24,7 +24,7 @@ from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT
-from spark_jobs.pipeline.run import TableInto, destinations_of, downstream_of
+from spark_jobs.pipeline.destinations import TableInto, destinations_of, downstream_of
 from spark_jobs.silver import table as silver
 from spark_jobs.source.protocol import Part
 

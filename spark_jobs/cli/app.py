@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.operations.maintenance import Upkeep
-    from spark_jobs.pipeline.run import Outcome
+    from spark_jobs.pipeline.outcome import Outcome
 
 
 log = logging.getLogger(__name__)

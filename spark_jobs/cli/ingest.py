@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spark_jobs.downstream.publication import Entry
     from spark_jobs.pipeline.backfill import Layer
     from spark_jobs.pipeline.initial_load.commit import LoadCommit
-    from spark_jobs.pipeline.run import Outcome
+    from spark_jobs.pipeline.outcome import Outcome
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from spark_jobs.cli.streams import streaming
 from spark_jobs.text.disclosure import cell
 
 if TYPE_CHECKING:
-    from spark_jobs.pipeline.run import Outcome
+    from spark_jobs.pipeline.outcome import Outcome
 
 
 _WIDE = 10_000

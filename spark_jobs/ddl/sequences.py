@@ -5,7 +5,7 @@ numbers that it takes, not for each number that it gives.
 
 Source: MariaDB server, sql/sql_sequence.cc (``sequence_structure``); Knowledge Base, "CREATE SEQUENCE".
 
-Put here: telling a sequence by its columns. Not here: what a run does about it (spark_jobs/pipeline/run.py).
+Put here: telling a sequence by its columns. Not here: what a run does about it (spark_jobs/pipeline/planner.py).
 """
 
 from spark_jobs.binlog import TableDefinition

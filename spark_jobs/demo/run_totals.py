@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.folder import SOURCE
-from spark_jobs.pipeline.run import Outcome, compact_source, extract_source, merge_source, publish
 from spark_jobs.log.position import Range
+from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
 
 Result = TypeVar("Result")
 

@@ -26,11 +26,12 @@ from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.run import Planner, destinations_of, downstream_of, is_complete
+from spark_jobs.pipeline.destinations import destinations_of, downstream_of
+from spark_jobs.pipeline.planner import Planner
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import quarantine
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.commit import SilverCommit, is_complete
 from spark_jobs.silver.compact import Work
 from spark_jobs.silver.quarantine import Skip
 from spark_jobs.silver.table_timeline import SchemaChange, TableContents

@@ -45,8 +45,10 @@ from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
 from spark_jobs.log.location import require_places
 from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.destinations import why_not_anew
+from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.restore import Fetched, fetch, place_range
-from spark_jobs.pipeline.run import Outcome, compact_source, filters_of, merge_source, publish, why_not_anew
+from spark_jobs.pipeline.run import compact_source, merge_source, publish
 from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
@@ -61,7 +63,7 @@ from spark_jobs.silver.compact import (
     taking_partial,
     told_of_partial,
 )
-from spark_jobs.silver.planning_context import PlanningContext
+from spark_jobs.silver.planning_context import PlanningContext, filters_of
 from spark_jobs.silver.projection import project_to_latest
 from spark_jobs.silver.rename_lineage import RenameLineage
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableContents, TableState, TimelineStep

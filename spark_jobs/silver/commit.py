@@ -11,7 +11,7 @@ from typing import Literal
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.ddl.definitions import from_json, to_json
-from spark_jobs.lake.commit import LIST, POSITION, RANGES, Checkpoint, JsonForm, list_of, member, object_of
+from spark_jobs.lake.commit import LIST, POSITION, RANGES, Checkpoint, Head, JsonForm, list_of, member, object_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.retired_columns import Kept
 
@@ -97,3 +97,9 @@ class SilverCommit(TableCommit):
         """The columns of the table's key; none of a bag."""
         assert self.key is not None, "every commit of a silver table names its key"
         return self.key
+
+
+def is_complete(head: Head) -> bool:
+    """Whether a silver or downstream table has the rows from before its log begins, if there were any."""
+    commit = TableCommit.of_head(head)
+    return bool(commit and commit.is_complete)

@@ -6,11 +6,12 @@ of a table (table_timeline.py), or what tables held under other names (rename_li
 
 from dataclasses import dataclass, field, replace
 
-from spark_jobs.binlog import TableDefinition
+from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.table import Held
-from spark_jobs.config.filters import Filters
+from spark_jobs.config.filters import Filters, TableFilters
 from spark_jobs.config.model import Pipeline
+from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
 from spark_jobs.schema.history import by_history, named
@@ -85,3 +86,11 @@ class PlanningContext:
             numbers=False,
             begins_anew=False,
         )
+
+
+def filters_of(filters: Filters, source: str, name: TableName) -> TableFilters:
+    """The rules about a table. Raises TableStopped where two of them cannot both be."""
+    try:
+        return filters.of(name.schema, name.table)
+    except ConfigError as error:
+        raise TableStopped(f"{source}: {error}") from error

@@ -4,7 +4,7 @@ Messages say what is wrong where the facts are known; many say what to do as wel
 remedy of their kind, and where no kind fits, that of their class. So a message is never reported without one.
 
 Put here: the kinds of stops, and the remedy of each. Not here: what is wrong (the module that raises), or who reports
-it: pipeline/run.py, the command line, Dagster's steps.
+it: pipeline/tables_at_once.py, the command line, Dagster's steps.
 """
 
 import re

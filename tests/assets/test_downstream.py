@@ -11,7 +11,7 @@ from assets.downstream import _stopped
 from assets.keys import Lineage, TableAsset, downstream_key
 from spark_jobs.binlog import TableName
 from spark_jobs.operations import backlog as standing
-from spark_jobs.pipeline.run import Outcome
+from spark_jobs.pipeline.outcome import Outcome
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Insert
 

@@ -4,7 +4,7 @@ import pytest
 
 from assets.silver import stopped
 from spark_jobs.binlog import TableName
-from spark_jobs.pipeline.run import Outcome
+from spark_jobs.pipeline.outcome import Outcome
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from spark_jobs.engine import downstream_job, fills, silver_job, silver_task, sp
 from spark_jobs.engine.spark_job import Piece
 from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.pipeline import run as pipeline_run
+from spark_jobs.pipeline import tables_at_once
 from tests.faults.changes import SCHEMA, SOURCE
 
 SPARK: Any = None
@@ -151,7 +152,7 @@ def without_spark() -> Iterator[None]:
         patch.object(pipeline_run, "compact", _by_spark),
         *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged")),
         patch.object(merge, "carry_out", lambda _spark, _table, head, steps, _said: _by_spark() if steps else head),
-        patch.object(pipeline_run, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
+        patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
         patch.object(spark_job, "run", lambda *given: _current().run(*given)),
         patch.object(fills, "evaluated", _values),
         patch.object(silver_job, "_LEAST_TASK_BYTES", _BYTES),

@@ -16,7 +16,8 @@ from spark_jobs.downstream import publication
 from spark_jobs.errors import ChecksumMismatch, DecodeError, LakeError, LostRace, SourceError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
-from spark_jobs.pipeline.run import Planner, extract_source, publish, run_source
+from spark_jobs.pipeline.planner import Planner
+from spark_jobs.pipeline.run import extract_source, publish, run_source
 from spark_jobs.silver.compact import compact
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import SOURCE, Shop, killed_at

@@ -18,7 +18,7 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import Outcome
+from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver.commit import SilverCommit
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, rows

@@ -22,7 +22,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source
-from spark_jobs.pipeline.run import Outcome
+from spark_jobs.pipeline.outcome import Outcome
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

@@ -23,7 +23,8 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import Outcome, run_source
+from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.run import run_source
 from tests.lake_recording import RECORDING, SALT
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

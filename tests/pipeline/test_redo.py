@@ -14,7 +14,8 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import Outcome, run_source
+from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.run import run_source
 from spark_jobs.silver import compact
 from spark_jobs.silver import table as silver
 from tests.by_spark_sql import by_spark_sql

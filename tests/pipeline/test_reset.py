@@ -20,7 +20,8 @@ from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.mend import Reset, plan_reset, plan_unreset, reset, unreset
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.initial_load.load import load_source
-from spark_jobs.pipeline.run import Planner, compact_source, extract_source, merge_source, publish
+from spark_jobs.pipeline.planner import Planner
+from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compact import compact
 from tests.fix_pipeline import SOURCE, Shop, require_same, rows

@@ -14,7 +14,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.backfill import DOWNSTREAM, Request, backfill
-from spark_jobs.pipeline.run import Outcome
+from spark_jobs.pipeline.outcome import Outcome
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]

@@ -22,7 +22,7 @@ from spark_jobs.operations.mend import plan_reset, reset
 from spark_jobs.operations.report import report
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.backfill import DOWNSTREAM, Request, backfill
-from spark_jobs.pipeline.run import Outcome
+from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver import table as silver
 from tests.fix_pipeline import SOURCE, Shop, rows
 

@@ -21,9 +21,10 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.mend import add, plan_skip
-from spark_jobs.pipeline import run
+from spark_jobs.pipeline import planner
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.pipeline.run import Outcome, compact_source, extract_source, merge_source, publish
+from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -266,7 +267,7 @@ def test_tables_that_stand_inside_slices_unpublished_are_planned_at_once(
         looked.append(len(given[-1]))
         return look(*given)
 
-    monkeypatch.setattr(run, "look", counted)
+    monkeypatch.setattr(planner, "look", counted)
     again = compact_source(shop.spark, pipeline, SOURCE)
     assert len(looked) == 2
     assert again.stopped == first.stopped

@@ -37,19 +37,12 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.run import (
-    Outcome,
-    compact_source,
-    destinations_of,
-    downstream_of,
-    endpoints_of,
-    extract_source,
-    filters_of,
-    merge_source,
-    publish,
-)
+from spark_jobs.pipeline.destinations import destinations_of, downstream_of
+from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.run import compact_source, endpoints_of, extract_source, merge_source, publish
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.planning_context import filters_of
 from spark_jobs.silver.retired_columns import begun, types_of
 from spark_jobs.silver.table_timeline import TableState
 from spark_jobs.source.connection import error_number

@@ -40,21 +40,14 @@ from spark_jobs.pipeline.initial_load.commit import LOADED, READ, READING, LoadC
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, key_of, ranges
 from spark_jobs.pipeline.initial_load.row_encoder import Selecting, as_selected
 from spark_jobs.pipeline.log_gaps import gaps_of
-from spark_jobs.pipeline.run import (
-    Outcome,
-    compact_source,
-    each_table,
-    endpoints_of,
-    extract_source,
-    filters_of,
-    merge_source,
-    publish,
-)
+from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.run import compact_source, endpoints_of, extract_source, merge_source, publish
+from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import LoadedRows, SilverCommit
 from spark_jobs.silver.compact import Window, Work
-from spark_jobs.silver.planning_context import PlanningContext
+from spark_jobs.silver.planning_context import PlanningContext, filters_of
 from spark_jobs.silver.projection import project_to_latest
 from spark_jobs.silver.rename_lineage import RenameLineage
 from spark_jobs.silver.retired_columns import begun

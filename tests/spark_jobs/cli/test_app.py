@@ -10,7 +10,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.cli.app import SECTIONS, went_well
 from spark_jobs.cli.verbs import cli
 from spark_jobs.errors import ConfigError, StratalogError
-from spark_jobs.pipeline.run import Outcome
+from spark_jobs.pipeline.outcome import Outcome
 from tests.fix_cli import Stratalog
 
 ROOT = Path(__file__).parents[3]

@@ -7,7 +7,7 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.cli.output import cascades_line, print_grid, print_pieces, say_outcome
 from spark_jobs.errors import StratalogError
-from spark_jobs.pipeline.run import Outcome
+from spark_jobs.pipeline.outcome import Outcome
 
 
 def test_no_name_is_cut_to_what_a_terminal_has(capsys: pytest.CaptureFixture[str]) -> None:

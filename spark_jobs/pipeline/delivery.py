@@ -1,0 +1,236 @@
+"""A source table on its way to each of its downstream tables, and what became of it.
+
+Put here: which merge is taken for a table, what is published of the table after it. Not here: the merges
+(downstream/merge.py, downstream/shared_keys.py, engine/downstream_job.py), or which tables a run merges (run.py).
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.config.routes import Destination
+from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.downstream.merge import Merged, merge
+from spark_jobs.downstream.merge import Work as MergeWork
+from spark_jobs.downstream.multi_source import PartTable, SharedPart
+from spark_jobs.downstream.publication import Entry, Target
+from spark_jobs.downstream.shared_keys import merge_shared
+from spark_jobs.engine import downstream_job, routing
+from spark_jobs.engine.downstream_task import MergedFiles
+from spark_jobs.errors import (
+    StratalogError,
+    TableStopped,
+    about,
+)
+from spark_jobs.lake.commit import CommitKind, Head
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Range
+from spark_jobs.pipeline.destinations import TableInto, downstream_of
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import is_complete
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A table after a merge into one downstream table: the heads of both layers, and what was merged if anything."""
+
+    name: TableInto
+    target: Table
+    silver: Head | None
+    downstream: Head | None
+    merged: Merged | None
+    unseen: int | None = None
+    """Keys that downstream lacks because no row image of theirs was whole."""
+    stopped: StratalogError | None = None
+    """Why the merge stopped, where it holds what silver had before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A source table on its way to one downstream table."""
+
+    spark: SparkSession
+    lake: Lake
+    source: str
+    origin: TableName
+    into: Destination
+    is_one_of_several: bool
+    """Whether the source table goes to others too."""
+    turns: dict[str, threading.Lock]
+    """By path: parts of one table are merged one after the other."""
+    again: tuple[Range, ...] = ()
+    by_sql: dict[TableInto, str] = field(default_factory=dict)
+    """Why Spark SQL merges tables, and not the engine; of all deliveries of a run."""
+
+    @property
+    def name(self) -> TableInto:
+        return self.origin, self.into.name
+
+    def prepared(self, number: int) -> "downstream_job.Prepared | str | None":
+        """As ``downstream_job.prepared``. Raises TableStopped."""
+        into = downstream_of(self.lake, self.source, self.origin, self.into)
+        if isinstance(into, PartTable) or self.again:
+            return "windows are merged again" if self.again else "several tables are merged into one"
+        origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
+        pinned = origin.head()
+        if pinned is None or pinned.checkpoint is None:
+            return None
+        return downstream_job.prepared(number, self._work(origin, pinned, into))
+
+    def bring(self, unit: "tuple[downstream_job.Prepared, list[MergedFiles]] | None" = None) -> Brought:
+        """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""
+        bring = partial(self._committed, *unit) if unit else self._bring
+        if not self.is_one_of_several:
+            return bring()
+        try:
+            brought = bring()
+        except StratalogError as error:
+            raise self._named(error) from error
+        return replace(brought, stopped=self._named(brought.stopped)) if brought.stopped else brought
+
+    def _named(self, error: StratalogError) -> StratalogError:
+        """The error, which says into which of several downstream tables."""
+        where = f"{self.source}: {self.origin}"
+        return type(error)(f"{where} into {self.into}: {str(error).removeprefix(f'{where}: ')}")
+
+    def _bring(self) -> Brought:
+        into = downstream_of(self.lake, self.source, self.origin, self.into)
+        if not isinstance(into, PartTable):
+            return self._brought(into)
+        with self.turns[into.path]:
+            # Other sources merge into it too, by plans of their own.
+            return patiently(lambda: self._brought(into), wait=1.0)
+
+    def _brought(self, into: Table) -> Brought:
+        origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
+        pinned = origin.head()
+        if pinned is None or pinned.checkpoint is None:
+            return Brought(self.name, into, None, None, None)
+        if isinstance(into, PartTable) and silver.is_numbered(pinned):
+            raise TableStopped(
+                "its columns have no names (on_unnamed: number), and a table of several goes by names; route it to a "
+                "table of its own"
+            )
+        stopped: TableStopped | None = None
+        try:
+            merged = self._merged(origin, pinned, into)
+        except TableStopped as error:
+            merged, stopped = self._merged_before(origin, pinned, into), error
+            if merged is None:
+                raise
+        head = merged.head if merged else into.head()
+        commit = DownstreamCommit.of_head(head)
+        unseen = commit.keys_never_whole or None if commit else None
+        way = routing.by_spark_sql(self.by_sql.get(self.name, ""))
+        into_name = str(self.into) if self.is_one_of_several else None
+        merged = replace(merged, into=into_name, way=way) if merged else None
+        return Brought(self.name, into, pinned, head, merged, unseen, stopped)
+
+    def _committed(self, unit: downstream_job.Prepared, results: Sequence[MergedFiles]) -> Brought:
+        with about(f"{self.source}: {self.origin}"):
+            merged = downstream_job.commit(unit, results)
+        merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
+        return Brought(self.name, unit.work.target, unit.work.pinned, merged.head, merged)
+
+    def _work(self, origin: Table, pinned: Head, into: Table) -> MergeWork:
+        columns = silver.stored_columns(origin, pinned)
+        return MergeWork(self.source, self.origin, columns, origin, pinned, into, self.again)
+
+    def _merged(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
+        work = self._work(origin, pinned, into)
+        return merge_shared(self.spark, self.lake, work) if isinstance(into, SharedPart) else merge(self.spark, work)
+
+    def _merged_before(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
+        """The last merge of what silver had before a merge of all stopped; None where none of it can be merged.
+
+        One commit of silver after the other: how many of them a run makes must not decide what is downstream. Where
+        keys are shared, other sources decide what may be merged, and nothing is.
+        """
+        if isinstance(into, SharedPart):
+            return None
+        commit = DownstreamCommit.of_head(into.head())
+        known = commit.silver_version if commit else -1
+        merged: Merged | None = None
+        for version, checkpoint in reversed(origin.since(known)):
+            if version >= pinned.version or checkpoint.kind in (CommitKind.ALTERING, CommitKind.MAINTENANCE):
+                continue
+            try:
+                merged = self._merged(origin, Head(version, pinned.counter, checkpoint), into) or merged
+            except TableStopped:  # why, the merge of all has said
+                break
+        return merged
+
+
+def by_table(stopped: Mapping[TableInto, str]) -> dict[TableName, str]:
+    """Why tables stopped, those of one source table together."""
+    found: dict[TableName, str] = {}
+    for (origin, _), why in stopped.items():
+        found[origin] = f"{found[origin]}\n{why}" if origin in found else why
+    return found
+
+
+def at_one_version(brought: dict[TableInto, Brought]) -> dict[TableInto, Brought]:
+    """With the newest version of each table of several for all its parts: it holds all of them as they are now."""
+    newest: dict[str, Head] = {}
+    for one in brought.values():
+        if one.downstream and one.downstream.version >= newest.get(one.target.path, one.downstream).version:
+            newest[one.target.path] = one.downstream
+    return {name: replace(one, downstream=newest.get(one.target.path)) for name, one in brought.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What a run's merges did: into which tables rows came, and why which stopped."""
+
+    lake: Lake
+    legs: Mapping[TableName, tuple[Destination, ...]]
+    """By source table all the downstream tables that it goes to."""
+    brought: Mapping[TableInto, Brought]
+    stopped_into: Mapping[TableInto, str]
+    stopped: Mapping[TableName, str]
+    unchanged: Mapping[TableInto, Target] = field(default_factory=dict)
+    """Of the deliveries that had nothing to merge what is published."""
+
+    def after(self, entry: Entry) -> Entry:
+        """A table's row behind them. One that stopped somewhere has stopped; where it goes on is told all the same."""
+        name = TableName(*entry.name)
+        legs = self.legs.get(name, ())
+        if name in self.stopped:
+            entry = replace(entry, state="stopped", reason=self.stopped[name])
+            is_ended = bool(legs) and all((name, leg.name) in self.brought for leg in legs)
+            if not is_ended and (not legs[1:] or all((name, leg.name) not in self.stopped_into for leg in legs)):
+                return replace(entry, targets=tuple(replace(target, reason=None) for target in entry.targets))
+        landed = [self.brought.get((name, leg.name)) for leg in legs]
+        pinned = next((one.silver for one in landed if one and one.silver and one.downstream), None)
+        if pinned:
+            whole, unnamed = is_complete(pinned), silver.is_numbered(pinned) or None
+            entry = replace(entry, silver_version=pinned.version, complete=whole, numbered=unnamed)
+        elif name not in self.stopped and all((name, leg.name) not in self.unchanged for leg in legs):
+            return entry
+        targets = list(self._targets(entry, legs))
+        return entry.with_targets(targets) if targets else entry
+
+    def _targets(self, entry: Entry, legs: Sequence[Destination]) -> Iterator[Target]:
+        known = {one.name: one for one in entry.into}
+        for into in (leg.name for leg in legs):
+            with suppress(TableStopped):  # the lake has no place for it; the row's reason says so
+                path, name = self.lake.downstream(*into).path, (TableName(*entry.name), into)
+                if name in self.unchanged:
+                    yield replace(self.unchanged[name], merged=entry.position)
+                    continue
+                target = replace(known.get(into, Target(path)), path=path, reason=self.stopped_into.get(name))
+                yield _reached(target, entry, self.brought.get(name))
+
+
+def _reached(target: Target, entry: Entry, one: Brought | None) -> Target:
+    if one is None or one.downstream is None:
+        return target
+    merged = str(one.downstream.position) if one.stopped else entry.position
+    return replace(target, merged=merged, version=one.downstream.version, keys_never_whole=one.unseen)

@@ -1,0 +1,28 @@
+"""What a run did to the tables of a source.
+
+Put here: the value that each layer's run returns and the next one takes. Not here: what makes it (run.py, backfill.py).
+"""
+
+from dataclasses import dataclass, field
+
+from spark_jobs.binlog import TableName
+from spark_jobs.config import known_tables as seen
+from spark_jobs.downstream.merge import Merged
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.destinations import TableInto
+from spark_jobs.silver.compact import Compacted
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one layer's run did to a source's tables. ``stopped`` says why, by table."""
+
+    entries: list[Entry]
+    position: Position | None
+    compacted: list[Compacted] = field(default_factory=list)
+    merged: list[Merged] = field(default_factory=list)
+    stopped: dict[TableName, str] = field(default_factory=dict)
+    stopped_into: dict[TableInto, str] = field(default_factory=dict)
+    """Of the tables that stopped on their way downstream, why, by downstream table too: others of theirs may go on."""
+    new: set[seen.Seen] = field(default_factory=set)

@@ -1,0 +1,69 @@
+"""Work on several tables side by side.
+
+Put here: what keeps a table that stops from stopping the others. Not here: the work.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+from spark_jobs.binlog import TableName
+from spark_jobs.errors import (
+    JvmEnded,
+    LostRace,
+    StratalogError,
+)
+from spark_jobs.pipeline.destinations import TableInto
+from spark_jobs.text.progress import Progress
+from spark_jobs.text.remedies import advised
+
+log = logging.getLogger(__name__)
+
+
+_TABLES_AT_ONCE = 4
+"""Tables worked on side by side: commits wait for disks more than for cores."""
+
+
+Result = TypeVar("Result")
+
+
+class Named(Protocol):
+    """Work on one table, and what it is known by: the table, or where it goes too."""
+
+    @property
+    def name(self) -> TableName | TableInto: ...
+
+
+Item = TypeVar("Item", bound=Named)
+
+
+def each_table(
+    work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[Any, str], layer: str = ""
+) -> list[Result]:
+    """Runs the work of several tables side by side; what one table raises stops that table.
+
+    layer: what lines of progress begin with; none are logged without it. Raises LostRace, once the others are done,
+    where another run moved a table first: nothing is wrong with that one.
+    """
+    done: list[Result] = []
+    lost: LostRace | None = None
+    progress = Progress(log, layer, len(work)) if layer else None
+    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+        running = [(one.name, pool.submit(run, one)) for one in work]
+        if progress:
+            for _, future in running:
+                future.add_done_callback(progress.add)
+        for name, future in running:
+            try:
+                done.append(future.result())
+            except LostRace as error:
+                lost = error
+            except JvmEnded:
+                raise
+            except StratalogError as error:
+                stopped[name] = advised(error, table=name if isinstance(name, TableName) else name[0])
+                log.error("%s", stopped[name])  # noqa: TRY400 - the message is the whole of it
+    if lost:
+        raise lost
+    return done

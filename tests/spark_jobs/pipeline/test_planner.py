@@ -1,0 +1,122 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.bronze.scan import Survey
+from spark_jobs.bronze.table import Held
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.planner import Plan, Planner
+from spark_jobs.silver.compact import Compacted
+from spark_jobs.silver.timeline.inputs import Rules
+
+ORDERS, LINES, AUDIT = (TableName("shop", table) for table in ("orders", "lines", "audit"))
+BEGIN, END = Position("b.000001", 4), Position("b.000003", 500)
+
+
+def pipeline(folder: Path) -> Pipeline:
+    path = folder / "pipeline.yaml"
+    path.write_text(
+        "lake: ./lake\nsources: {s: {files: ./logs}}\ntables: ['shop.*', '!shop.audit']\n", encoding="utf-8"
+    )
+    return load(path)
+
+
+FIRST = BronzeCommit(END, "batch", begin=BEGIN)
+
+
+def planner(folder: Path, tables: frozenset[TableName] | None = None, commit: BronzeCommit = FIRST) -> Planner:
+    lake = lake_of(pipeline(folder))
+    return Planner(pipeline(folder), lake, Held("s", lake.bronze("s"), Head(7, 3, commit), commit), tables)
+
+
+def entry(name: TableName, **values: Any) -> Entry:
+    return replace(Entry("s", name.schema, name.table, "current"), **values)
+
+
+def compacted(name: TableName) -> Compacted:
+    return Compacted("s", name, Range(BEGIN, END), Head(9, 4, None))
+
+
+def test_after_a_run_done_and_idle_tables_stand_at_the_end_and_a_stopped_one_where_it_was(tmp_path: Path) -> None:
+    before = [entry(ORDERS), entry(LINES, position=str(BEGIN)), entry(AUDIT)]
+    planned = Plan(before, [], {LINES: "ALTER TABLE"})
+    orders, lines, audit = planner(tmp_path).after(planned, [compacted(ORDERS)])
+    assert (orders.state, orders.position, orders.silver_version) == ("current", str(END), 9)
+    assert (lines.state, lines.position, lines.reason) == ("stopped", str(BEGIN), "ALTER TABLE")
+    assert (audit.state, audit.position) == ("ignored", None)
+    assert {one.surveyed for one in (orders, lines, audit)} == {str(END)}
+
+
+@pytest.mark.parametrize("known, position", [({}, None), ({"silver_version": 3}, str(END)), ({"resets": 1}, None)])
+def test_a_table_that_stopped_stands_where_it_stopped_once_silver_has_it(
+    tmp_path: Path, known: dict[str, int], position: str | None
+) -> None:
+    planned = Plan([entry(ORDERS, **known)], [], {ORDERS: "why"}, places={ORDERS: END})
+    (one,) = planner(tmp_path).after(planned, [])
+    assert (one.state, one.reason, one.position) == ("stopped", "why", position)
+
+
+RULES = Rules(lambda logged, _: logged, lambda *_: {})
+P1, P2, P3 = (Position(f"b.{number:06d}", 4) for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    "position, published, surveyed, oldest, since",
+    [
+        pytest.param(None, False, None, None, P1, id="the first run"),
+        pytest.param(None, False, P3, P3, P3, id="a table that comes after gc has nothing before it"),
+        pytest.param(None, False, P2, P3, None, id="it may have had something where nobody had looked"),
+        pytest.param(None, False, None, P3, None, id="nobody has looked anywhere"),
+        pytest.param(None, True, P3, P3, None, id="a table that was out of scope until now"),
+        pytest.param(P2, True, P3, P3, None, id="gc went past it"),
+        pytest.param(P3, True, P3, P3, P3, id="gc went up to it"),
+    ],
+)
+def test_a_table_stops_where_gc_removed_what_it_needs(
+    tmp_path: Path,
+    position: Position | None,
+    published: bool,
+    surveyed: Position | None,
+    oldest: Position | None,
+    since: Position | None,
+) -> None:
+    commit = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
+    made = replace(planner(tmp_path, commit=commit), surveyed=surveyed)
+    known = entry(ORDERS, position=position and str(position), surveyed=str(P3) if published else None)
+    if since is None:
+        with pytest.raises(TableStopped, match=r"^s: shop\.orders: bronze no longer holds \[.*, b\.000003:4\);"):
+            made._work(Survey({}, ()), known, RULES)
+    else:
+        assert made._work(Survey({}, ()), known, RULES) is None
+        assert made._since(known) == since
+
+
+@pytest.mark.parametrize("oldest", [None, P3])
+def test_a_table_that_was_reset_begins_where_bronze_does(tmp_path: Path, oldest: Position | None) -> None:
+    commit = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
+    made = replace(planner(tmp_path, commit=commit), surveyed=END)
+    known = entry(ORDERS, state="reset", surveyed=str(END), resets=1)
+    assert made._since(known) == (oldest or P1)
+    assert made._since(replace(known, position=str(P2))) == P2, "it has been done over"
+    assert made._since(replace(known, state="stopped")) == (oldest or P1), "it stopped while it was"
+    (done,) = made.after(Plan([known], [], {ORDERS: "why"}), [])
+    assert (done.state, done.is_reset) == ("stopped", True)
+    (done,) = made.after(Plan([known], [], {}), [compacted(ORDERS)])
+    assert (done.state, done.position, done.resets, done.is_reset) == ("current", str(END), 1, False)
+
+
+def test_tables_that_were_not_chosen_stay_where_they_were(tmp_path: Path) -> None:
+    before = [entry(ORDERS), entry(LINES, position=str(BEGIN))]
+    orders, lines = planner(tmp_path, frozenset({ORDERS})).after(Plan(before, [], {}), [compacted(ORDERS)])
+    assert orders.position == str(END)
+    assert lines == replace(before[1], surveyed=str(END))

@@ -1,0 +1,54 @@
+from dataclasses import dataclass
+
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.errors import DecodeError, LostRace, TableStopped
+from spark_jobs.pipeline.tables_at_once import each_table
+from spark_jobs.text.remedies import advised
+
+ORDERS, LINES, AUDIT = (TableName("shop", table) for table in ("orders", "lines", "audit"))
+
+
+@dataclass(frozen=True)
+class Item:
+    name: TableName
+
+
+def test_what_one_table_raises_stops_that_table_alone() -> None:
+    def work(item: Item) -> str:
+        if item.name == LINES:
+            raise TableStopped("no key")
+        if item.name == AUDIT:
+            raise DecodeError("bad bytes")
+        return item.name.table
+
+    stopped: dict[TableName, str] = {}
+    assert each_table([Item(LINES), Item(ORDERS), Item(AUDIT)], work, stopped) == ["orders"]
+    assert stopped == {
+        LINES: advised(TableStopped("no key"), table=LINES),
+        AUDIT: advised(DecodeError("bad bytes"), table=AUDIT),
+    }
+    assert f"--table {AUDIT} (" in stopped[AUDIT]
+
+
+def test_a_lost_race_is_raised_when_the_others_are_done() -> None:
+    done: list[TableName] = []
+
+    def work(item: Item) -> None:
+        if item.name == LINES:
+            raise LostRace("another run was first")
+        done.append(item.name)
+
+    stopped: dict[TableName, str] = {}
+    with pytest.raises(LostRace, match="another run was first"):
+        each_table([Item(LINES), Item(ORDERS)], work, stopped)
+    assert (done, stopped) == ([ORDERS], {}), "nothing is wrong with the table"
+
+
+def test_an_error_of_ours_is_not_taken_for_a_table_s() -> None:
+    def work(_: Item) -> None:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        each_table([Item(ORDERS)], work, {})
