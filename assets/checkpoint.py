@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.lake.commit import Head
     from spark_jobs.lake.table import Table
     from spark_jobs.operations.backlog import Backlog
-    from spark_jobs.silver.compact import Compacted
+    from spark_jobs.silver.compaction_job import Compacted
     from spark_jobs.source.retention_margin import Margin
 
 START = "binlog/start"

@@ -17,7 +17,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import compact_source, extract_source
-from spark_jobs.silver import compact
+from spark_jobs.silver import window_rows
 
 ROUNDS = 3
 _SHAPES = {"uniform": "{spread}", "one key of half of all changes": "IF(n % 2, 0, {spread})"}
@@ -70,7 +70,7 @@ def _compacted(spark: SparkSession, pipeline: Pipeline, limit: int, count: int) 
     silver = Path(lake_of(pipeline).root) / "silver"
     if silver.exists():
         silver.rename(silver.with_name(f"silver-{time.monotonic_ns()}"))
-    compact._ONE_TASK = limit  # noqa: SLF001 - what the measurement is about
+    window_rows._ONE_TASK = limit  # noqa: SLF001 - what the measurement is about
     began = time.perf_counter()
     outcome = compact_source(spark, pipeline, "log")
     seconds = time.perf_counter() - began

@@ -51,7 +51,7 @@ from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.compact import BY_SPARK_SQL
+from spark_jobs.silver.compaction_job import BY_SPARK_SQL
 from spark_jobs.silver.schema_evolution import carry_out
 from spark_jobs.text.sql import identifier, literal, with_rows
 

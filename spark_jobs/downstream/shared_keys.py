@@ -11,8 +11,8 @@ windows were done again another one may have written a key last: then the rows a
 right. TRUNCATE, and DROP with ``on_drop: drop``, delete the keys that their own table has at that place, as deleting
 them one by one would.
 
-Put here: that fold, and the statement. Not here: what is merged and when (merge.py, pipeline/delivery.py), or the columns of
-such a table (multi_source.py).
+Put here: that fold, and the statement. Not here: what is merged and when (merge.py, pipeline/delivery.py), or the
+columns of such a table (multi_source.py).
 """
 
 from collections.abc import Sequence

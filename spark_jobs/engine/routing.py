@@ -16,7 +16,7 @@ from spark_jobs.downstream.merge import Work as MergeWork
 from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.compact import BY_SPARK_SQL, Work
+from spark_jobs.silver.compaction_job import BY_SPARK_SQL, CompactionJob
 from spark_jobs.silver.table_timeline import DataRange
 from spark_jobs.text.sql import identifier
 
@@ -29,7 +29,7 @@ def by_spark_sql(reason: str) -> str:
     return f"{BY_SPARK_SQL}: {reason}" if reason else BY_SPARK_SQL
 
 
-def why_silver_by_sql(work: Work, stored: Collection[str]) -> str | None:
+def why_silver_by_sql(work: CompactionJob, stored: Collection[str]) -> str | None:
     """Why a table's windows are compacted by Spark SQL; None where the engine takes them.
 
     stored: names of the columns that its silver table has.
@@ -46,7 +46,7 @@ def why_silver_by_sql(work: Work, stored: Collection[str]) -> str | None:
     return next((reason for reason, applies in reasons.items() if applies), None) or _why_its_columns(work)
 
 
-def _why_its_columns(work: Work) -> str | None:
+def _why_its_columns(work: CompactionJob) -> str | None:
     for step in work.steps:
         if step.standing.definition is None:
             return "nothing tells its columns"

@@ -29,7 +29,8 @@ from spark_jobs.lake.table import Table
 from spark_jobs.silver import schema_evolution
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.compact import Compacted, Work, by_rule, reshaping, total, turn_commit
+from spark_jobs.silver.compaction_job import Compacted, CompactionJob, by_rule, total
+from spark_jobs.silver.statement_commits import reshaping, turn_commit
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TimelineStep
 
 _TASK_BYTES = 32 << 20
@@ -69,7 +70,7 @@ class Stage:
 class Prepared:
     """A table's work as a unit of a job, upon a snapshot of its silver table."""
 
-    work: Work
+    work: CompactionJob
     unit: SilverUnit
     snapshot: Snapshot
     stages: tuple[Stage, ...]
@@ -86,7 +87,7 @@ class Prepared:
         return any(table.column("effect_start").null_count < len(table) for table in self.slices)
 
 
-def prepared(works: Iterable[Work], index: SliceIndex) -> tuple[list[Prepared], dict[TableName, str]]:
+def prepared(works: Iterable[CompactionJob], index: SliceIndex) -> tuple[list[Prepared], dict[TableName, str]]:
     """The units of those tables that the engine takes; of the others why not."""
     units: list[Prepared] = []
     by_sql: dict[TableName, str] = {}
@@ -99,7 +100,7 @@ def prepared(works: Iterable[Work], index: SliceIndex) -> tuple[list[Prepared], 
     return units, by_sql
 
 
-def _prepared(number: int, work: Work, index: SliceIndex) -> Prepared | str:
+def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> Prepared | str:
     """The unit, or why Spark SQL takes the table: it stops there in its place where it has to stop."""
     try:
         there = snapshot_of(work.table.path, work.head.version) if work.head else None
@@ -145,13 +146,13 @@ def _definition(stage: Stage) -> TableDefinition:
     return stage.step.standing.definition
 
 
-def _new(work: Work) -> Snapshot:
+def _new(work: CompactionJob) -> Snapshot:
     """The table that the first commit makes."""
     first = work.seen(work.steps[0].standing)
     return new_table(work.table.path, first.stored, silver.properties(work.table))
 
 
-def _stages(work: Work, snapshot: Snapshot) -> Iterator[Stage]:
+def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
     """The commits of a table's steps. Raises TableStopped, BySparkSql."""
     design, windows = snapshot, 0
     key = work.before.key_columns if work.before else work.seen(work.steps[0].standing).key
@@ -352,7 +353,7 @@ def commit(unit: Prepared, results: Sequence[Written]) -> Compacted:
     return replace(total(work, head, done, seconds), way=routing.ENGINE)
 
 
-def _commit_of(work: Work, stage: Stage) -> tuple[SilverCommit, dict[str, int]]:
+def _commit_of(work: CompactionJob, stage: Stage) -> tuple[SilverCommit, dict[str, int]]:
     """What a stage's commit says, and what rules left out of it."""
     step = stage.step
     if isinstance(step, DataRange):
@@ -361,7 +362,7 @@ def _commit_of(work: Work, stage: Stage) -> tuple[SilverCommit, dict[str, int]]:
     return turn_commit(work, step, stage.columns, stage.steps), by_rule(step)
 
 
-def _markers(stage: Stage, work: Work) -> list[DataFile]:
+def _markers(stage: Stage, work: CompactionJob) -> list[DataFile]:
     """The row of a statement that empties the table, as a data file; none for others."""
     turn, schema = stage.step, stage.design.schema
     if not (isinstance(turn, SchemaChange) and turn.empties):
@@ -404,7 +405,7 @@ def _committed(
 
 
 def _summary(
-    work: Work, step: TimelineStep, head: Head, written: Sequence[Written], left_out: Mapping[str, int]
+    work: CompactionJob, step: TimelineStep, head: Head, written: Sequence[Written], left_out: Mapping[str, int]
 ) -> Compacted:
     newest = max((one.newest_us for one in written if one.newest_us is not None), default=None)
     return Compacted(

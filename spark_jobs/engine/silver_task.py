@@ -31,7 +31,7 @@ from spark_jobs.engine.spark_job import Piece
 from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.compact import decoding_task, passing_over
+from spark_jobs.silver.decode_task import decoding_task, passing_over
 from spark_jobs.silver.net_changes import settle
 
 _CELLS = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "window")

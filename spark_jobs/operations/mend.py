@@ -32,7 +32,7 @@ from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import quarantine
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete
-from spark_jobs.silver.compact import Work
+from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.quarantine import Skip
 from spark_jobs.silver.table_timeline import SchemaChange, TableContents
 
@@ -221,7 +221,7 @@ def _reset(entry: Entry, resets: int) -> Entry:
     return replace(entry, state=RESET, reason=f"reset at {at}; the next run does it over", position=None, resets=count)
 
 
-def _lost(spark: SparkSession, work: Work, head: Head, oldest: Position) -> str | None:
+def _lost(spark: SparkSession, work: CompactionJob, head: Head, oldest: Position) -> str | None:
     """What a table that begins anew will lack of what silver has; None where nothing."""
     assert head.checkpoint is not None
     assert work.standing is not None
@@ -244,7 +244,7 @@ def _lost(spark: SparkSession, work: Work, head: Head, oldest: Position) -> str 
     return f"its first rows are from before {oldest}, where bronze begins" if loses_some else None
 
 
-def _bases(work: Work) -> Iterator[TableContents]:
+def _bases(work: CompactionJob) -> Iterator[TableContents]:
     """What came with the table's name and is in another table's silver alone."""
     left = [step.carried.alive for step in work.steps if isinstance(step, SchemaChange) and step.carried]
     while left:

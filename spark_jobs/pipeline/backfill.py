@@ -52,23 +52,17 @@ from spark_jobs.pipeline.run import compact_source, merge_source, publish
 from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.compact import (
-    Compacted,
-    Net,
-    Window,
-    Work,
-    carried_rows,
-    markers,
-    net_changes,
-    taking_partial,
-    told_of_partial,
-)
+from spark_jobs.silver.compact import taking_partial, told_of_partial
+from spark_jobs.silver.compaction_job import Compacted, CompactionJob, Window
+from spark_jobs.silver.inherited_rows import inherited_rows
 from spark_jobs.silver.planning_context import PlanningContext, filters_of
 from spark_jobs.silver.projection import project_to_latest
 from spark_jobs.silver.rename_lineage import RenameLineage
+from spark_jobs.silver.statement_commits import markers
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableContents, TableState, TimelineStep
 from spark_jobs.silver.timeline.build import build as content_at_end
 from spark_jobs.silver.timeline.inputs import Again
+from spark_jobs.silver.window_rows import WindowRows, window_rows
 from spark_jobs.text.remedies import advised
 from spark_jobs.text.sql import identifier
 
@@ -238,7 +232,7 @@ def windows(
     return tuple(sorted((one for one in found if one.overlaps(wanted)), key=lambda one: one.start.order))
 
 
-def redo(spark: SparkSession, work: Work) -> Redone:
+def redo(spark: SparkSession, work: CompactionJob) -> Redone:
     """Decodes the window's ranges again and replaces them where a row differs. Raises LostRace."""
     work = told_of_partial(work)
     try:
@@ -247,7 +241,7 @@ def redo(spark: SparkSession, work: Work) -> Redone:
         return _redo(spark, taking_partial(spark, work)[0])
 
 
-def _redo(spark: SparkSession, work: Work) -> Redone:
+def _redo(spark: SparkSession, work: CompactionJob) -> Redone:
     began = time.monotonic()
     assert work.head is not None
     with about(str(work)):
@@ -271,7 +265,7 @@ def _redo(spark: SparkSession, work: Work) -> Redone:
 
 
 def _put(
-    rows: DataFrame, work: Work, columns: silver.Columns, left_out: dict[str, int]
+    rows: DataFrame, work: CompactionJob, columns: silver.Columns, left_out: dict[str, int]
 ) -> tuple[Difference, Head | None]:
     """These rows in the place of those that silver holds, where one differs: what differs, and the commit."""
     assert work.head is not None
@@ -291,7 +285,7 @@ def _put(
     return found, work.table.replace(rows, condition, work.head, commit)
 
 
-def _standing(work: Work) -> TableState:
+def _standing(work: CompactionJob) -> TableState:
     """How the table stands in the end, with what is known of its beginning since log before the first extraction is."""
     assert work.head is not None
     assert work.head.checkpoint is not None
@@ -301,7 +295,7 @@ def _standing(work: Work) -> TableState:
     return replace(noted, emptied=noted.emptied or told.emptied, is_complete=noted.is_complete or told.is_complete)
 
 
-def _emptied_earlier(spark: SparkSession, work: Work) -> list[SchemaChange]:
+def _emptied_earlier(spark: SparkSession, work: CompactionJob) -> list[SchemaChange]:
     """The statements before the first extraction that emptied the table, and that silver does not show yet."""
     if work.standing is None:
         return []
@@ -309,12 +303,12 @@ def _emptied_earlier(spark: SparkSession, work: Work) -> list[SchemaChange]:
     return [turn for turn in _emptying(work) if turn.range.start.order not in there]
 
 
-def _left_out(work: Work, parts: Sequence[Net]) -> dict[str, int]:
+def _left_out(work: CompactionJob, parts: Sequence[WindowRows]) -> dict[str, int]:
     turns = [turn.left_out_by for turn in work.steps if isinstance(turn, SchemaChange) and turn.left_out_by]
     return dict(sum((Counter(net.left_out) for net in parts), Counter(turns)))
 
 
-def _shape(work: Work, columns: silver.Columns) -> silver.Columns:
+def _shape(work: CompactionJob, columns: silver.Columns) -> silver.Columns:
     """The columns that silver is to have. Raises LakeError where rules changed them, and not all is done again."""
     if not work.is_reshaped:
         return columns
@@ -324,25 +318,25 @@ def _shape(work: Work, columns: silver.Columns) -> silver.Columns:
     return work.seen(known) if known else columns
 
 
-def _is_emptied_elsewhere(spark: SparkSession, work: Work) -> bool:
+def _is_emptied_elsewhere(spark: SparkSession, work: CompactionJob) -> bool:
     """Whether other statements empty the table than those that silver has, as far as all of it is done again."""
     if not work.is_whole:
         return False
     return _emptied_at(spark, work) != {turn.range.start.order for turn in _emptying(work)}
 
 
-def _emptied_at(spark: SparkSession, work: Work) -> set[tuple[int, ...]]:
+def _emptied_at(spark: SparkSession, work: CompactionJob) -> set[tuple[int, ...]]:
     """Where the statements stand that emptied the table, as silver shows them."""
     assert work.head is not None
     rows = work.table.read(spark, work.head.version).where(f"_op = '{silver.Op.TRUNCATE}'")
     return {tuple(row["_window_start"]) for row in rows.select("_window_start").collect()}
 
 
-def _emptying(work: Work) -> list[SchemaChange]:
+def _emptying(work: CompactionJob) -> list[SchemaChange]:
     return [step for step in work.steps if isinstance(step, SchemaChange) and step.empties]
 
 
-def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, filtered: dict[str, int]) -> Head:
+def _renewed(rows: DataFrame, work: CompactionJob, columns: silver.Columns, filtered: dict[str, int]) -> Head:
     """Replaces all rows, and the columns by those that rules leave. Raises LakeError where rows were loaded."""
     assert work.head is not None
     assert work.head.checkpoint is not None
@@ -366,7 +360,7 @@ def _renewed(rows: DataFrame, work: Work, columns: silver.Columns, filtered: dic
     return work.table.renew(Design(stored, {}).of(whole), work.head, commit)
 
 
-def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
+def _counted(rows: DataFrame, work: CompactionJob, head: Head) -> Compacted:
     """What was done, by the rows that are kept: what Spark observes of such rows is not told in every plan of them.
 
     Changes are rows, net: of a bag, copies that came or went.
@@ -390,7 +384,7 @@ def _counted(rows: DataFrame, work: Work, head: Head) -> Compacted:
     )
 
 
-def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator[tuple[Net, DataFrame]]:
+def _parts(spark: SparkSession, work: CompactionJob, columns: silver.Columns) -> Iterator[tuple[WindowRows, DataFrame]]:
     """The windows' rows, each decoded by the definition of its time and led on to the table's present columns."""
     left = set(work.window.ranges)
     starts = [range_.start for range_ in work.window.ranges]
@@ -401,7 +395,7 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
             continue
         left -= {*ranges}
         _require_keyed(work, columns, step.definition, ranges[-1])
-        net = net_changes(spark, work, replace(work.window, ranges=ranges), step.standing)
+        net = window_rows(spark, work, replace(work.window, ranges=ranges), step.standing)
         later = [one for one in work.steps[at:] if isinstance(one, SchemaChange)]
         now = _led_on(work, step.standing, later)
         given = {name: identifier(name) for name in net.rows.columns} | now
@@ -411,7 +405,7 @@ def _parts(spark: SparkSession, work: Work, columns: silver.Columns) -> Iterator
         raise LakeError(f"the definition of rows in {unknown} is not known; begin the range earlier")
 
 
-def _led_on(work: Work, standing: TableState, later: Sequence[SchemaChange]) -> dict[str, str]:
+def _led_on(work: CompactionJob, standing: TableState, later: Sequence[SchemaChange]) -> dict[str, str]:
     """Rows of a table that stands so as silver has them behind all later statements. Raises TableStopped."""
     columns = work.seen(standing)
     found = project_to_latest(columns.types, later, work.seen)
@@ -423,7 +417,7 @@ def _led_on(work: Work, standing: TableState, later: Sequence[SchemaChange]) -> 
     return found
 
 
-def _require_keyed(work: Work, columns: silver.Columns, logged: TableDefinition, window: Range) -> None:
+def _require_keyed(work: CompactionJob, columns: silver.Columns, logged: TableDefinition, window: Range) -> None:
     """Raises LakeError where silver has a key for a window's rows, and which is not known."""
     assert work.head is not None
     assert work.head.checkpoint is not None
@@ -432,18 +426,18 @@ def _require_keyed(work: Work, columns: silver.Columns, logged: TableDefinition,
         raise LakeError(f"the key of rows in {window} is not known; begin the range earlier")
 
 
-def _renames(work: Work) -> list[SchemaChange]:
+def _renames(work: CompactionJob) -> list[SchemaChange]:
     """The statement by which the table has its name, where the rows that came with it are to be done again."""
     return [step for step in work.steps if isinstance(step, SchemaChange) and step.carried and step.range == work.again]
 
 
-def _carried(spark: SparkSession, work: Work, columns: silver.Columns, turn: SchemaChange) -> DataFrame:
+def _carried(spark: SparkSession, work: CompactionJob, columns: silver.Columns, turn: SchemaChange) -> DataFrame:
     """The rows that came with the name, led on to the table's present columns."""
     assert turn.standing.definition
     later = [step for step in work.steps[work.steps.index(turn) + 1 :] if isinstance(step, SchemaChange)]
     now = project_to_latest(turn.standing.columns.types, later)
     names = columns.stored
-    rows = carried_rows(spark, work, turn)
+    rows = inherited_rows(spark, work, turn)
     return rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
 
 
@@ -455,14 +449,14 @@ def _within(ranges: Sequence[Range], again: Range | None = None) -> str:
     return f"({windows}) OR ({silver.within(again)} AND _op = '{silver.Op.RENAME}')"
 
 
-def _all(rows: DataFrame, work: Work) -> Difference:
+def _all(rows: DataFrame, work: CompactionJob) -> Difference:
     """These rows in the place of all that silver holds."""
     assert work.head is not None
     count = rows.count()
     return Difference(count, count, work.table.read(rows.sparkSession, work.head.version).count())
 
 
-def _difference(rows: DataFrame, work: Work, head: Head, columns: silver.Columns) -> Difference:
+def _difference(rows: DataFrame, work: CompactionJob, head: Head, columns: silver.Columns) -> Difference:
     """These rows beside those that silver holds already. Maps do not compare; their entries do."""
     there = work.table.read(rows.sparkSession, head.version).where(_within(work.window.ranges, work.again))
     plain = [name for name in columns.stored if name != "_raw"]
@@ -631,7 +625,7 @@ def _require_end(held: Held, wanted: Range) -> None:
 
 def _work(
     spark: SparkSession, pipeline: Pipeline, held: Held, name: TableName, head: Head | None, *, wanted: Range
-) -> Work | None:
+) -> CompactionJob | None:
     """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
     lake = lake_of(pipeline)
     context = replace(PlanningContext.of(pipeline, lake, held), by_log=True)
@@ -676,7 +670,7 @@ def _work(
         return None
     bounds = frozenset(place for range_ in ranges for place in (range_.start, range_.stop))
     window = Window(held.table, held.version, tuple(ranges), xa=seen.xa, cuts=bounds)
-    work = Work(held.source, name, window, steps, table, head, content.size, again=again, filters=own)
+    work = CompactionJob(held.source, name, window, steps, table, head, content.size, again=again, filters=own)
     standing = content.standing if ranges and ranges[0].start < bronze.begin(held.checkpoint) else None
     return replace(work, is_whole=touched.is_whole, standing=standing)
 

@@ -11,7 +11,7 @@ from spark_jobs.downstream.merge import Merged
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.destinations import TableInto
-from spark_jobs.silver.compact import Compacted
+from spark_jobs.silver.compaction_job import Compacted
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, before_gap, gaps_of
 from spark_jobs.schema.history import named
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete
-from spark_jobs.silver.compact import Compacted, Window, Work
+from spark_jobs.silver.compaction_job import Compacted, CompactionJob, Window
 from spark_jobs.silver.planning_context import PlanningContext, filters_of
 from spark_jobs.silver.rename_lineage import RenameLineage, own_base, renamed_tables
 from spark_jobs.silver.table_timeline import Ended, SchemaChange, TableState
@@ -48,7 +48,7 @@ class Plan:
     """What a run is to do: windows to compact, tables that cannot go on, and the rows to publish after it."""
 
     entries: list[Entry]
-    work: list[Work]
+    work: list[CompactionJob]
     stopped: dict[TableName, str]
     sequences: set[TableName] = field(default_factory=set)
     """MariaDB's sequences among the tables, which are left out."""
@@ -241,7 +241,7 @@ class Planner:
         cuts: frozenset[Position] = frozenset(),
         gaps: Gaps = NO_GAPS,
         slices: SliceIndex | None = None,
-    ) -> Work | None:
+    ) -> CompactionJob | None:
         """What is to do for a table; None where there is nothing. Raises TableStopped where it stops at once."""
         name = TableName(*entry.name)
         seen_here = found.tables.get(name)
@@ -280,7 +280,9 @@ class Planner:
             return None
         window = Window(self.held.table, self.held.version, (whole,), self.oldest, found.xa, bounds)
         carried = sum(step.carried.size for step in content.steps if isinstance(step, SchemaChange) and step.carried)
-        work = Work(self.source, name, window, content.steps, table, head, content.size, filters, carried=carried)
+        work = CompactionJob(
+            self.source, name, window, content.steps, table, head, content.size, filters, carried=carried
+        )
         return replace(work, reset=resets if is_anew else 0, standing=content.standing, ended=ended)
 
     def _begin(

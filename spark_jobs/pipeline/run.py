@@ -47,7 +47,8 @@ from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.schema.history import follow, new_facts, reading_of
-from spark_jobs.silver.compact import Compacted, Work, compact
+from spark_jobs.silver.compact import compact
+from spark_jobs.silver.compaction_job import Compacted, CompactionJob
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
 from spark_jobs.text.remedies import advised
@@ -158,7 +159,7 @@ def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table) -> 
     return done
 
 
-def _compact(spark: SparkSession, planned: "Plan", units: SilverUnits, work: Work) -> Compacted:
+def _compact(spark: SparkSession, planned: "Plan", units: SilverUnits, work: CompactionJob) -> Compacted:
     if work.name in units:
         return silver_job.commit(*units[work.name])
     try:

@@ -24,7 +24,7 @@ TASK_MODULES = (
     "spark_jobs.bronze.extract",
     "spark_jobs.source.binlog_dump",
     "spark_jobs.source.files",
-    "spark_jobs.silver.compact",
+    "spark_jobs.silver.decode_task",
     "spark_jobs.silver.net_changes",
     "spark_jobs.engine.silver_task",
     "spark_jobs.engine.downstream_task",

@@ -1,7 +1,7 @@
 """Columns left out and masked: what silver has of a table instead of the source's columns.
 
 Put here: what a rule about columns makes of a table's columns and rows. Not here: the rule (config/filters.py), when it
-is applied (compact.py).
+is applied (decode_task.py).
 
 A salt travels in a column that the decoding task adds, and so in no query's text, which Spark shows and logs.
 """

@@ -1,6 +1,6 @@
 """Decoded changes -> at most two rows a key, in Arrow: what a compacting task does with what it decoded.
 
-Put here: the net effect of changes and the reduction inside a task. Not here: Spark (compact.py), decoding (binlog/).
+Put here: the net effect of changes and the reduction in a task. Not here: Spark (window_rows.py), the decoder (binlog).
 
 A row says whether its key existed before its first change (``_existed``) and after its last (``_exists``). That pair
 composes: (a, b) then (c, d) is (a, d), in any grouping, which the four operations' names alone would not.
@@ -93,7 +93,7 @@ def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The first and the last row of each window and key by position; the last one counts the changes of all.
 
     Both stay, since a task's slices need not lie next to each other in the log: what another task holds may be first
-    of all, last of all, or between. One row a key is left when all are reduced together (``settle``, compact.py).
+    of all, last of all, or between. One row a key is left when all are reduced together (``settle``, decode_task.py).
     """
     first, last = _ends(rows, key)
     return pa.concat_tables([first, last])

@@ -1,7 +1,7 @@
 """Changes of rows judged one by one by the rules about their table, as Spark's rows.
 
 Put here: a change as a row of a DataFrame and back, and which rule leaves it out, as SQL. Not here: the rules
-(config/filters.py), conditions (config/conditions.py), what is made of the changes that are kept (compact.py).
+(config/filters.py), conditions (config/conditions.py), what is made of the changes that are kept (decode_task.py).
 """
 
 from collections.abc import Callable, Iterator

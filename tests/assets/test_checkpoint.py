@@ -18,7 +18,7 @@ from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.compact import Compacted
+from spark_jobs.silver.compaction_job import Compacted
 from spark_jobs.silver.retired_columns import Kept
 from spark_jobs.source.retention_margin import Margin
 

@@ -14,7 +14,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill import backfill_source
-from spark_jobs.silver import compact
+from spark_jobs.silver import window_rows
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import Servers
@@ -134,7 +134,7 @@ def test_random_statements_about_tables_with_keys_of_every_kind_and_without_any(
     shop.execute("SET SESSION sql_mode = ''", *TABLES.values())
     runs, places = 3, [shop.start]
     for nth in range(runs):
-        monkeypatch.setattr(compact, "_ONE_TASK", some.choice([1 << 20, -1]))
+        monkeypatch.setattr(window_rows, "_ONE_TASK", some.choice([1 << 20, -1]))
         shop.execute(*statements(some, 150))
         _, outcome = shop.run(pipeline)
         assert outcome.stopped == {}, f"seed {seed}, run {nth}"

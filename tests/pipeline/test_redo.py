@@ -16,7 +16,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
-from spark_jobs.silver import compact
+from spark_jobs.silver import decode_task, window_rows
 from spark_jobs.silver import table as silver
 from tests.by_spark_sql import by_spark_sql
 from tests.fix_pipeline import SOURCE, Shop
@@ -52,7 +52,7 @@ def wrong_task(
     return run
 
 
-_right = compact.decoding_task
+_right = decode_task.decoding_task
 
 
 def run_with_a_bug(shop: Shop, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def run_with_a_bug(shop: Shop, pipeline: Pipeline, monkeypatch: pytest.MonkeyPat
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # no hints there
     with monkeypatch.context() as patched, by_spark_sql():
-        patched.setattr(compact, "decoding_task", wrong_task)
+        patched.setattr(window_rows, "decoding_task", wrong_task)
         run_source(shop.spark, pipeline, SOURCE)
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
@@ -85,7 +85,7 @@ def test_a_range_done_again_unchanged_changes_nothing(shop: Shop) -> None:
     assert versions(shop, pipeline) == before
 
 
-@pytest.mark.parametrize("at_once", [compact._ONE_TASK, 0], ids=["in one task", "shuffled"])
+@pytest.mark.parametrize("at_once", [window_rows._ONE_TASK, 0], ids=["in one task", "shuffled"])
 def test_a_mended_decoder_takes_effect_on_the_whole_range(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
@@ -93,7 +93,7 @@ def test_a_mended_decoder_takes_effect_on_the_whole_range(
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")
     run_with_a_bug(shop, pipeline, monkeypatch)
     assert shop.merged(pipeline, "t") == [(1, 2), (3, 4), (99, 2)]
-    monkeypatch.setattr(compact, "_ONE_TASK", at_once)
+    monkeypatch.setattr(window_rows, "_ONE_TASK", at_once)
     outcome = again(shop, pipeline, shop.start, shop.end())
     assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 1), (2, 2), (3, 3)]
     assert [(one.changes, one.inserts) for one in outcome.compacted] == [(3, 3)]

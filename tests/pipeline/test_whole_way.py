@@ -6,7 +6,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze.export import export
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.runtime import spark_session
-from spark_jobs.silver import compact
+from spark_jobs.silver import window_rows
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -21,7 +21,7 @@ CREATE = "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL
 def test_inserts_updates_deletes_and_key_changes_arrive(
     shop: Shop, live: bool, one_task: int, compiled_from: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compact, "_ONE_TASK", one_task)
+    monkeypatch.setattr(window_rows, "_ONE_TASK", one_task)
     monkeypatch.setattr(spark_session, "_COMPILED_FROM", compiled_from)
     pipeline = shop.pipeline(live=live)
     shop.execute(

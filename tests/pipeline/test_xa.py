@@ -20,7 +20,7 @@ from spark_jobs.operations.log_store import Store
 from spark_jobs.operations.mend import add, plan_skip
 from spark_jobs.pipeline.backfill import backfill_source
 from spark_jobs.pipeline.run import extract_source, run_source
-from spark_jobs.silver import compact
+from spark_jobs.silver import window_rows
 from tests.fix_pipeline import Shop, rows
 from tests.fix_servers import build_or_skip
 from tests.logs import SOURCE, Logs, day, file
@@ -93,7 +93,7 @@ def test_rows_take_effect_where_they_are_committed(
         assert (again.stopped, again.compacted) == ({}, []), "what it decodes to now is what is there"
     assert [logs.lake.silver(SOURCE, "shop", one).head() for one in ("orders", "later")] == before
 
-    monkeypatch.setattr(compact, "_ONE_TASK", 0)
+    monkeypatch.setattr(window_rows, "_ONE_TASK", 0)
     at_once = Logs(spark, tmp_path / "at once")
     at_once.folder.mkdir()
     logs.binlogs.rename(at_once.binlogs)

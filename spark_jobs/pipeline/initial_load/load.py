@@ -46,7 +46,7 @@ from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import LoadedRows, SilverCommit
-from spark_jobs.silver.compact import Window, Work
+from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.planning_context import PlanningContext, filters_of
 from spark_jobs.silver.projection import project_to_latest
 from spark_jobs.silver.rename_lineage import RenameLineage
@@ -463,7 +463,7 @@ class _Work:
         if not is_bare:
             silver.require_same_columns(table, wanted, str(name))
         size = sum(stage.table.files())
-        work = Work(
+        work = CompactionJob(
             self.source, name, Window(held.table, held.version, (Range(found.since, until),)), (), table, head, size
         )
         commit = replace(

@@ -21,7 +21,8 @@ from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver.compact import Window, Work, _slices
+from spark_jobs.silver.compaction_job import CompactionJob, Window
+from spark_jobs.silver.window_rows import slices_of_window
 from tests import slices_by_spark
 from tests.segment_spec import Change, Commit, Insert, Rows, SegmentSpec, Statement
 from tests.segment_spec import Table as Described
@@ -189,8 +190,8 @@ _BYTES = ("context", "payload")
 
 def _by_spark(spark: SparkSession, window: Window, name: TableName, held: Bronze) -> list[tuple[Any, ...]]:
     """The same as compaction reads them."""
-    work = Work("shop", name, window, (), held.table, None, 0, TableFilters())
-    rows = _slices(spark, window, work).toArrow().to_pylist()
+    work = CompactionJob("shop", name, window, (), held.table, None, 0, TableFilters())
+    rows = slices_of_window(spark, window, work).toArrow().to_pylist()
     names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload", "window")
     effects = [row.get(EFFECT) for row in rows]
     found = [

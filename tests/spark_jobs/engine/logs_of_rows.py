@@ -17,7 +17,7 @@ from spark_jobs.engine.silver_task import Written, finish, work
 from spark_jobs.engine.spark_job import Piece
 from spark_jobs.lake.table import Table as LakeTable
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver.compact import Window, Work
+from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import DataRange, TableState
 from tests.segment_spec import Change, Commit, Delete, Insert, Raw, SegmentSpec, Table, Update
 from tests.segment_types import INT
@@ -105,14 +105,14 @@ def _change(chance: Random, name: str, rows: dict[int, int | None]) -> Change:
     return Update(name, before, (into, value))
 
 
-def works_of(log: Log, folder: Path, cuts: Sequence[int], target: int = 300) -> tuple[list[Work], SliceIndex]:
+def works_of(log: Log, folder: Path, cuts: Sequence[int], target: int = 300) -> tuple[list[CompactionJob], SliceIndex]:
     """Silver's work on both tables, in windows between these transactions; bronze in slices of about so many bytes."""
     bronze, version = bronze_of(folder / "bronze", [bronze_rows(FILE, log.content, target=target)], group=3)
     bounds = [0, *cuts, len(log.ends)]
     ranges = [log.range(first, stop) for first, stop in pairwise(bounds)]
     index = read_index(bronze, version).cut([one.stop for one in ranges])
     works = [
-        Work(
+        CompactionJob(
             source="shop",
             name=name,
             window=Window(bronze, version, (Range(ranges[0].start, ranges[-1].stop),)),
@@ -126,7 +126,7 @@ def works_of(log: Log, folder: Path, cuts: Sequence[int], target: int = 300) -> 
     return works, index
 
 
-def units_of(works: Sequence[Work], index: SliceIndex) -> list[Prepared]:
+def units_of(works: Sequence[CompactionJob], index: SliceIndex) -> list[Prepared]:
     units, by_sql = silver_job.prepared(works, index)
     assert by_sql == {}
     return units

@@ -19,7 +19,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.compact import Window, Work
+from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
 from tests.spark_jobs.engine.lake_rows import MAPPED
 from tests.timelines import BAG, NAME, OLD, at
@@ -35,9 +35,9 @@ def head(kind: CommitKind) -> Head:
     return Head(3, 4, SilverCommit(at(10), "b", kind, definition=OLD))
 
 
-def work(folder: Path) -> Work:
+def work(folder: Path) -> CompactionJob:
     table = Table(str(folder / "silver"), plain=False)
-    return Work("shop", NAME, Window(table, 0, (WHOLE,)), (ROWS,), table, None, 990)
+    return CompactionJob("shop", NAME, Window(table, 0, (WHOLE,)), (ROWS,), table, None, 990)
 
 
 def ignored(event: str) -> EventFilter:

@@ -21,7 +21,7 @@ from spark_jobs.lake.commit import APPLICATION, CommitKind
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.compact import Window, Work
+from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import DataRange, TimelineStep
 from tests.fix_hypothesis import examples
 from tests.slicing import bronze_of, rows_at
@@ -83,12 +83,12 @@ def test_every_slice_is_in_one_task(given_: list[tuple[list[list[Slice]], bool]]
     assert (buckets > 0) == bool(placed)
 
 
-def work_of(folder: Path, found: list[TimelineStep]) -> tuple[Work, Any]:
+def work_of(folder: Path, found: list[TimelineStep]) -> tuple[CompactionJob, Any]:
     """Silver's work on shop.t from 10 to 1000, with slices of 10 bytes all the way."""
     bronze, version = bronze_of(folder / "bronze", [rows_at([(start, "rows", "t") for start in range(10, 1000, 10)])])
     whole = Range(at(10), at(1000))
     table = Table(str(folder / "silver"), plain=False)
-    work = Work("shop", NAME, Window(bronze, version, (whole,)), found, table, table.head(), 990)
+    work = CompactionJob("shop", NAME, Window(bronze, version, (whole,)), found, table, table.head(), 990)
     return work, read_index(bronze, version)
 
 

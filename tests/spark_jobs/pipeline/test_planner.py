@@ -16,7 +16,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.planner import Plan, Planner
-from spark_jobs.silver.compact import Compacted
+from spark_jobs.silver.compaction_job import Compacted
 from spark_jobs.silver.timeline.inputs import Rules
 
 ORDERS, LINES, AUDIT = (TableName("shop", table) for table in ("orders", "lines", "audit"))

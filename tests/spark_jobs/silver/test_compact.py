@@ -1,124 +1,23 @@
-import json
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+import re
 
-import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog import Slicer, TableDefinition, definitions_of, events_of
-from spark_jobs.changes.feed import changes_of_files, wanted_tables
-from spark_jobs.config.filters import ColumnRule, TableFilters
-from spark_jobs.config.table_patterns import Scope
-from spark_jobs.errors import TableStopped
-from spark_jobs.lake.table import Table
-from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import compact
-from spark_jobs.silver import table as silver
-from spark_jobs.silver.compact import Window, Work
-from spark_jobs.silver.retired_columns import Kept
-from spark_jobs.silver.table_timeline import DataRange, TableState
-
-RECORDED = Path(__file__).parents[2] / "recorded" / "mysql-8.0-types.000001"
-
-
-def slices(target: int) -> list[pa.RecordBatch]:
-    """The recorded log as the decoding task gets it, one slice a batch."""
-    slicer = Slicer(RECORDED.name, 0, None, target=target)
-    cut = [*slicer.feed(RECORDED.read_bytes()), *slicer.finish()]
-    rows = [row for batch in cut for row in batch.to_pylist() if row["kind"] == "rows"]
-    added = {"stretch": 1, "number": 1, "window": 0}
-    whole = pa.Table.from_batches(cut)
-    schema = pa.schema([*whole.schema, ("stretch", pa.int32()), ("number", pa.int64()), ("window", pa.int32())])
-    return [pa.RecordBatch.from_pylist([row | added], schema=schema) for row in rows]
-
-
-def definition() -> TableDefinition:
-    first = slices(1 << 20)[0]
-    cells = {name: first.column(name)[0] for name in first.schema.names}
-    found = definitions_of(
-        RECORDED.name, cells["start"].as_py(), cells["context"].as_py(), cells["payload"].as_buffer()
-    )
-    return next(one for one in found if one.key)
-
-
-def decoded(target: int, *, alone: bool = False) -> list[dict[str, Any]]:
-    known = definition()
-    task = compact.decoding_task(known, silver.columns(known), alone=alone)
-    return [row for batch in task(iter(slices(target))) for row in batch.to_pylist()]
-
-
-def key_names() -> list[str]:
-    known = definition()
-    return [known.column_names()[at] for at in known.key or ()]
-
-
-def changes() -> list[dict[str, Any]]:
-    """What the log says of the table, one change after the other."""
-    name = definition().name
-    lines = changes_of_files([(RECORDED.name, iter([RECORDED.read_bytes()]))], wanted_tables([str(name)]))
-    return [json.loads(line) for line in lines]
-
-
-@pytest.mark.parametrize("target", [1, 1 << 20])
-def test_a_task_leaves_the_last_row_of_every_key_and_counts_every_change(target: int) -> None:
-    names = key_names()
-    alive = {tuple((one["after"] or one["before"])[name] for name in names): one["op"] != "delete" for one in changes()}
-    rows = sorted(decoded(target), key=lambda row: tuple(row["_position"].values()))
-    assert {tuple(row[name] for name in names): row["_exists"] for row in rows} == alive
-    assert len(alive) > 1
-    assert sum(row["_changes"] for row in rows) == len(changes())
-
-
-@pytest.mark.parametrize("most", [1, 1 << 19])
-def test_a_task_with_all_slices_leaves_one_row_a_key(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compact, "_REDUCE_AT", most)
-    names = key_names()
-    existed: dict[tuple[Any, ...], bool] = {}
-    for one in changes():
-        existed.setdefault(tuple((one["after"] or one["before"])[name] for name in names), one["op"] != "insert")
-    rows = decoded(1, alone=True)
-    assert {tuple(row[name] for name in names): row["_existed"] for row in rows} == existed
-    assert len(rows) == len(existed)
-    assert sum(row["_changes"] for row in rows) == len(changes())
-
-
-def test_slices_in_any_size_give_the_same_rows() -> None:
-    assert sorted(map(repr, decoded(1))) == sorted(map(repr, decoded(1 << 20)))
-
-
-def test_a_task_has_nothing_of_events_that_are_passed_over() -> None:
-    known, name = definition(), definition().name
-    held = slices(1 << 20)
-    cells = [row for one in held for row in one.select(["start", "context", "payload"]).to_pylist()]
-    events = [event for one in cells for event in events_of(RECORDED.name, **one) if event.table == name]
-    skips = frozenset(Position(RECORDED.name, one.offset) for one in events)
-    task = compact.decoding_task(known, silver.columns(known), alone=True)
-    assert [row for batch in compact.passing_over(task, skips)(iter(held)) for row in batch.to_pylist()] == []
-    one = frozenset(list(skips)[:1])
-    rows = [row for batch in compact.passing_over(task, one)(iter(slices(1 << 20))) for row in batch.to_pylist()]
-    gone = sum(Position(RECORDED.name, change["offset"]) in one for change in changes())
-    assert gone > 0
-    assert sum(row["_changes"] for row in rows) == len(changes()) - gone
 
 
 @pytest.mark.parametrize(
-    "rule, has_partial, why",
+    "pattern, text, place",
     [
-        (
-            ColumnRule("hide", Scope.parse(()), exclude=frozenset({"ti"})),
-            False,
-            "columns.hide is about it, and columns",
-        ),
-        (None, True, "columns of it are kept (_v_until_1_4), and its row images leave columns out"),
+        (compact._PLACE, "shop.t: b.000002:77: not a row event", (None, "b.000002", "77")),
+        (compact._PLACE, "3/b.000002:77: not a row event", ("3", "b.000002", "77")),
+        (compact._PLACE, "/var/log/b.000002:77: not a row event", (None, "b.000002", "77")),
+        (compact._PLACE, "column v has 12:30 in it", None),
+        (compact._COMMITTED, "bad bytes (of the XA transaction that 2/b.000004:9 commits)", ("2", "b.000004", "9")),
+        (compact._COMMITTED, "b.000004:9: bad bytes", None),
     ],
 )
-def test_what_kept_columns_do_not_go_with(rule: ColumnRule | None, has_partial: bool, why: str, tmp_path: Path) -> None:
-    at = Position("b.000001", 4)
-    table = Table(str(tmp_path), plain=False)
-    whole = Window(table, 0, (Range(at, at),))
-    rows = DataRange(whole.whole, TableState(definition()))
-    work = Work("shop", definition().name, whole, (rows,), table, None, 0, TableFilters(columns=rule))
-    with pytest.raises(TableStopped) as stopped:
-        replace(work, has_partial=has_partial).shape(definition(), (Kept("_v_until_1_4", "INT", "v", at),))
-    assert why in str(stopped.value)
+def test_places_are_read_from_the_texts_of_errors(
+    pattern: re.Pattern[str], text: str, place: tuple[str | None, str, str] | None
+) -> None:
+    match = pattern.search(text)
+    assert (match and match.group("stretch", "file", "offset")) == place

@@ -67,7 +67,7 @@ def decoded(changes: Sequence[Change]) -> list[pa.Table]:
 
 
 def told(rows: pa.Table) -> dict[Any, Any]:
-    """What is left of rows by window and key, as compact.py's shuffle has it; a deleted row's values say nothing."""
+    """What is left of rows by window and key, as window_rows.py has it; a deleted row's values say nothing."""
     found: dict[Any, Any] = {}
     for row in sorted(rows.to_pylist(), key=lambda row: tuple(row["_position"].values())):
         name = (row["_window"], row["id"], row["part"])

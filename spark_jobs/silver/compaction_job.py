@@ -1,0 +1,238 @@
+"""What a table has to compact, and what came of it.
+
+Put here: the job of one table (its window, steps, filters and the silver head that it is planned upon), and what its
+commits say. Not here: who plans it (pipeline/planner.py), or who does it (compact.py, engine/silver_job.py).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze.xa import NO_XA, Xa
+from spark_jobs.config.filters import TableFilters
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.commit import Head, new_batch
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver import masking
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.retired_columns import Kept, names_of, types_of
+from spark_jobs.silver.table_timeline import (
+    Ended,
+    SchemaChange,
+    TableState,
+    TimelineStep,
+)
+
+BY_SPARK_SQL = "Spark SQL"
+"""How a table was compacted or merged that the engine (engine/) did not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What one window added to a silver table: rows by net operation, and how many changes they came from."""
+
+    source: str
+    name: TableName
+    range: Range
+    head: Head
+    changes: int = 0
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    committed_at: datetime | None = None
+    seconds: float = 0.0
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Changes and statements that rules left out, by rule; ``changes`` does not count them."""
+    stopped: Ended | None = None
+    """Where the table stops, with everything before in silver; None where it goes on."""
+    way: str = BY_SPARK_SQL
+    """By the engine or by Spark SQL, and why by the latter."""
+
+    @property
+    def rows(self) -> int:
+        return self.inserts + self.updates + self.deletes
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of bronze (one Delta version of it) that becomes one or more windows of a silver table."""
+
+    table: Table
+    version: int
+    ranges: tuple[Range, ...]
+    oldest: Position | None = None
+    """Where the log begins that bronze holds."""
+    xa: Xa = NO_XA
+    """The XA transactions that it commits, and perhaps others."""
+    cuts: frozenset[Position] = frozenset()
+    """Where ranges begin or end that may lie inside a slice."""
+
+    @property
+    def whole(self) -> Range:
+        return Range(self.ranges[0].start, self.ranges[-1].stop)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionJob:
+    """One table that has something to compact, and the silver head (None: no table yet) that it is planned upon."""
+
+    source: str
+    name: TableName
+    window: Window
+    steps: Sequence[TimelineStep]
+    table: Table
+    head: Head | None
+    size: int
+    """Bytes of log that the table's slices hold."""
+    filters: TableFilters = field(default_factory=TableFilters)
+    is_whole: bool = False
+    """Whether it is all that the table has of the log, done again."""
+    carried: int = 0
+    """Bytes that rows are made of which come with other tables' names."""
+    again: Range | None = None
+    """The statement by which the table has its name, where the rows that came with it are done again."""
+    has_partial: bool = False
+    """Whether silver takes rows that lack columns; row images that leave some out raise PartialImage otherwise."""
+    reset: int = 0
+    """Where the table is begun anew: which time this is. Its first commit replaces all that silver has of it."""
+    standing: TableState | None = None
+    """How the table stands behind the steps."""
+    ended: Ended | None = None
+    """Where the steps end before the log does, with the table stopped there."""
+
+    @property
+    def bytes(self) -> int:
+        return self.size + self.carried
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.name}"
+
+    def part(self, range_: Range) -> Window:
+        return replace(self.window, ranges=(range_,))
+
+    def commit(
+        self, within: Range, standing: TableState, columns: silver.Columns, filtered: Mapping[str, int] | None = None
+    ) -> SilverCommit:
+        """The silver commit of a part of the log.
+
+        Args:
+            within: the part; the table is complete up to its end.
+            standing: how the table stands there.
+            columns: those that it has then.
+            filtered: by rule how many changes and statements it kept out.
+        """
+        commit = SilverCommit(
+            within.stop,
+            new_batch(),
+            start=within.start,
+            bronze_version=self.window.version,
+            log_bytes=self.size,
+            resets=self.reset or silver.resets(self.head),
+            key=columns.key,
+        )
+        return standing.in_commit(self._ruled(commit, filtered) if self.is_ruled else commit)
+
+    @property
+    def before(self) -> SilverCommit | None:
+        """The commit that the work is planned upon; none where the table is rebuilt."""
+        return None if self.reset else SilverCommit.of_head(self.head)
+
+    def _ruled(self, commit: SilverCommit, filtered: Mapping[str, int] | None) -> SilverCommit:
+        return replace(
+            commit,
+            rules=tuple(self.filters.names()),
+            rule_digests=self.filters.prints(),
+            known_columns=tuple(sorted(self.known)),
+            filtered=dict(filtered) if filtered else None,
+        )
+
+    @property
+    def is_ruled(self) -> bool:
+        """Whether the table is, or was, under rules: then a window need not have left rows in silver."""
+        before = self.before
+        return bool(self.filters) or (before is not None and before.rule_digests is not None)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Names, in small letters, of the columns that the table has or had, as far as silver was told of rules."""
+        before = self.before
+        found = set(before.known_columns or ()) if before else set()
+        for definition in (*(step.standing.definition for step in self.steps), before and before.definition):
+            found |= {str(column.name).casefold() for column in definition.columns} if definition else set()
+        return frozenset(found)
+
+    @property
+    def is_reshaped(self) -> bool:
+        """Whether silver's rows were made by other rules about the columns."""
+        before, has = self.before, self.filters.prints()
+        had = (before.rule_digests if before else None) or {}
+        return bool(had.get("columns") != has.get("columns"))
+
+    def shape(self, definition: TableDefinition, kept: Sequence[Kept] = ()) -> masking.Shape:
+        """What is seen of the table's columns, and behind them what is kept of others. Raises TableStopped."""
+        wrong = masking.missing(self.filters.columns, self.known)
+        if wrong:
+            raise TableStopped(f"{wrong}: {definition}")
+        if kept:
+            self._require_keeping(kept)
+        return masking.shape(definition, self.filters.columns, has_partial=self.has_partial).beside(types_of(kept))
+
+    def seen(self, standing: TableState) -> silver.Columns:
+        """The columns that silver has where the table stands so. Raises TableStopped."""
+        assert standing.definition
+        return self.shape(standing.definition, standing.kept).columns
+
+    def _require_keeping(self, kept: Sequence[Kept]) -> None:
+        """Raises TableStopped where columns that are kept would say something wrong, or what is to be hidden."""
+        names, rule = names_of(kept), self.filters.columns
+        if rule:
+            raise TableStopped(
+                f"columns.{rule.name} is about it, and columns of it are kept ({names}): not done together"
+            )
+        if self.has_partial:
+            raise TableStopped(
+                f"columns of it are kept ({names}), and its row images leave columns out: not done together; set "
+                "binlog_row_image to FULL before such a statement, or on_incompatible to stop"
+            )
+
+    def require_same_shape(self) -> None:
+        """Raises TableStopped where silver's rows were made by other rules about the columns."""
+        if self.before and self.is_reshaped:
+            again = (
+                f"do all of it again: stratalog backfill --source {self.source} --from {self.window.oldest} "
+                f"--to {self.window.whole.stop} --table {self.name}"
+            )
+            if self.before.floor:
+                again = (
+                    f"its windows before {self.before.floor} are folded into one, so that it can only begin "
+                    f"anew: stratalog reset --source {self.source} --table {self.name}, once copies of the older log "
+                    "are brought back (stratalog extract --archive DIR)"
+                )
+            raise TableStopped(
+                f"the rules about its columns are others than those that {self.table.path} was made by; {again}"
+            )
+
+
+def by_rule(turn: SchemaChange) -> dict[str, int]:
+    return {turn.left_out_by: 1} if turn.left_out_by else {}
+
+
+def total(work: CompactionJob, head: Head, done: Sequence[Compacted], seconds: float) -> Compacted:
+    """What was done to a table in all."""
+    counts = {name: sum(getattr(one, name) for one in done) for name in ("changes", "inserts", "updates", "deletes")}
+    newest = max((one.committed_at for one in done if one.committed_at), default=None)
+    left_out = sum((Counter(one.left_out) for one in done), Counter())
+    return Compacted(
+        source=work.source,
+        name=work.name,
+        range=work.window.whole,
+        head=head,
+        committed_at=newest,
+        seconds=seconds,
+        left_out=dict(left_out),
+        **counts,
+    )

@@ -1,0 +1,109 @@
+"""What a statement changes of a silver table: its columns, the steps that lead there, and the commit.
+
+Put here: those as values, and the rows that say that the table was emptied. Not here: what a statement does to the
+source's table (timeline/), or Delta's statements (schema_evolution.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.commit import CommitKind
+from spark_jobs.lake.ranges import cell
+from spark_jobs.lake.ranges import rows as rows_sql
+from spark_jobs.silver import masking, partial_rows, schema_evolution
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.compaction_job import CompactionJob, by_rule
+from spark_jobs.silver.projection import column_origins
+from spark_jobs.silver.table_timeline import (
+    SchemaChange,
+)
+from spark_jobs.text.sql import identifier, literal
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaping:
+    """What a statement does to a silver table: its columns behind it, and the steps that lead there.
+
+    steps: what is done downstream too. left: all that silver needs.
+    """
+
+    after: silver.Columns
+    steps: Sequence[str]
+    left: Sequence[str]
+
+
+def reshaping(work: CompactionJob, before: silver.Columns, turn: SchemaChange) -> Reshaping:
+    """From the columns that silver has to those that a statement left. Raises TableStopped."""
+    after = work.seen(turn.standing) if turn.standing.definition else before
+    require_key_kept(before, after, turn)
+    rule = work.filters.columns
+    origins = masking.origins_seen(rule, column_origins(turn, before.types, after.types), before, after)
+    fills = masking.fills_seen(rule, turn.fills, after)
+    steps = schema_evolution.steps(before.types, after.types, origins, fills)
+    return Reshaping(after, steps, [*steps, *_of_silver_alone(before, after, origins)])
+
+
+def require_key_kept(before: silver.Columns, after: silver.Columns, turn: SchemaChange) -> None:
+    if turn.keeps and before.key != after.key:
+        raise TableStopped(
+            f"was created again at {turn.range.start} with another key, and a rule keeps the rows that it had"
+        )
+
+
+def turn_commit(work: CompactionJob, turn: SchemaChange, after: silver.Columns, steps: Sequence[str]) -> SilverCommit:
+    """The commit that moves a table over a statement."""
+    return replace(
+        work.commit(turn.range, turn.standing, after, by_rule(turn)),
+        kind=CommitKind.CHANGE,
+        log_bytes=turn.carried.size if turn.carried else 0,
+        steps=tuple(steps),
+        inherited_from=str(turn.carried.name) if turn.carried else None,
+    )
+
+
+def definition_after(turn: SchemaChange) -> TableDefinition:
+    assert turn.standing.definition
+    return turn.standing.definition
+
+
+def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Mapping[str, str | None]) -> list[str]:
+    """Steps that downstream has no need of.
+
+    Where a table that was a bag has a key from now on, or the other way round, and where columns that rows lack have
+    other names. origins: by new name the old one.
+    """
+    found = []
+    if before.is_bag != after.is_bag:
+        name = identifier(silver.COPIES)
+        found.append(f"ADD COLUMN ({name} {after.added[silver.COPIES]})" if after.is_bag else f"DROP COLUMN {name}")
+    kept = {origin: name for name, origin in origins.items() if origin is not None}
+    if before.has_partial and kept != {name: name for name in before.types}:
+        names = {name: kept.get(name) for name in before.types}
+        absent = partial_rows.renamed(names)
+        found.append(f"UPDATE SET {silver.ABSENT} = {absent} WHERE {silver.ABSENT} IS NOT NULL")
+    return found
+
+
+def markers(spark: SparkSession, types: Mapping[str, str], turns: Sequence[SchemaChange]) -> DataFrame:
+    """The rows of the statements that empty the table; none for others. types: of silver's columns."""
+    emptying = [turn for turn in turns if turn.empties]
+    times = [one.said.committed_at if one.said else None for one in emptying]
+    cells = [
+        {"start": cell(one.range.start), "stop": cell(one.range.stop), "at": at and int(at.timestamp() * 1e6)}
+        for one, at in zip(emptying, times, strict=True)
+    ]
+    each = f"inline({rows_sql(cells, f'STRUCT<start: {silver.PLACE}, stop: {silver.PLACE}, at: BIGINT>')})"
+    before = ", ".join(f"{literal(name)}, start.{identifier(name)}" for name in ("stretch", "number", "offset"))
+    given = {
+        "_op": literal(silver.Op.TRUNCATE),
+        "_position": f"named_struct({before}, 'row', -1)",
+        "_committed_at": "timestamp_micros(at)",
+        "_window_start": "start",
+        "_window_stop": "stop",
+    }
+    return spark.range(1).selectExpr(each).selectExpr(*silver.cells_sql(types, given))

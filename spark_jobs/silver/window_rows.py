@@ -1,0 +1,210 @@
+"""The silver rows of a window by Spark SQL: one row a key, the last; of a keyless table one an image, with its copies.
+
+Put here: the plan of Spark over a window's slices. Not here: what its tasks do (decode_task.py), or the commit
+(compact.py).
+
+Last and first are told by position, not by arrival. A small window is one task's, and nothing is shuffled. Columns are
+left out and masked after the reduction in the task, before anything is shuffled or written.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.boundaries import cut
+from spark_jobs.bronze.xa import EFFECT, NO_XA, by_bytes, effective
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.ranges import array
+from spark_jobs.log.position import Range
+from spark_jobs.silver import masking, partial_rows, row_filters
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.compaction_job import Compacted, CompactionJob, Window
+from spark_jobs.silver.decode_task import (
+    DECODED,
+    OF_BAGS,
+    OF_KEYS,
+    as_rows_task,
+    decoded_ddl,
+    decoding_task,
+    judged_task,
+    passing_over,
+    salted,
+)
+from spark_jobs.silver.partial_rows import ABSENT_TYPE
+from spark_jobs.silver.table_timeline import (
+    TableState,
+)
+from spark_jobs.text.sql import identifier, literal
+
+_OF_CHANGES = (silver.Op.INSERT, silver.Op.UPDATE, silver.Op.DELETE)
+
+
+_ONE_TASK = 64 << 20
+"""Bytes of a table's slices up to which one task decodes and reduces all of them.
+
+Its rows fit into memory, and decoding them takes less time than a shuffle does; beyond, Spark sorts them, on disk if
+need be."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows:
+    """Silver rows that are yet to be computed, and what is counted while they are."""
+
+    rows: DataFrame
+    counted: Observation
+    decoded: Observation
+    left_out: dict[str, int]
+
+    def summary(self, work: CompactionJob, head: Head) -> Compacted:
+        """What was done, once the rows were written."""
+        counts, micros = self.counted.get, self.decoded.get["micros"]
+        return Compacted(
+            source=work.source,
+            name=work.name,
+            range=work.window.whole,
+            head=head,
+            changes=self.decoded.get["changes"] or 0,
+            inserts=counts[silver.Op.INSERT],
+            updates=counts[silver.Op.UPDATE],
+            deletes=counts[silver.Op.DELETE],
+            committed_at=None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC),
+            left_out=self.left_out,
+        )
+
+
+def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standing: TableState) -> WindowRows:
+    """Silver rows of the window's ranges: one row a key and range.
+
+    Where rules judge changes of rows, the range is decoded twice: their commit says how many each has left out.
+    """
+    counted, decoded = Observation(), Observation()
+    alone = work.size <= _ONE_TASK
+    definition = standing.definition
+    assert definition
+    whole, seen = silver.columns(definition, has_partial=work.has_partial), work.shape(definition, standing.kept)
+    slices = slices_of_window(spark, window, work)
+    slices = slices.coalesce(1) if alone else slices
+    skips = work.filters.skips
+    left_out = work.filters.skipped_in(window.ranges)
+    unseen = frozenset(whole.types.keys() - seen.columns.types.keys())
+    if work.filters.judges_rows:
+        asked = work.filters.asked
+        unseen = frozenset(name for name in unseen if name.casefold() not in asked)
+        task = passing_over(partial(as_rows_task, definition, unseen if work.has_partial else None), skips)
+        judged = slices.mapInArrow(task, row_filters.ddl(definition))
+        judged = row_filters.with_defaults(judged, definition) if work.has_partial else judged
+        told = row_filters.left_out_by(work.filters, definition, work.known, has_partial=work.has_partial)
+        verdict = F.expr(told)
+        judged = judged.withColumn(row_filters.LEFT_OUT_BY, verdict)
+        found = judged.where(f"{row_filters.LEFT_OUT_BY} IS NOT NULL").groupBy(row_filters.LEFT_OUT_BY).count()
+        left_out |= {row[row_filters.LEFT_OUT_BY]: row["count"] for row in work.table.collect(found)}
+        slices = judged.where(f"{row_filters.LEFT_OUT_BY} IS NULL").drop(row_filters.LEFT_OUT_BY)
+        task = judged_task(definition, whole, alone=alone)
+    else:
+        task = passing_over(decoding_task(definition, whole, alone=alone, unseen=unseen), skips)
+    changes = slices.mapInArrow(salted(task, seen.salt), decoded_ddl(whole, seen.salt))
+    changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
+    changes = _with_defaults(changes, definition, whole) if whole.has_partial else changes
+    changes, columns = _seen(changes, whole, seen), seen.columns
+    settled = counted_images(changes, columns) if columns.is_bag else changes
+    if whole.has_partial and not columns.is_bag:
+        settled = _overlaid_per_key(changes, columns, str(work))
+    elif not (columns.is_bag or alone):
+        settled = _last_per_key(changes, columns)
+    rows = _silver_rows(settled, columns, window.ranges)
+    by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in _OF_CHANGES)
+    return WindowRows(rows.observe(counted, *by_operation), counted, decoded, left_out)
+
+
+def _seen(changes: DataFrame, whole: silver.Columns, seen: masking.Shape) -> DataFrame:
+    """The changes with the columns that are seen."""
+    if seen.columns == whole and all(cell == identifier(name) for name, cell in seen.cells.items()):
+        return changes
+    own = {name for name in changes.columns if name in {*DECODED, *OF_KEYS, *OF_BAGS, silver.ABSENT, "_window"}}
+    names = [*seen.columns.types, "_raw", *sorted(own - {"_raw"})]
+    hidden: dict[str, str | None] = {name: None for name in whole.types if name not in seen.columns.types}
+    cells = dict(seen.cells) | ({silver.ABSENT: partial_rows.renamed(hidden)} if whole.has_partial else {})
+    return changes.selectExpr(*(f"{cells.get(name, identifier(name))} AS {identifier(name)}" for name in names))
+
+
+def _with_defaults(changes: DataFrame, definition: TableDefinition, columns: silver.Columns) -> DataFrame:
+    """The changes with what inserts leave out: the columns' defaults, as far as these are known."""
+    defaults = {str(column.name): column.default for column in definition.columns if column.default is not None}
+    cells = {name: identifier(name) for name in changes.columns}
+    inserted = (
+        "true" if columns.is_bag else "NOT _existed AND _exists"
+    )  # an update of the key is whole (net_changes.py)
+    found = partial_rows.with_defaults(defaults, columns.types, cells, inserted)
+    return changes.selectExpr(*(f"{found[name]} AS {identifier(name)}" for name in changes.columns))
+
+
+def _overlaid_per_key(changes: DataFrame, columns: silver.Columns, name: str) -> DataFrame:
+    """One row a key and window, as ``_last_per_key``, of rows that may lack columns; what all lack stays absent."""
+    existed = F.min_by("_existed", "_position").alias("_existed")
+    found = overlaid(changes.withColumn("_gone", F.expr("NOT _exists")), columns, existed)
+    why = (
+        f"spark_jobs.errors.TableStopped: {name}: a row image leaves columns out of a row that was deleted before "
+        "it, and whose INSERT is passed over\n\n"
+    )
+    exists = f"IF({partial_rows.ENDED}, CAST(raise_error({literal(why)}) AS BOOLEAN), NOT _gone)"
+    return found.withColumn("_exists", F.expr(exists)).drop("_gone", partial_rows.ENDED)
+
+
+def overlaid(rows: DataFrame, columns: silver.Columns, *others: Column) -> DataFrame:
+    """Of what is one key in a window, its rows laid over each other."""
+    identity = {f"{silver.IDENTITY}{at}": F.expr(one) for at, one in enumerate(columns.identity())}
+    found = partial_rows.folded(rows.withColumns(identity), ["_window", *identity], columns.types, *others)
+    return found.drop(*identity)
+
+
+def slices_of_window(spark: SparkSession, window: Window, work: CompactionJob) -> DataFrame:
+    """Those with rows of the table, by where their bytes stand; of XA transactions with EFFECT besides."""
+    name = work.name
+    xa = window.xa.of(name, work.filters.skips)
+    slices = cut(bronze.read_all(spark, window.table, window.version), window.cuts)
+    slices = effective(slices, window.whole, xa if len(xa.held) else NO_XA)
+    slices = slices.where((F.col("kind") == "rows") & bronze.holding(name.schema, name.table))
+    slices = bronze.in_ranges(slices, window.ranges).withColumnRenamed("part", "window")
+    names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload", "window")
+    return by_bytes(slices).select(*names, EFFECT) if len(xa.held) else slices.select(*names)
+
+
+def _last_per_key(changes: DataFrame, columns: silver.Columns) -> DataFrame:
+    """One row a key and window: the last image, and whether the key existed before the first."""
+    names = [*columns.types, "_exists", "_position", "_committed_at", "_raw"]
+    return last_of_each(changes, columns, names, F.min_by("_existed", "_position").alias("_existed"))
+
+
+def counted_images(changes: DataFrame, columns: silver.Columns) -> DataFrame:
+    """Of a bag one row an image and window, with the copies that came less those that went."""
+    names = [*columns.types, "_position", "_committed_at", "_raw"]
+    found = last_of_each(changes, columns, names, F.sum(silver.COPIES).alias(silver.COPIES))
+    found = found.withColumn("_existed", F.lit(None).cast("boolean"))  # how many there were before, no window knows
+    return found.withColumn(silver.ABSENT, F.lit(None).cast(ABSENT_TYPE)) if columns.has_partial else found
+
+
+def last_of_each(changes: DataFrame, columns: silver.Columns, names: Sequence[str], other: Column) -> DataFrame:
+    """Of what is one key or one image in a window, the last row's columns of these names, and an aggregate of all."""
+    identity = [F.expr(one).alias(f"{silver.IDENTITY}{at}") for at, one in enumerate(columns.identity())]
+    rest = F.struct(*(F.col(identifier(name)) for name in names))
+    grouped = changes.groupBy("_window", *identity).agg(F.max_by(rest, "_position").alias("last"), other)
+    own = [name for name in grouped.columns if name != "last" and not name.startswith(silver.IDENTITY)]
+    return grouped.select(*own, "last.*")
+
+
+def _silver_rows(settled: DataFrame, columns: silver.Columns, ranges: Sequence[Range]) -> DataFrame:
+    """One row a key or image and window, with the columns of a silver table."""
+    starts, stops = (F.expr(array([getattr(range_, end) for range_ in ranges])) for end in ("start", "stop"))
+    if columns.is_bag:
+        went, stayed = F.col(silver.COPIES) < 0, F.col(silver.COPIES) == 0
+    else:
+        went, stayed = ~F.col("_exists"), F.col("_existed")
+    op = F.when(went, silver.Op.DELETE).when(stayed, silver.Op.UPDATE).otherwise(silver.Op.INSERT)
+    computed = {"_op": op, "_window_start": F.get(starts, "_window"), "_window_stop": F.get(stops, "_window")}
+    return settled.select(*(computed.get(name, F.col(identifier(name))).alias(name) for name in columns.stored))

@@ -1,0 +1,53 @@
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import TableStopped
+from spark_jobs.log.position import Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.statement_commits import _of_silver_alone, markers, require_key_kept
+from spark_jobs.silver.table_timeline import SchemaChange, TableState
+from tests.timelines import OLD, at, steps
+
+KEYED = silver.Columns({"id": "INT", "v": "INT"}, ("id",))
+KEYLESS = replace(KEYED, key=())
+
+
+@pytest.mark.parametrize(
+    "before, after, wanted",
+    [
+        (KEYED, KEYED, []),
+        (KEYED, KEYLESS, [f"ADD COLUMN (`{silver.COPIES}` BIGINT)"]),
+        (KEYLESS, KEYED, [f"DROP COLUMN `{silver.COPIES}`"]),
+    ],
+)
+def test_copies_are_a_column_of_silver_alone(before: silver.Columns, after: silver.Columns, wanted: list[str]) -> None:
+    assert _of_silver_alone(before, after, {name: name for name in after.types}) == wanted
+
+
+def test_absent_columns_follow_the_names_of_columns() -> None:
+    before = replace(KEYED, has_partial=True)
+    assert _of_silver_alone(before, before, {"id": "id", "v": "v"}) == []
+    (step,) = _of_silver_alone(before, before, {"id": "id", "w": "v"})
+    assert step.startswith(f"UPDATE SET {silver.ABSENT} = ")
+    assert "'w'" in step
+
+
+def test_rows_that_a_rule_keeps_need_their_key() -> None:
+    keeping = SchemaChange(Range(at(500), at(510)), TableState(OLD), keeps=True)
+    require_key_kept(KEYED, KEYED, keeping)
+    with pytest.raises(TableStopped, match=r"created again at b\.000001:500 with another key"):
+        require_key_kept(KEYED, KEYLESS, keeping)
+
+
+@pytest.mark.spark
+def test_a_statement_that_empties_the_table_is_a_row_of_silver(spark: SparkSession) -> None:
+    timeline = steps((300, "TRUNCATE t"), (500, "ALTER TABLE t ADD note TEXT"), standing=TableState(OLD))
+    changes = [step for step in timeline if isinstance(step, SchemaChange)]
+    assert [change.empties for change in changes] == [True, False]
+    rows = markers(spark, KEYED.stored, changes).collect()
+    assert [(row["_op"], row["_position"]["offset"], row["_position"]["row"], row["id"]) for row in rows] == [
+        (silver.Op.TRUNCATE, 300, -1, None)
+    ]
+    assert markers(spark, KEYED.stored, changes[1:]).collect() == []
