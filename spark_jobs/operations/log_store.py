@@ -122,7 +122,9 @@ class Store:
             stop: The position after the last change.
             tables: Patterns such as ``shop.*``; all tables by default.
         """
-        return changes_frame(self.spark, lake_of(self.pipeline), self.source, start, stop, wanted=wanted_tables(tables))
+        return changes_frame(
+            self.spark, lake_of(self.pipeline), self.source, start, stop, is_wanted=wanted_tables(tables)
+        )
 
     def schema(self, at: Position | None = None) -> dict[TableName, TableVersion]:
         """Table definitions by name at a position, by default the end of the log; dropped tables too.

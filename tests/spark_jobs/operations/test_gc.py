@@ -82,12 +82,12 @@ def test_files_that_are_old_and_read_go_in_batches_and_nobody_gives_less_without
     said = rf"bronze no longer holds \[{file(1)}:4, {file(4)}:4\); the oldest that it holds is {file(4)}:4. Bring the"
     with caplog.at_level(logging.WARNING):
         written = [one.path.name for one in export(logs.spark, logs.lake, SOURCE, tmp_path / "out")]
-        lines = "".join(changes_of_bronze(logs.spark, logs.lake, SOURCE, None, None, wanted=ANY)).splitlines()
+        lines = "".join(changes_of_bronze(logs.spark, logs.lake, SOURCE, None, None, is_wanted=ANY)).splitlines()
     assert written == [file(4), file(5), file(6)]
     assert len(lines) == 4
     assert [said.replace("\\", "")[:90] in message for message in caplog.messages] == [True, True]
     with pytest.raises(LakeError, match=said):
-        list(changes_of_bronze(logs.spark, logs.lake, SOURCE, f"{file(1)}:4", None, wanted=ANY))
+        list(changes_of_bronze(logs.spark, logs.lake, SOURCE, f"{file(1)}:4", None, is_wanted=ANY))
     whole = Range(Position(file(1), 4), Position(file(6), 4))
     for number in (1, 2, 3):
         (logs.binlogs / file(number)).rename(tmp_path / file(number))
@@ -192,7 +192,7 @@ def test_the_first_window_held_is_done_again_though_the_file_before_it_is_gone(
             spark.sql(f"UPDATE {table.sql} SET note = 'wrong' WHERE id >= 4")
         assert backfill_source(spark, logs.pipeline(**rules), SOURCE, Range(start, end), ANY).stopped == {}
         assert logs.rows("orders") == [(number, "x") for number in range(1, 6)]
-    assert len("".join(changes_of_bronze(spark, logs.lake, SOURCE, str(before), None, wanted=ANY)).splitlines()) == 2
+    assert len("".join(changes_of_bronze(spark, logs.lake, SOURCE, str(before), None, is_wanted=ANY)).splitlines()) == 2
     inside = Range(replace(before, offset=before.offset - 1), end)
     with pytest.raises(LakeError, match=rf"nobody has {file(3)}"):
         backfill_source(spark, logs.pipeline(**rules), SOURCE, inside, ANY)

@@ -72,7 +72,7 @@ def test_changes_of_a_range_are_rows_as_the_command_writes_them(logs: Logs) -> N
     ]
     found = store.changes(tables=["shop.orders"]).orderBy("stretch", "number", "offset", "row")
     lines = "".join(
-        changes_of_bronze(logs.spark, logs.lake, SOURCE, None, None, wanted=wanted_tables(["shop.orders"]))
+        changes_of_bronze(logs.spark, logs.lake, SOURCE, None, None, is_wanted=wanted_tables(["shop.orders"]))
     ).splitlines()
     told = found.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
     assert len(told) == len(lines) == 7
