@@ -352,7 +352,7 @@ def test_a_cut_inside_tls_is_survived(servers: Servers) -> None:
     part = closed_file(server, *STATEMENTS)
     content = content_of(server, part.file)
     for point in range(2000, 2000 + len(content), 331):
-        with Proxy(server.host, server.port, [point], whole=True) as proxy:
+        with Proxy(server.host, server.port, [point], in_full=True) as proxy:
             assert read(DumpReading("shop", settings_of(server, port=proxy.port)), part) == content
 
 
